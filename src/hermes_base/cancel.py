@@ -1,0 +1,65 @@
+"""Telling a turn to stop: a token that waits can watch and that cuts what is blocked. No thread is killed."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from hermes_base.errors import Interrupted
+
+log = logging.getLogger(__name__)
+
+
+class CancelToken:
+    """Set once, by anyone; everything that waits in a turn waits on it or has its cut registered here."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._cuts: list[Callable[[], None]] = []
+        self.reason = ""
+
+    @property
+    def cancelled(self) -> bool:
+        return self._event.is_set()
+
+    def cancel(self, reason: str = "stopped by the user") -> None:
+        """Stop the turn; the first reason stays."""
+        with self._lock:
+            if self._event.is_set():
+                return
+            self.reason = reason
+            self._event.set()
+            cuts = list(self._cuts)
+        for cut in cuts:
+            _run_cut(cut)
+
+    def check(self) -> None:
+        if self._event.is_set():
+            raise Interrupted(self.reason)
+
+    def wait(self, seconds: float) -> bool:
+        """Pause; True at once when the turn is told to stop."""
+        return self._event.wait(seconds)
+
+    def on_cancel(self, cut: Callable[[], None]) -> Callable[[], None]:
+        """Call `cut` when the turn is told to stop (now, if it already was); returns what forgets it."""
+        with self._lock:
+            pending = not self._event.is_set()
+            if pending:
+                self._cuts.append(cut)
+        if not pending:
+            _run_cut(cut)
+        return lambda: self._forget(cut)
+
+    def _forget(self, cut: Callable[[], None]) -> None:
+        with self._lock:
+            if cut in self._cuts:
+                self._cuts.remove(cut)
+
+
+def _run_cut(cut: Callable[[], None]) -> None:
+    """One cut that fails must not keep the others from running."""
+    try:
+        cut()
+    except Exception:
+        log.exception("cutting a blocked call failed")

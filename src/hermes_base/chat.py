@@ -1,0 +1,113 @@
+"""What a chat surface talks to: it submits text, reads events, stops, answers questions; nothing else.
+
+The terminal hosts the agent in its own process behind this; a gateway can take the host's place without the
+chat noticing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something only a person can decide; ended by an answer, by its expiry or by the end of its turn."""
+
+    id: str
+    kind: str  # approval, clarification, confirmation
+    text: str
+    choices: tuple[str, ...] = ()  # empty: free text
+    expires_in: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    text: str
+    given: bool = True  # False: nobody answered; an approval counts as denied
+
+
+class Asker(Protocol):
+    """Asks a person; blocks on the turn's thread."""
+
+    def ask(self, question: Question) -> Answer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    id: str
+    name: str
+    preview: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnded:
+    id: str
+    name: str
+    ok: bool
+    seconds: float
+    preview: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A word to the person that is not the model's."""
+
+    text: str
+    level: str = "info"  # info, warning, error
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    answer: str
+    completed: bool
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What was submitted is dealt with; the next line may come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The chat is over (`/quit`)."""
+
+
+Event = TextDelta | ReasoningDelta | ToolStarted | ToolEnded | Notice | Asked | TurnEnded | Idle | Closed
+
+
+class ChatHost(Protocol):
+    """The whole interface between a chat surface and whatever runs the agent."""
+
+    def submit(self, text: str) -> None:
+        """Hand over a message or a slash command; returns at once."""
+        ...
+
+    def events(self) -> Iterator[Event]:
+        """Everything that happens, in order; blocks for the next one; ends after `Closed`."""
+        ...
+
+    def stop(self) -> bool:
+        """Interrupt the turn under way; False when there is none."""
+        ...
+
+    def answer(self, question_id: str, text: str) -> bool:
+        """Answer an open question; False when it is not open any more."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,91 @@
+"""The one exception tree.
+
+    HermesError                 says what happened, what was kept and what to do
+    ├── ConfigProblem           the owner can fix it (settings, keys, files)
+    ├── ModelFailure            a model call failed; the turn's rules decide what comes next
+    ├── ToolFailure             goes back to the model as text
+    ├── DeliveryFailure         a platform did not take a message
+    ├── Interrupted             the turn was told to stop
+    └── StoreFailure            the store is locked, full, damaged or newer than this program
+        ├── Fenced              someone else wrote meanwhile: nothing of yours was written
+        └── HomeBusy            another process owns this home
+"""
+
+from enum import StrEnum
+
+
+class HermesError(Exception):
+    """What happened in one sentence; `kept` and `fix` add what was kept and what to do."""
+
+    def __init__(self, what: str, *, kept: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.kept = kept
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.what, self.kept, self.fix) if part)
+
+
+class ConfigProblem(HermesError):
+    """A setting, key or file that the owner can put right."""
+
+
+class ToolFailure(HermesError):
+    """A tool could not do what it was asked; the model reads the sentence."""
+
+
+class DeliveryFailure(HermesError):
+    """A platform did not take a message."""
+
+
+class Interrupted(HermesError):
+    """The turn was told to stop; `what` says by whom."""
+
+
+class StoreFailure(HermesError):
+    """The store cannot be used as asked; nothing was half written."""
+
+
+class Fenced(StoreFailure):
+    """Another writer moved the transcript on; nothing of this write was stored."""
+
+
+class HomeBusy(StoreFailure):
+    """Another process owns this home folder."""
+
+    def __init__(self, what: str, *, pid: int, since: float, fix: str = "") -> None:
+        super().__init__(what, fix=fix)
+        self.pid = pid
+        self.since = since
+
+
+class FailureKind(StrEnum):
+    """What a failed model call calls for."""
+
+    RETRY = "retry"  # the same call again, after a pause
+    ROTATE = "rotate"  # another key of the same provider
+    NEXT = "next"  # another provider
+    OVERFLOW = "overflow"  # the request is too long: compact and try again
+    FIX = "fix"  # the request itself is refused: no provider would take it
+    STOP = "stop"  # nobody but the owner can put it right
+
+
+class ModelFailure(HermesError):
+    """A model call failed; `kind` says what it calls for."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        kind: FailureKind = FailureKind.STOP,
+        status: int | None = None,
+        retry_after: float | None = None,
+        fix: str = "",
+        transport: bool = False,
+    ) -> None:
+        super().__init__(what, fix=fix)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+        self.transport = transport

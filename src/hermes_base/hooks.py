@@ -1,0 +1,38 @@
+"""How the agent calls other people's code: hooks and middleware as one small protocol, and the host without plugins."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+
+class Hooks(Protocol):
+    """The plugin host as the turn sees it. Implementations never raise: a plugin's failure is theirs to log."""
+
+    def has(self, name: str) -> bool: ...
+
+    def invoke(self, name: str, **facts: Any) -> list[Any]:
+        """Call a hook's callbacks in order; the results that are not None."""
+        ...
+
+    def request(self, kind: str, payload: Mapping[str, Any], **facts: Any) -> Mapping[str, Any]:
+        """Let request middleware (`llm_request`, `tool_request`) replace the payload."""
+        ...
+
+    def execute(self, kind: str, payload: Mapping[str, Any], call: Callable[[Any], Any], **facts: Any) -> Any:
+        """Run `call(payload)` inside the execution middleware (`llm_execution`, `tool_execution`)."""
+        ...
+
+
+class NoHooks:
+    """No plugin is loaded."""
+
+    def has(self, name: str) -> bool:
+        return False
+
+    def invoke(self, name: str, **facts: Any) -> list[Any]:
+        return []
+
+    def request(self, kind: str, payload: Mapping[str, Any], **facts: Any) -> Mapping[str, Any]:
+        return payload
+
+    def execute(self, kind: str, payload: Mapping[str, Any], call: Callable[[Any], Any], **facts: Any) -> Any:
+        return call(payload)

@@ -1,0 +1,120 @@
+"""What a turn writes: rows of a transcript, usage of model calls, and the protocol of the one writer.
+
+A transcript is append-only. Its version is the number of rows ever written to it, so the row appended at
+version v has position v. A row of kind `head` takes back what came after the first `keep` visible rows;
+nothing is deleted (`visible` folds it).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Protocol
+
+TOOLS, SYSTEM = "tools", "system"
+#: Places of the frozen parts beside the messages, which count from 0.
+PART_PLACES: Mapping[str, int] = MappingProxyType({TOOLS: -2, SYSTEM: -1})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One message: neutral as sent, as shown to people, and encoded for each dialect that has sent it."""
+
+    message: Mapping[str, Any]
+    shown: str | None = None  # None: people see the message's own text
+    sent: Mapping[str, bytes] = field(default_factory=dict)  # dialect -> bytes on the wire
+    kind: str = "message"  # or "head"
+    position: int = -1  # given by the store
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """One model call in the ledger: disjoint token buckets (reasoning is a part of output)."""
+
+    provider: str
+    model: str
+    kind: str = "turn"  # turn, compression, title, …
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float | None = None  # dollars; None: no price known
+    settled: bool = True  # False: cut before its usage arrived
+    created: float = 0.0  # given by the store
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A session as stored: what was sent, byte for byte, and where it stands."""
+
+    session: str
+    conversation: str
+    task: str  # id of the first session of the chain; owner of shells and processes
+    version: int
+    writer: str  # who wrote the last row
+    frozen: Mapping[tuple[str, str], bytes]  # (part, dialect) -> bytes, for tools and system
+    rows: tuple[Row, ...]  # the visible ones
+
+
+class Journal(Protocol):
+    """The only writer of a transcript; synchronous, called from the turn's thread; raises StoreFailure or Fenced."""
+
+    def load(self) -> Transcript:
+        """The transcript as stored; opens the session at first use."""
+        ...
+
+    def freeze(self, part: str, dialect: str, body: bytes) -> str:
+        """Keep what `part` ("tools", "system" or a row's position) was encoded to; returns its content hash."""
+        ...
+
+    def append(self, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
+        """Commit finished rows and their calls' usage together; returns the new version."""
+        ...
+
+    def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], answer: str) -> int:
+        """Commit the last rows of a turn together with whatever marks the turn as done."""
+        ...
+
+    def rotate(self, reason: str, rows: Sequence[Row]) -> str:
+        """Close the session and open its child, which starts with `rows`, in one transaction; returns the child."""
+        ...
+
+    def charge(self, usage: Sequence[UsageRow]) -> None:
+        """Put auxiliary calls into the ledger."""
+        ...
+
+
+def head_row(keep: int) -> Row:
+    """The row that takes back everything after the first `keep` visible rows."""
+    return Row(message={"keep": keep}, kind="head")
+
+
+def visible(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows that stand, in order: each head row cuts what it took back."""
+    standing: list[Row] = []
+    for row in rows:
+        if row.kind == "head":
+            del standing[int(row.message["keep"]) :]
+        else:
+            standing.append(row)
+    return tuple(standing)
+
+
+def placed(rows: Sequence[Row], first: int) -> tuple[Row, ...]:
+    """The rows with their positions, counted from `first`."""
+    return tuple(replace(row, position=first + offset) for offset, row in enumerate(rows))
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The plain text of a neutral message, whether its content is a string or a list of parts."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+    return ""
+
+
+def shown_text(row: Row) -> str:
+    """What people see of a row."""
+    return row.shown if row.shown is not None else text_of(row.message)

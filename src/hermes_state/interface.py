@@ -1,0 +1,135 @@
+"""What the store can do, without any type or error of a database engine.
+
+Two implementations pass one conformance suite: `SqliteStore` (what survives a restart) and `MemoryStore` (its twin
+for libraries and tests). All calls are synchronous, may be made from any thread, and raise `StoreFailure` (locked,
+full, damaged, newer) or `Fenced` (someone else wrote meanwhile); a call that raises has written nothing.
+
+Words: a *conversation* is a chat and its key; a *session* is one transcript of it; at most one session of a
+conversation is its current one. Sessions of a chain (compaction) share a *task*, the id of the first.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hermes_base.journal import Row, Transcript, UsageRow
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """What a session starts with."""
+
+    conversation: str
+    id: str = ""  # empty: the store gives one
+    parent: str | None = None
+    task: str = ""  # empty: its own id, or its parent's task
+    platform: str = "local"
+    model: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    id: str
+    conversation: str
+    task: str
+    parent: str | None
+    platform: str
+    model: str
+    title: str
+    started: float
+    updated: float
+    ended: float | None
+    end_reason: str | None
+    version: int
+    messages: int  # visible user and assistant rows with text
+    preview: str  # the first visible user text, one line, cut
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message found by search."""
+
+    session: str
+    position: int
+    role: str
+    excerpt: str  # the found words stand between « and »
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    calls: int = 0
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float = 0.0
+    unpriced: int = 0  # calls without a known price
+    unsettled: int = 0  # calls cut before their usage arrived
+
+
+class Store(Protocol):
+    # --- sessions
+    def open_session(self, new: NewSession) -> SessionInfo:
+        """Create a session and make it its conversation's current one (the former one keeps its state)."""
+        ...
+
+    def current(self, conversation: str) -> SessionInfo | None: ...
+
+    def session(self, session: str) -> SessionInfo | None: ...
+
+    def sessions(self, *, limit: int = 50, conversation: str | None = None) -> list[SessionInfo]:
+        """Newest activity first; sessions without a message are left out."""
+        ...
+
+    def resume(self, conversation: str, session: str) -> SessionInfo:
+        """Make an existing session its conversation's current one again and open it (clears its end)."""
+        ...
+
+    def end(self, session: str, reason: str) -> None:
+        """Write the boundary with its reason; the first reason stays."""
+        ...
+
+    def set_title(self, session: str, title: str) -> None: ...
+
+    def delete(self, session: str) -> bool:
+        """Remove a session with its rows, search entries and blobs nobody else uses; usage rows stay in the ledger."""
+        ...
+
+    # --- transcripts
+    def load(self, session: str) -> Transcript: ...
+
+    def history(self, session: str) -> Iterator[Row]:
+        """Every row ever written, taken-back ones and head rows included, in order."""
+        ...
+
+    def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
+        """Commit rows and usage in one transaction if the version is still `base`, else Fenced; the new version."""
+        ...
+
+    def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
+        """Keep the encoded form of a part (-2 tools, -1 system) or of a row (its position); its content hash."""
+        ...
+
+    def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
+        """End `session` with `reason` and open its child with `rows` (same conversation, task and frozen tools and
+        system), current in its place, in one transaction."""
+        ...
+
+    # --- ledger
+    def charge(self, session: str, usage: Sequence[UsageRow]) -> None: ...
+
+    def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum: ...
+
+    # --- search (derived data: may be dropped and rebuilt at any time)
+    def search(self, words: str, *, limit: int = 20) -> list[Hit]: ...
+
+    def drop_search(self) -> None: ...
+
+    def rebuild_search(self) -> int:
+        """Index all messages anew, in small transactions so that writers go on; the number of messages indexed."""
+        ...
+
+    def close(self) -> None: ...
