@@ -1,0 +1,1 @@
+"""Decide, render, deliver: what stands between the platforms and the agents."""

@@ -63,6 +63,10 @@ class Journal(Protocol):
         """The transcript as stored; opens the session at first use."""
         ...
 
+    def standing(self) -> tuple[str, int]:
+        """Session and version as stored now, without reading rows: is what the caller holds still true?"""
+        ...
+
     def freeze(self, part: str, dialect: str, body: bytes) -> str:
         """Keep what `part` ("tools", "system" or a row's position) was encoded to; returns its content hash."""
         ...

@@ -76,7 +76,9 @@ class Store(Protocol):
         """Create a session and make it its conversation's current one (the former one keeps its state)."""
         ...
 
-    def current(self, conversation: str) -> SessionInfo | None: ...
+    def current(self, conversation: str) -> SessionInfo | None:
+        """The session that the conversation goes on in; None before the first and after one was ended or deleted."""
+        ...
 
     def session(self, session: str) -> SessionInfo | None: ...
 
@@ -85,11 +87,13 @@ class Store(Protocol):
         ...
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
-        """Make an existing session its conversation's current one again and open it (clears its end)."""
+        """Make an existing session its conversation's current one again and open it (clears its end); StoreFailure
+        when it belongs to another conversation."""
         ...
 
     def end(self, session: str, reason: str) -> None:
-        """Write the boundary with its reason; the first reason stays."""
+        """Write the boundary with its reason; the first reason stays. The session is not current any more; rows of
+        a turn that is still under way may follow."""
         ...
 
     def set_title(self, session: str, title: str) -> None: ...
@@ -99,14 +103,17 @@ class Store(Protocol):
         ...
 
     # --- transcripts
-    def load(self, session: str) -> Transcript: ...
+    def load(self, session: str) -> Transcript:
+        """The visible rows and frozen parts as sent; the version counts all rows."""
+        ...
 
     def history(self, session: str) -> Iterator[Row]:
         """Every row ever written, taken-back ones and head rows included, in order."""
         ...
 
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
-        """Commit rows and usage in one transaction if the version is still `base`, else Fenced; the new version."""
+        """Commit rows and usage in one transaction if the version is still `base` and the session was not rotated,
+        else Fenced; the new version."""
         ...
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
@@ -115,18 +122,28 @@ class Store(Protocol):
 
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
         """End `session` with `reason` and open its child with `rows` (same conversation, task and frozen tools and
-        system), current in its place, in one transaction."""
+        system), current in its place, in one transaction; Fenced if someone else wrote to it or ended it."""
         ...
 
     # --- ledger
-    def charge(self, session: str, usage: Sequence[UsageRow]) -> None: ...
+    def charge(self, session: str, usage: Sequence[UsageRow]) -> None:
+        """Put calls into the ledger, also those of a session that was deleted meanwhile."""
+        ...
 
-    def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum: ...
+    def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum:
+        """The sum of the calls of a session, of a task (all sessions of a chain) or of all, from `since` on."""
+        ...
 
     # --- search (derived data: may be dropped and rebuilt at any time)
-    def search(self, words: str, *, limit: int = 20) -> list[Hit]: ...
+    def search(self, words: str, *, limit: int = 20) -> list[Hit]:
+        """The newest messages in whose shown text all words occur, whole and without regard to case and accents;
+        taken-back and compacted ones too. Signs that are no words are left out. StoreFailure while there is no index.
+        """
+        ...
 
-    def drop_search(self) -> None: ...
+    def drop_search(self) -> None:
+        """Give up the index; messages are kept, and searching fails until it is rebuilt."""
+        ...
 
     def rebuild_search(self) -> int:
         """Index all messages anew, in small transactions so that writers go on; the number of messages indexed."""

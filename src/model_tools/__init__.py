@@ -1,0 +1,80 @@
+"""The few names that introduce the tools to the loop; plugins import them from here."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from tools import browser_tool, terminal_tool  # importing a tool registers it
+from tools.registry import registry, tool_error
+from tools.toolsets import tool_names
+
+__all__ = ["check_toolset_requirements", "get_tool_definitions", "handle_function_call"]
+_TOOL_MODULES = (browser_tool, terminal_tool)
+
+_lock = threading.Lock()
+_rendered: dict[tuple[int, frozenset[str]], list[dict[str, Any]]] = {}
+
+
+def get_tool_definitions(
+    enabled_toolsets: Sequence[str] | None = None,
+    disabled_toolsets: Sequence[str] | None = None,
+    quiet_mode: bool = False,
+) -> list[dict[str, Any]]:
+    """The schemas of the tools in these toolsets, in a fixed order; one list shared by all who ask for the same."""
+    key = registry.generation, tool_names(registry, enabled_toolsets, disabled_toolsets)
+    found = _rendered.get(key)
+    if found is None:
+        found = registry.get_definitions(key[1], quiet=quiet_mode)
+        with _lock:
+            for old in [known for known in _rendered if known[0] != key[0]]:
+                del _rendered[old]
+            _rendered[key] = found
+    return found
+
+
+def check_toolset_requirements() -> dict[str, bool]:
+    """For each toolset whether all of its tools can be used now."""
+    return {
+        toolset: all(registry.is_available(name) for name in registry.names(toolset)) for toolset in registry.toolsets()
+    }
+
+
+def handle_function_call(name: str, args: Mapping[str, Any] | str, **context: Any) -> str:
+    """Run a tool by name; arguments may be JSON text. Errors come back as text."""
+    if isinstance(args, str):
+        try:
+            args = json.loads(args or "{}")
+        except ValueError as problem:
+            return tool_error(f"The arguments of {name} are not valid JSON ({problem}).")
+    if not isinstance(args, Mapping):
+        return tool_error(f"The arguments of {name} must be a JSON object.")
+    return registry.dispatch(name, args, **context)
+
+
+def _run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine from synchronous code, also where this thread has a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    box: list[Any] = []
+    thread = threading.Thread(target=lambda: box.append(_outcome(coroutine)), name="async-tool", daemon=True)
+    thread.start()
+    thread.join()
+    ok, value = box[0]
+    if not ok:
+        raise value
+    return value
+
+
+def _outcome(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
+    """The result, or what was raised: an exception must travel to the thread that waits for it."""
+    try:
+        return True, asyncio.run(coroutine)
+    except BaseException as problem:  # noqa: BLE001 - raised again by the caller
+        return False, problem
+
+
+registry.run_async = _run_async

@@ -1,0 +1,470 @@
+"""Introduces the mind to the hands: `AIAgent`, one conversation's agent.
+
+An agent holds references (shared pools, rendered tools, settings, its conversation) and is cheap to build. What
+belongs to a turn lives in the turn. The names that hosts and tests replace (`OpenAI`, `get_tool_definitions`,
+`cleanup_vm`) are globals of this module and are looked up when they are used.
+"""
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Unpack
+
+from agent import anthropic_adapter, auxiliary_client, embedded, rules
+from agent.compaction import compact, guarded
+from agent.context_compressor import ContextCompressor
+from agent.conversation import Conversation, PrefixBreak
+from agent.health import health, health_name
+from agent.local_servers import probe_model_servers
+from agent.ports import Ports, TurnFacts
+from agent.prompt import PromptSources, build_system_prompt, turn_facts
+from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
+from agent.repair import repair_messages
+from agent.runtime import Runtime, find_key, resolve_runtime
+from agent.turn import Message, Turn, TurnResult
+from agent.wire import Dialect
+from hermes_base.cancel import CancelToken
+from hermes_base.chat import Notice
+from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.journal import SYSTEM, Row, UsageRow
+from hermes_base.turn_context import TurnContext, current_turn
+from hermes_cli import config as cli_config
+from hermes_cli.plugins import PluginHooks, get_plugin_manager
+from hermes_constants import get_hermes_home
+from hermes_state.journal import memory_journal
+from hermes_state.records import make_session_id
+from model_tools import check_toolset_requirements, get_tool_definitions
+from run_agent import engines
+from run_agent.events import EventCallbacks
+from run_agent.failover import fallback_chain
+from run_agent.hands import AgentHands, tool_names_of
+from run_agent.model_port import AgentModel
+from run_agent.options import AgentOptions, runtime_of_options
+from run_agent.runtime_switch import SwitchableRuntime
+from tools.browser_tool import cleanup_browser
+from tools.process_registry import process_registry
+from tools.terminal_tool import cleanup_vm
+
+log = logging.getLogger(__name__)
+
+
+def OpenAI(**client_options: Any) -> Any:
+    """The SDK's client on a shared pool. Late: importing the SDK costs most of a second."""
+    return auxiliary_client.load_openai_client().build_client(**client_options)
+
+
+class AIAgent(SwitchableRuntime, EventCallbacks):
+    """One conversation's agent. Every option may be left out; a missing model or key is reported at the first call."""
+
+    session_id: str = ""
+    platform: str = ""
+    tools: Sequence[Mapping[str, Any]] = ()
+    reasoning_config: Mapping[str, Any] | None = None
+    max_iterations: int = 90
+    _options: AgentOptions = MappingProxyType({})  # type: ignore[assignment]
+    _gateway_session_key: str = ""
+    _last_activity_ts: float = 0.0
+    _last_activity_desc: str = "built"
+    _api_call_count: int = 0
+    _cached_system_prompt: str | None = None
+    _conversation: Conversation | None = None
+    _turn: Turn | None = None
+    _cancel: CancelToken | None = None
+    _children: tuple["AIAgent", ...] = ()
+    _engine_tool_names: frozenset[str] = frozenset()
+    _runtime_problem: ConfigProblem | None = None
+    _replaced: PrefixBreak | None = None
+    _system_message: str = ""
+
+    def __init__(self, **options: Unpack[AgentOptions]) -> None:
+        unknown = options.keys() - AgentOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"AIAgent does not know the option(s) {', '.join(sorted(unknown))}")
+        self._options = options
+        self._settings = options.get("settings") or cli_config.load_config_readonly()
+        self.session_id = options.get("session_id") or make_session_id()
+        self.platform = options.get("platform") or "library"
+        self.reasoning_config = options.get("reasoning_config")
+        self.max_iterations = options.get("max_iterations") or 90
+        self._gateway_session_key = options.get("gateway_session_key") or ""
+        self._journal = options.get("journal") or memory_journal(self._gateway_session_key, self.session_id)
+        self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
+        self._redact = options.get("redact") or cli_config.redactor()
+        self._running = threading.Lock()
+        self._fallback_chain = fallback_chain(options.get("fallback_model"))
+        self._take_callbacks(options)
+        self._adopt(runtime_of_options(options))
+        self.context_compressor = engines.choose_engine(self._settings, self.runtime)
+        if isinstance(self.context_compressor, ContextCompressor):
+            self.context_compressor.summarise = self._summarise
+        self.tools = self._offered_tools()
+        self._snapshot_primary()
+        engines.bind_session(self.context_compressor, self.session_id, self._engine_facts())
+        self._last_activity_ts = time.time()
+
+    # --- what a host calls
+
+    def run_conversation(
+        self,
+        user_message: str,
+        system_message: str | None = None,
+        conversation_history: Sequence[Mapping[str, Any]] | None = None,
+        task_id: str | None = None,
+        stream_callback: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
+        """One turn: the answer and everything about it. `conversation_history=None` means the stored transcript.
+
+        `system_message` takes the place of the system prompt of a conversation that has none yet.
+        """
+        if not self._running.acquire(blocking=False):
+            raise HermesError("This agent is in the middle of a turn.", fix="Wait for it, steer it or interrupt it.")
+        try:
+            self._system_message, self._turn_stream = system_message or "", stream_callback
+            return self._run_turn(user_message, conversation_history, task_id)
+        finally:
+            self._turn = self._cancel = self._turn_stream = None
+            self._running.release()
+
+    def interrupt(self, reason: str = "stopped by the user") -> bool:
+        """Stop the turn under way, with those of child agents; False when there is none."""
+        for child in self._children:
+            child.interrupt(reason)
+        cancel = self._cancel
+        if cancel is None:
+            return False
+        cancel.cancel(reason)
+        return True
+
+    def steer(self, text: str) -> bool:
+        """Put a text into the turn under way; the model reads it at its next step. False when there is none."""
+        turn = self._turn
+        if turn is None:
+            return False
+        turn.steer(text)
+        return True
+
+    def compress_now(self, focus: str | None = None) -> tuple[int, int] | None:
+        """Compact on request: the number of messages before and after, or None when there was nothing to do."""
+        conversation = self._load_conversation()
+        before = len(conversation)
+        self._begin_on_first_choice()
+        facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
+        tokens = max(0, self.context_compressor.last_prompt_tokens)
+        shorter = compact(
+            self._ports(CancelToken(), facts, conversation), conversation, tokens=tokens, force=True, focus=focus
+        )
+        if shorter is None:
+            return None
+        self._conversation = shorter
+        return before, len(shorter)
+
+    def add_child(self, child: "AIAgent") -> None:
+        self._children = (*self._children, child)
+
+    def close(self) -> None:
+        """Hard: end everything that works for this task, child agents included, then let go of the client."""
+        self.interrupt("the conversation was closed")
+        children, self._children = self._children, ()
+        for child in children:
+            child.close()
+        task = self.task_id
+        process_registry.kill_all(task_id=task)
+        cleanup_vm(task)
+        cleanup_browser(task)
+        self.release_clients()
+
+    def shutdown_memory_provider(self, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """The conversation is over: the engine may store what it keeps of it."""
+        conversation = self._conversation
+        spoken = list(messages) if messages is not None else (conversation.messages if conversation else [])
+        if spoken and hasattr(self.context_compressor, "on_session_end"):
+            guarded(self.context_compressor.on_session_end, self.session_id, spoken)
+
+    @property
+    def task_id(self) -> str:
+        """Owner of shells and processes: the first session of the chain."""
+        return self._conversation.task if self._conversation is not None else self.session_id
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation as it stands."""
+        return list(self._load_conversation().messages)
+
+    def toolset_status(self) -> dict[str, bool]:
+        return check_toolset_requirements()
+
+    def reset_session_state(
+        self,
+        previous_messages: Sequence[Mapping[str, Any]] | None = None,
+        old_session_id: str | None = None,
+        carry_over_context: bool = False,
+    ) -> None:
+        """Forget the conversation in memory; with what the old session was, the engine is moved to the new one."""
+        self._conversation = None
+        self._cached_system_prompt = None
+        self._transition_context_engine_session(
+            old_session_id=old_session_id,
+            new_session_id=self.session_id,
+            previous_messages=previous_messages,
+            carry_over_context=carry_over_context,
+        )
+
+    def _transition_context_engine_session(
+        self,
+        *,
+        old_session_id: str | None = None,
+        new_session_id: str | None = None,
+        previous_messages: Sequence[Mapping[str, Any]] | None = None,
+        carry_over_context: bool = False,
+    ) -> None:
+        engines.change_session(
+            self.context_compressor,
+            old=old_session_id,
+            new=new_session_id or self.session_id,
+            messages=previous_messages,
+            carry_over=carry_over_context,
+            facts=self._engine_facts(),
+        )
+
+    # --- a turn
+
+    def _run_turn(self, text: str, history: Sequence[Mapping[str, Any]] | None, task_id: str | None) -> dict[str, Any]:
+        self._cancel = cancel = CancelToken()
+        self._begin_on_first_choice()
+        conversation = self._load_conversation() if history is None else self._take_history(history)
+        facts = TurnFacts(
+            conversation.session,
+            task_id or conversation.task,
+            uuid.uuid4().hex[:16],
+            self.platform,
+            self._options.get("sender_id") or "",
+        )
+        is_new = not conversation.messages
+        ports = self._ports(cancel, facts, conversation)
+        if is_new:
+            self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
+        told = "" if ports.model.dialect.plain else turn_facts(datetime.now(), self.folder, conversation.messages)
+        turn = Turn(ports, conversation, Message(text, told), facts, rules.Limits(self.max_iterations))
+        self._turn = turn
+        token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform))
+        try:
+            result = turn.run()
+        finally:
+            current_turn.reset(token)
+            self._conversation = turn.conversation
+        self._tell_end(result, facts, text)
+        return self._as_dict(result)
+
+    def _begin_on_first_choice(self) -> None:
+        """Find the model if none is known yet; take the first choice back if it is well, else start on the chain."""
+        self._find_runtime()
+        primary = health_name(self._primary_runtime["provider"], self._primary_runtime["base_url"])
+        if self._fallback_activated:
+            if health.allows(primary) and self._restore_primary_runtime():
+                self.emit(Notice(f"{self.model} answers again."))
+        elif self._fallback_chain and not health.allows(primary):
+            self._try_activate_fallback()
+        if self._fallback_activated:
+            self._fallback_index = 0  # the chain is whole for each turn
+
+    def _find_runtime(self) -> None:
+        """What the options left open is decided now; what cannot be decided is said when the model is called."""
+        self._runtime_problem = None
+        if self.base_url:
+            self.api_key = self.api_key or find_key(provider_or_custom(self.provider), auxiliary_client.environment())
+            return
+        try:
+            found = resolve_runtime(
+                self._settings,
+                auxiliary_client.environment(),
+                probe_model_servers,
+                model=self.model,
+                provider=self.provider,
+                embedded_found=embedded.is_installed(),
+            )
+            self._adopt(auxiliary_client.connect_runtime(found))
+            self._client = None
+            self._snapshot_primary()
+        except ConfigProblem as problem:
+            self._runtime_problem = problem
+
+    def _load_conversation(self) -> Conversation:
+        """The warm one while it is what the store has; else read anew."""
+        if self._conversation is None or not self._conversation.stands_at(self._journal.standing()):
+            self._conversation = Conversation(self._journal.load())
+            if self._conversation.session != self.session_id:
+                self.session_id = self._conversation.session
+                engines.bind_session(self.context_compressor, self.session_id, self._engine_facts())
+        return self._conversation
+
+    def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
+        """A history from the caller: what it adds is appended; where it contradicts what was sent, it replaces it."""
+        conversation = self._load_conversation()
+        given = repair_messages(history)
+        known = len(conversation)
+        if given[:known] == conversation.messages:
+            rows = [Row(message) for message in given[known:]]
+            if rows:
+                conversation.note(rows, self._journal.append(rows))
+            return conversation
+        self._journal.rotate("history_replaced", [Row(message) for message in given])
+        self._replaced = PrefixBreak("history_replaced", 0)
+        old, self._conversation = conversation, Conversation(self._journal.load())
+        self._session_rotated(old.session, self._conversation.session, old.messages)
+        return self._conversation
+
+    def _ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
+        settings = self._settings
+        hands = AgentHands(
+            hooks=self._hooks,
+            emit=self.emit,
+            cancel=cancel,
+            allowed=lambda: tool_names_of(conversation),
+            session=facts.session,
+            task=facts.task,
+            folder=self.folder,
+            asker=self._options.get("asker"),
+            approvals=str(cli_config.cfg_get(settings, "approvals", "mode", default="ask")),
+            timeout=float(cli_config.cfg_get(settings, "terminal", "timeout", default=120)),
+            engine=self.context_compressor,
+            engine_tools=self._engine_tool_names,
+        )
+        return Ports(
+            model=AgentModel(self),
+            hands=hands,
+            journal=self._journal,
+            hooks=self._hooks,
+            engine=self.context_compressor,
+            emit=self.emit,
+            redact=self._redact,
+            touch=self._touch,
+            render_part=self._render_part,
+            on_rotated=self._session_rotated,
+            compression_enabled=bool(cli_config.cfg_get(settings, "compression", "enabled", default=True)),
+            compress_in_place=bool(cli_config.cfg_get(settings, "compression", "in_place", default=False)),
+            cancel=cancel,
+        )
+
+    def _tell_end(self, result: TurnResult, facts: TurnFacts, text: str) -> None:
+        ids = {"session_id": self.session_id, "task_id": facts.task, "turn_id": facts.turn}
+        where = {"model": self.model, "platform": self.platform}
+        if result.text and not result.interrupted:
+            self._hooks.invoke(
+                "post_llm_call",
+                **ids,
+                **where,
+                user_message=text,
+                assistant_response=result.text,
+                conversation_history=self._conversation.messages if self._conversation else [],
+            )
+        self._hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
+
+    def _as_dict(self, result: TurnResult) -> dict[str, Any]:
+        breaks, self._replaced = ([self._replaced] if self._replaced else []) + result.breaks, None
+        return {
+            "final_response": result.text,
+            "messages": list(self._conversation.messages) if self._conversation else [],
+            "api_calls": result.api_calls,
+            "completed": result.completed,
+            "interrupted": result.interrupted,
+            "reason": result.reason,
+            "error": result.error,
+            "usage": result.usage.as_engine_usage(),
+            "session_id": self.session_id,
+            "model": self.model,
+            "provider": self.provider,
+            "prefix_breaks": [(broken.reason, broken.position) for broken in breaks],
+        }
+
+    # --- parts
+
+    @property
+    def folder(self) -> str:
+        return self._options.get("folder") or os.getcwd()
+
+    def _build_system_prompt(self, *, small: bool = False) -> str:
+        """Rendered once for a conversation; afterwards its stored bytes are sent."""
+        options = self._options
+        sources = PromptSources(
+            home=get_hermes_home(),
+            folder=None if options.get("skip_context_files") else Path(self.folder),
+            memory=not options.get("skip_memory"),
+            small=small,
+            extra=options.get("ephemeral_system_prompt") or "",
+        )
+        return build_system_prompt(sources)
+
+    def _render_part(self, part: str, dialect: Dialect) -> str | list[dict[str, Any]]:
+        if part != SYSTEM:
+            return [] if dialect.plain else [dict(tool) for tool in self.tools]
+        self._cached_system_prompt = self._system_message or self._build_system_prompt(small=dialect.plain)
+        return self._cached_system_prompt
+
+    def _offered_tools(self) -> Sequence[Mapping[str, Any]]:
+        """The shared rendering of the toolsets, and the engine's own tools where it has some."""
+        enabled = self._options.get("enabled_toolsets")
+        shared = get_tool_definitions(
+            enabled_toolsets=enabled, disabled_toolsets=self._options.get("disabled_toolsets"), quiet_mode=True
+        )
+        own = engines.engine_tools(self.context_compressor) if enabled is None or "context_engine" in enabled else []
+        known = {tool["function"]["name"] for tool in shared}
+        own = [tool for tool in own if tool["function"]["name"] not in known]
+        self._engine_tool_names = frozenset(tool["function"]["name"] for tool in own)
+        return [*shared, *own] if own else shared
+
+    def _build_client(self, runtime: Runtime) -> Any:
+        if runtime.api_mode == ANTHROPIC_MESSAGES:
+            return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url)
+        return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url)
+
+    def _summarise(self, request: str, max_tokens: int) -> str:
+        """The built-in engine's summary, by the model in use, charged to the conversation."""
+        call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], max_tokens=max_tokens)
+        reply = auxiliary_client.complete(self.runtime, self.ensure_client(), call, self._cancel)
+        used = reply.usage
+        self._journal.charge(
+            [
+                UsageRow(
+                    self.provider,
+                    self.model,
+                    "compression",
+                    used.input_tokens if used else 0,
+                    used.cache_read_tokens if used else 0,
+                    used.cache_write_tokens if used else 0,
+                    used.output_tokens if used else 0,
+                    used.reasoning_tokens if used else 0,
+                    settled=used is not None,
+                )
+            ]
+        )
+        return reply.text
+
+    def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:
+        """A compaction moved the conversation to a new session: everyone who knows the old id learns the new one."""
+        self.session_id = new
+        if hasattr(self.context_compressor, "on_session_end"):
+            guarded(self.context_compressor.on_session_end, old, messages)
+        facts = {"boundary_reason": "compression", "old_session_id": old, **self._engine_facts()}
+        engines.bind_session(self.context_compressor, new, facts)
+
+    def _engine_facts(self) -> dict[str, Any]:
+        return {
+            "hermes_home": str(get_hermes_home()),
+            "platform": self.platform,
+            "model": self.model,
+            "context_length": getattr(self.context_compressor, "context_length", 0),
+            "conversation_id": self._gateway_session_key or None,
+        }
+
+    def _touch(self, what: str) -> None:
+        """A sign of life, for whoever watches for silence."""
+        self._last_activity_ts, self._last_activity_desc = time.time(), what
+        if what == "waiting for the model":
+            self._api_call_count += 1
+            self._call_back(self.step_callback, self._api_call_count)

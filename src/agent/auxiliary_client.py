@@ -1,0 +1,199 @@
+"""Model calls beside the conversation (summaries, titles, plugins): resolve a provider, make one call, give the answer.
+
+`call_llm` is the interface that plugins are written against; it answers with an object in OpenAI's form.
+"""
+
+import importlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import anyio.to_thread
+
+from agent import chat_completions, embedded
+from agent.local_servers import probe_model_servers
+from agent.reply import Reply
+from agent.runtime import Runtime, resolve_runtime, runtime_of_entry
+from agent.wire import call_settings
+from hermes_base.cancel import CancelToken
+from hermes_base.errors import HermesError
+from hermes_cli import config as cli_config
+
+_THINK = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+DEFAULT_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliaryCall:
+    """What one call beside the conversation asks for."""
+
+    messages: Sequence[Mapping[str, Any]]
+    max_tokens: int | None = None
+    temperature: float | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    tools: Sequence[Mapping[str, Any]] = ()
+    extra_body: Mapping[str, Any] | None = None
+    reasoning: Mapping[str, Any] | None = None
+
+
+def load_openai_client() -> ModuleType:
+    """Late: importing the SDK costs most of a second, and nothing needs it before the first model call."""
+    return importlib.import_module("agent.openai_client")
+
+
+def resolve_provider_client(
+    provider: str,
+    model: str | None = None,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    key_env: str | None = None,
+) -> tuple[Any, str | None]:
+    """A client for a provider of the table (or a custom address) with today's key, and the model it resolved to."""
+    entry = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key, "key_env": key_env}
+    runtime = connect_runtime(runtime_of_entry(entry, environment()))
+    return build_client(runtime), runtime.model
+
+
+def connect_runtime(runtime: Runtime) -> Runtime:
+    """The runtime with an address to call: the built-in model's is known once its server runs."""
+    if runtime.provider != "embedded":
+        return runtime
+    server = embedded.ensure_started()
+    return Runtime(
+        "embedded",
+        runtime.model,
+        server.base_url,
+        server.api_key,
+        runtime.api_mode,
+        runtime.context_length,
+        runtime.max_tokens,
+        runtime.source,
+    )
+
+
+def build_client(runtime: Runtime) -> Any:
+    return load_openai_client().build_client(api_key=runtime.api_key, base_url=runtime.base_url)
+
+
+def complete(runtime: Runtime, client: Any, call: AuxiliaryCall, cancel: CancelToken | None = None) -> Reply:
+    """One answer, not shown to anybody; raises ModelFailure."""
+    sdk = load_openai_client()
+    tail = call_settings(runtime.facts, max_tokens=call.max_tokens, reasoning=call.reasoning, with_tools=True)
+    if call.temperature is not None:
+        tail["temperature"] = call.temperature
+    tail |= dict(call.extra_body or {})
+    body = chat_completions.join_request(
+        runtime.model,
+        chat_completions.encode_tools(call.tools),
+        b"",
+        [chat_completions.encode_message(message) for message in call.messages],
+        tail,
+    )
+    reply: Reply = sdk.stream_chat(
+        client,
+        body,
+        chat_completions.StreamDecoder(),
+        who=runtime.facts.label,
+        limits=sdk.CallLimits(call.timeout, call.timeout),
+        cancel=cancel or CancelToken(),
+        on_chunk=lambda: None,
+    )
+    return reply
+
+
+def call_llm(
+    task: str | None = None,
+    *,
+    provider: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    main_runtime: Mapping[str, Any] | None = None,
+    messages: Sequence[Mapping[str, Any]],
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    timeout: float | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+    reasoning_config: Mapping[str, Any] | None = None,
+    api_mode: str | None = None,
+    stream: bool = False,
+    stream_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """One model call for `task` (settings in `auxiliary.<task>`); RuntimeError when no model can be had."""
+    del stream, stream_options  # the answer is handed over whole
+    own = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key, "api_mode": api_mode}
+    settings = cli_config.load_config_readonly()
+    configured = cli_config.cfg_get(settings, "auxiliary", task or "", default={}) or {}
+    call = AuxiliaryCall(
+        messages=messages,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        timeout=float(timeout or configured.get("timeout") or DEFAULT_TIMEOUT),
+        tools=tools or (),
+        extra_body={**(configured.get("extra_body") or {}), **(extra_body or {})},
+        reasoning=reasoning_config,
+    )
+    try:
+        runtime = connect_runtime(_choose_runtime(own, configured, main_runtime or {}, settings))
+        client = build_client(runtime)
+        try:
+            return as_openai_response(complete(runtime, client, call), runtime.model)
+        finally:
+            load_openai_client().release_client(client)
+    except HermesError as problem:
+        raise RuntimeError(str(problem)) from problem
+
+
+async def async_call_llm(task: str | None = None, **arguments: Any) -> Any:
+    """`call_llm` on a worker thread."""
+    return await anyio.to_thread.run_sync(lambda: call_llm(task, **arguments))
+
+
+def extract_content_or_reasoning(response: Any) -> str:
+    """The answer without inline thinking; else the reasoning; else nothing."""
+    message = response.choices[0].message
+    content = _THINK.sub("", getattr(message, "content", None) or "").strip()
+    if content:
+        return content
+    fields = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
+    return next((text.strip() for text in fields if isinstance(text, str) and text.strip()), "")
+
+
+def as_openai_response(reply: Reply, model: str) -> Any:
+    calls = [
+        SimpleNamespace(id=call.id, type="function", function=SimpleNamespace(name=call.name, arguments=call.arguments))
+        for call in reply.tool_calls
+    ]
+    message = SimpleNamespace(
+        role="assistant",
+        content=reply.text,
+        tool_calls=calls or None,
+        reasoning=reply.reasoning or None,
+        reasoning_content=reply.reasoning or None,
+    )
+    usage = SimpleNamespace(**reply.usage.as_engine_usage()) if reply.usage else None
+    choice = SimpleNamespace(index=0, message=message, finish_reason=reply.finish_reason)
+    return SimpleNamespace(choices=[choice], model=reply.model or model, usage=usage)
+
+
+def _choose_runtime(
+    own: Mapping[str, Any], configured: Mapping[str, Any], main: Mapping[str, Any], settings: Mapping[str, Any]
+) -> Runtime:
+    """The call's own words, then the task's settings, then the caller's runtime, then what answers the chat."""
+    env = environment()
+    for source in (own, configured, main):
+        named = {name: value for name, value in source.items() if value and value != "auto"}
+        if "provider" in named or "base_url" in named:
+            return runtime_of_entry({**named, "model": named.get("model") or own.get("model")}, env)
+    model = str(own.get("model") or configured.get("model") or "")
+    return resolve_runtime(settings, env, probe_model_servers, model=model, embedded_found=embedded.is_installed())
+
+
+def environment() -> Mapping[str, str]:
+    """What the process was started with, and the names of the home's `.env` that it does not set."""
+    return {**os.environ, **cli_config.load_env()}

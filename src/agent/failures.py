@@ -1,0 +1,123 @@
+"""One classifier from a failed model call to what it calls for, and to a sentence a person understands."""
+
+import re
+from collections.abc import Mapping
+
+from hermes_base.errors import FailureKind, ModelFailure
+
+#: Errors of the connection itself, by the name of their class (SDKs and HTTP libraries agree on these names).
+TRANSPORT_ERRORS = frozenset(
+    {
+        "ReadTimeout",
+        "ConnectTimeout",
+        "PoolTimeout",
+        "WriteTimeout",
+        "ConnectError",
+        "ReadError",
+        "WriteError",
+        "CloseError",
+        "RemoteProtocolError",
+        "APIConnectionError",
+        "APITimeoutError",
+        "ConnectionError",
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+        "BrokenPipeError",
+    }
+)
+
+_OVERFLOW = re.compile(
+    r"context.{0,8}(length|window|size)|maximum context|too many (input )?tokens|prompt is too long"
+    r"|input is too long|exceeds? .{0,30}context|request_too_large|reduce the length",
+    re.IGNORECASE,
+)
+_OUTPUT_LIMIT = re.compile(r"max_(completion_|output_)?tokens", re.IGNORECASE)
+_NO_CREDIT = re.compile(
+    r"insufficient.{0,12}(quota|credit|balance|funds)|exceeded your current quota|billing", re.IGNORECASE
+)
+
+_BY_STATUS: Mapping[int, tuple[FailureKind, str, str]] = {
+    400: (FailureKind.FIX, "refused the request", ""),
+    401: (FailureKind.ROTATE, "did not accept the key", "Set a valid key with 'hermes config set NAME_API_KEY KEY'."),
+    402: (FailureKind.ROTATE, "has no credit left for this key", "Add credit, or set another provider."),
+    403: (FailureKind.ROTATE, "does not allow this key to use the model", "Check the key's rights, or choose a model."),
+    404: (FailureKind.NEXT, "does not know the model or the address", "Check model.default and model.base_url."),
+    408: (FailureKind.RETRY, "took too long", ""),
+    409: (FailureKind.RETRY, "was busy with a conflicting request", ""),
+    413: (FailureKind.OVERFLOW, "refused the request as too large", "Start anew with /new, or send less."),
+    422: (FailureKind.FIX, "refused the request", ""),
+    429: (FailureKind.RETRY, "limits the rate of requests", "Wait a moment, or set a fallback in model.fallbacks."),
+}
+
+
+def classify(status: int | None, body: str, retry_after: float | None, who: str, detail: str = "") -> ModelFailure:
+    """A failure answer of a provider as what it calls for; `detail` is its own short message, if it has one."""
+    detail = _first_line(detail or body)
+    if status in (400, 413, 422) and _OVERFLOW.search(body) and not _mentions_only_output_limit(body):
+        return ModelFailure(
+            f"The conversation is longer than the window of {who} ({detail}).",
+            kind=FailureKind.OVERFLOW,
+            status=status,
+            fix="Shorten it with /compress, or start anew with /new.",
+        )
+    if status == 429 and _NO_CREDIT.search(body):
+        status = 402
+    kind, what, fix = _BY_STATUS.get(status or 0, _unlisted(status))
+    return ModelFailure(
+        f"{who} {what} (HTTP {status}: {detail})." if status else f"{who} {what}: {detail}.",
+        kind=kind,
+        status=status,
+        retry_after=retry_after,
+        fix=fix,
+    )
+
+
+def transport_failure(error: BaseException, who: str, address: str) -> ModelFailure:
+    """The connection was refused, lost or timed out."""
+    cause = _root_cause(error)
+    reason = str(cause) or type(cause).__name__
+    return ModelFailure(
+        f"{who} cannot be reached at {address} ({_first_line(reason)}).",
+        kind=FailureKind.RETRY,
+        fix="Check the address (hermes config get model.base_url) and that the server runs.",
+        transport=True,
+    )
+
+
+def cut_failure(who: str) -> ModelFailure:
+    """The stream ended before the answer did."""
+    return ModelFailure(f"The answer of {who} broke off.", kind=FailureKind.RETRY, transport=True)
+
+
+def is_transport_error(error: BaseException) -> bool:
+    return type(error).__name__ in TRANSPORT_ERRORS or bool(getattr(error, "transport", False))
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Seconds of a Retry-After header; a date or nonsense counts as absent."""
+    try:
+        return max(0.0, float(value)) if value else None
+    except ValueError:
+        return None
+
+
+def _unlisted(status: int | None) -> tuple[FailureKind, str, str]:
+    if status is not None and 400 <= status < 500:
+        return FailureKind.FIX, "refused the request", ""
+    return FailureKind.RETRY, "has a problem of its own", "Try again, or set a fallback in model.fallbacks."
+
+
+def _mentions_only_output_limit(body: str) -> bool:
+    """`max_tokens` too large is a wrong output limit, not a long conversation."""
+    return bool(_OUTPUT_LIMIT.search(body)) and "context" not in body.lower() and "prompt" not in body.lower()
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _first_line(text: str, limit: int = 300) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[:limit] + "…"

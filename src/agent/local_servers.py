@@ -1,0 +1,34 @@
+"""Ask model servers on this machine which models they have: all addresses at once, with little patience."""
+
+import http.client
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+SECONDS = 0.4
+
+
+def probe_model_servers(addresses: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """The models of each address that answers like a model server."""
+    if not addresses:
+        return {}
+    with ThreadPoolExecutor(len(addresses), thread_name_prefix="probe") as threads:
+        found = zip(addresses, threads.map(list_models, addresses), strict=True)
+    return {address: models for address, models in found if models}
+
+
+def list_models(base_url: str) -> Sequence[str]:
+    """Names of the models at an OpenAI-format address; empty when nobody answers or the answer is something else."""
+    parts = urlsplit(base_url)
+    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = make(parts.hostname or "", parts.port, timeout=SECONDS)
+    try:
+        connection.request("GET", parts.path.rstrip("/") + "/models")
+        response = connection.getresponse()
+        body = json.loads(response.read(1_000_000)) if response.status == 200 else {}
+        return [str(model["id"]) for model in body["data"]] if "data" in body else []
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return []  # nothing that speaks this format is there
+    finally:
+        connection.close()

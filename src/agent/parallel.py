@@ -1,0 +1,61 @@
+"""Run the calls of one round at the same time and hand over their results in the order of the calls.
+
+Each call has a daemon thread of its own, so that a tool that does not listen cannot hold up a turn that was stopped.
+"""
+
+import contextvars
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from hermes_base.cancel import CancelToken
+
+Call = TypeVar("Call")
+Result = TypeVar("Result")
+#: How long a stopped turn waits for its tools to notice; then it goes on without them.
+GRACE_SECONDS = 2.0
+
+
+def run_in_order(
+    calls: Sequence[Call],
+    run: Callable[[Call], Result],
+    take: Callable[[Call, Result], None],
+    cancel: CancelToken,
+) -> None:
+    """`take` gets each result as soon as it and all before it are there; `run` must not raise. Raises Interrupted."""
+    ended: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
+    for place, call in enumerate(calls):
+        context = contextvars.copy_context()
+        thread = threading.Thread(
+            target=lambda place=place, call=call, context=context: ended.put((place, context.run(run, call))),
+            name=f"tool-{place}",
+            daemon=True,
+        )
+        thread.start()
+    forget = cancel.on_cancel(lambda: ended.put(None))
+    try:
+        _take_in_order(calls, take, ended, cancel)
+    finally:
+        forget()
+
+
+def _take_in_order(
+    calls: Sequence[Call],
+    take: Callable[[Call, Result], None],
+    ended: "queue.SimpleQueue[tuple[int, Result] | None]",
+    cancel: CancelToken,
+) -> None:
+    waiting: dict[int, Result] = {}
+    taken = 0
+    while taken < len(calls):
+        try:
+            item = ended.get(timeout=GRACE_SECONDS if cancel.cancelled else None)
+        except queue.Empty:
+            break
+        if item is not None:
+            waiting[item[0]] = item[1]
+        while taken in waiting:
+            take(calls[taken], waiting.pop(taken))
+            taken += 1
+    cancel.check()

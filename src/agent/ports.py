@@ -1,0 +1,77 @@
+"""What a turn is given: the model, the hands, the journal, the plugins and the person, each as a small protocol."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.chat_completions import StreamDecoder
+from agent.reply import Reply, ToolCall
+from agent.wire import Dialect
+from hermes_base.cancel import CancelToken
+from hermes_base.chat import Event
+from hermes_base.errors import ModelFailure
+from hermes_base.hooks import Hooks
+from hermes_base.journal import Journal
+
+
+class ModelPort(Protocol):
+    """The model in use; it may change in mid-turn (fallback), so it is asked anew for each call."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def base_url(self) -> str: ...
+
+    @property
+    def api_mode(self) -> str: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def call_settings(self, *, with_tools: bool) -> dict[str, Any]: ...
+
+    def send(self, body: bytes, decoder: StreamDecoder, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply: ...
+
+    def switch(self, failure: ModelFailure) -> bool: ...
+
+    def recover(self, failure: ModelFailure) -> bool: ...
+
+    def note_success(self) -> None: ...
+
+
+class Hands(Protocol):
+    """Runs one tool call; an error is a text for the model, never an exception."""
+
+    def run(self, call: ToolCall, *, turn_id: str, messages: Sequence[Mapping[str, Any]]) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFacts:
+    """Names of this turn, for hooks and logs."""
+
+    session: str
+    task: str
+    turn: str
+    platform: str
+    sender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    model: ModelPort
+    hands: Hands
+    journal: Journal
+    hooks: Hooks
+    engine: Any  # a ContextEngine, or something with its methods
+    emit: Callable[[Event], None]  # never raises
+    redact: Callable[[str], str]
+    touch: Callable[[str], None]  # a sign of life, with what is being done
+    render_part: Callable[[str, Dialect], str | list[dict[str, Any]]]  # system prompt or tools of a new conversation
+    on_rotated: Callable[[str, str, list[dict[str, Any]]], None]  # old session, new session, old messages
+    compression_enabled: bool = True
+    compress_in_place: bool = False
+    cancel: CancelToken = field(default_factory=CancelToken)

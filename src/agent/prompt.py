@@ -1,0 +1,125 @@
+"""The system prompt: identity, context files, memory and the skills index, rendered once for a conversation.
+
+Nothing that changes from turn to turn stands in it (no clock, no ids, no model name, no folder state); facts of the
+turn travel in the newest user message.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hermes_base.journal import text_of
+
+log = logging.getLogger(__name__)
+
+CONTEXT_FILES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", "HERMES.md", ".hermes.md")
+CONTEXT_FILE_CHARS = 20_000
+MEMORY_FILES = (("MEMORY.md", "What you remember", 4_000), ("USER.md", "What you know about the person", 3_000))
+SKILL_LINE_CHARS = 160
+MAX_SKILLS = 80
+
+DEFAULT_IDENTITY = """You are Hermes, an AI agent that works for the person who runs you, on their own machine.
+Be accurate, direct and brief. Do the work instead of describing it; use your tools when they help, and look before
+you guess. Say plainly when you do not know something or could not do it. Never claim to have done what you did not."""
+
+SMALL_IDENTITY = "You are Hermes, a helpful assistant. Answer briefly and honestly."
+
+_DATE = "%A, %d %B %Y"
+_FACTS = re.compile(r"^\[\w+, \d\d \w+ \d{4}; working folder .*\]$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSources:
+    """Where the parts of a prompt come from; None: that part is left out."""
+
+    home: Path | None = None
+    folder: Path | None = None  # the working folder, for context files
+    memory: bool = True
+    small: bool = False  # for a model with a small window: identity only
+    extra: str = ""  # what the caller adds for the whole conversation
+
+
+def build_system_prompt(sources: PromptSources) -> str:
+    """The parts that exist, in a fixed order, separated by blank lines."""
+    identity = _read_text(sources.home / "SOUL.md", CONTEXT_FILE_CHARS) if sources.home else ""
+    if sources.small:
+        return "\n\n".join(part for part in (identity or SMALL_IDENTITY, sources.extra) if part)
+    parts = [identity or DEFAULT_IDENTITY]
+    if sources.folder is not None:
+        parts.append(_context_part(sources.folder))
+    if sources.home is not None and sources.memory:
+        parts.extend(_memory_parts(sources.home))
+    if sources.home is not None:
+        parts.append(_skills_part(sources.home / "skills"))
+    parts.append(sources.extra)
+    return "\n\n".join(part for part in parts if part)
+
+
+def turn_facts(now: datetime, folder: str, earlier: Sequence[Mapping[str, Any]]) -> str:
+    """What the newest message tells the model beside its text: date and folder, unless the last word on them holds."""
+    facts = f"[{now.strftime(_DATE)}; working folder {folder}]"
+    for message in reversed(earlier):
+        told = _FACTS.search(text_of(message)) if message.get("role") == "user" else None
+        if told:
+            return "" if told.group() == facts else facts
+    return facts
+
+
+def _context_part(folder: Path) -> str:
+    """The first context file of the folder, as its owner's instructions for work in it."""
+    for name in CONTEXT_FILES:
+        text = _read_text(folder / name, CONTEXT_FILE_CHARS)
+        if text:
+            return f"# Instructions of this folder ({name})\n\n{text}"
+    return ""
+
+
+def _memory_parts(home: Path) -> list[str]:
+    found = ((title, _read_text(home / "memories" / name, limit)) for name, title, limit in MEMORY_FILES)
+    return [f"# {title}\n\n{text}" for title, text in found if text]
+
+
+def _skills_part(folder: Path) -> str:
+    lines = [f"- {name}: {line}" for name, line in list_skills(folder)]
+    if not lines:
+        return ""
+    return f"# Skills\n\nEach is a folder with a SKILL.md in {folder}; read it before you use it.\n" + "\n".join(lines)
+
+
+def list_skills(folder: Path) -> Sequence[tuple[str, str]]:
+    """Name and one line of each skill, in order."""
+    try:
+        found = sorted(path for path in folder.glob("*/SKILL.md") if path.is_file())
+    except OSError as problem:
+        log.warning("skills are left out: %s", problem)
+        return ()
+    return [(path.parent.name, _description_of(path)) for path in found[:MAX_SKILLS]]
+
+
+def _description_of(path: Path) -> str:
+    """The front matter's description, else the first line of text."""
+    lines = [line.strip() for line in _read_text(path, 4_000).splitlines()]
+    for line in lines:
+        if line.lower().startswith("description:"):
+            return line.partition(":")[2].strip().strip("\"'")[:SKILL_LINE_CHARS]
+    first = next((line for line in lines if line and not line.startswith(("#", "---"))), "")
+    return first[:SKILL_LINE_CHARS]
+
+
+def _read_text(path: Path, limit: int) -> str:
+    """A file's text, cut where it is too long, with a word about it; an unreadable file is left out and logged."""
+    try:
+        raw = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as problem:
+        log.warning("%s is left out of the prompt: %s", path, problem)
+        return ""
+    text = raw.decode("utf-8", "replace").strip()
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[cut here: {len(text) - limit} more characters in {path.name}]"

@@ -1,0 +1,124 @@
+"""The providers as data: where they are, how their key is called, what they answer with unless told otherwise."""
+
+from dataclasses import dataclass
+
+from hermes_base.errors import ConfigProblem
+
+CHAT_COMPLETIONS, ANTHROPIC_MESSAGES, CODEX_RESPONSES = "chat_completions", "anthropic_messages", "codex_responses"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    name: str
+    label: str
+    base_url: str = ""
+    key_env: tuple[str, ...] = ()  # looked up in this order; empty: no key is needed
+    default_model: str = ""  # empty: ask the server which models it has
+    api_mode: str = CHAT_COMPLETIONS
+    aggregator: bool = False  # has its own failover behind the address; a lost connection says nothing about a model
+    local: bool = False  # a server on this machine: found by asking its port
+    first_byte_seconds: float = 60.0
+    between_chunks_seconds: float = 60.0
+    output_limit_field: str = "max_tokens"
+    calls_tools: bool = True
+    reasoning_field: str = "reasoning_effort"  # how an effort is asked for; "reasoning" is OpenRouter's object
+
+
+_REASONING_SECONDS, _LOCAL_SECONDS = 300.0, 600.0
+
+PROVIDERS: dict[str, Provider] = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            "openrouter",
+            "OpenRouter",
+            "https://openrouter.ai/api/v1",
+            ("OPENROUTER_API_KEY",),
+            "anthropic/claude-sonnet-4.5",
+            aggregator=True,
+            first_byte_seconds=_REASONING_SECONDS,
+            reasoning_field="reasoning",
+        ),
+        Provider(
+            "anthropic",
+            "Anthropic",
+            "https://api.anthropic.com/v1",
+            ("ANTHROPIC_API_KEY",),
+            "claude-sonnet-4-5",
+            first_byte_seconds=_REASONING_SECONDS,
+        ),
+        Provider(
+            "openai",
+            "OpenAI",
+            "https://api.openai.com/v1",
+            ("OPENAI_API_KEY",),
+            "gpt-5-mini",
+            first_byte_seconds=_REASONING_SECONDS,
+            output_limit_field="max_completion_tokens",
+        ),
+        Provider(
+            "gemini",
+            "Google Gemini",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            "gemini-2.5-flash",
+            first_byte_seconds=_REASONING_SECONDS,
+        ),
+        Provider("deepseek", "DeepSeek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), "deepseek-chat"),
+        Provider("groq", "Groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), "llama-3.3-70b-versatile"),
+        Provider("mistral", "Mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), "mistral-large-latest"),
+        Provider(
+            "xai", "xAI", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4", first_byte_seconds=_REASONING_SECONDS
+        ),
+        Provider("zai", "Z.ai", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY", "GLM_API_KEY"), "glm-4.6"),
+        Provider(
+            "nous",
+            "Nous Research",
+            "https://inference-api.nousresearch.com/v1",
+            ("NOUS_API_KEY",),
+            "Hermes-4-405B",
+            aggregator=True,
+        ),
+        Provider("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, first_byte_seconds=_LOCAL_SECONDS),
+        Provider("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", local=True, first_byte_seconds=_LOCAL_SECONDS),
+        Provider("vllm", "vLLM", "http://127.0.0.1:8000/v1", local=True, first_byte_seconds=_LOCAL_SECONDS),
+        Provider("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", local=True, first_byte_seconds=_LOCAL_SECONDS),
+        Provider("custom", "your own address", key_env=("CUSTOM_API_KEY",), first_byte_seconds=_LOCAL_SECONDS),
+        Provider(
+            "embedded",
+            "the built-in model",
+            default_model="SmolLM2-135M-Instruct",
+            first_byte_seconds=_LOCAL_SECONDS,
+            calls_tools=False,
+        ),
+    )
+}
+
+_ALIASES = {
+    "claude": "anthropic",
+    "google": "gemini",
+    "glm": "zai",
+    "z.ai": "zai",
+    "lm-studio": "lmstudio",
+    "llama.cpp": "llamacpp",
+    "grok": "xai",
+    "x.ai": "xai",
+}
+
+
+def find_provider(name: str) -> Provider:
+    """The provider of that name; an unknown one gets a sentence that lists what there is."""
+    key = name.strip().lower()
+    found = PROVIDERS.get(_ALIASES.get(key, key))
+    if found is None:
+        raise ConfigProblem(
+            f"There is no provider called '{name}'.",
+            fix=f"Set model.provider to one of: {', '.join(PROVIDERS)}; or use 'custom' with model.base_url.",
+        )
+    return found
+
+
+def provider_or_custom(name: str) -> Provider:
+    """The provider's facts; what is not in the table is somebody's own address."""
+    key = name.strip().lower()
+    return PROVIDERS.get(_ALIASES.get(key, key)) or PROVIDERS["custom"]

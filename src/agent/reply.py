@@ -1,0 +1,45 @@
+"""What a model answered, in neutral form: text, reasoning, tool calls, why it stopped, what it cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.usage_pricing import CanonicalUsage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    id: str
+    name: str
+    arguments: str  # JSON as the model wrote it
+
+    def as_message_part(self) -> dict[str, Any]:
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = "stop"
+    usage: CanonicalUsage | None = None
+    model: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)  # fields of a dialect to be sent back as they came
+
+    @property
+    def truncated(self) -> bool:
+        return self.finish_reason == "length"
+
+    @property
+    def empty(self) -> bool:
+        return not self.text.strip() and not self.tool_calls
+
+    def as_message(self) -> dict[str, Any]:
+        """The assistant message in neutral form."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            message["tool_calls"] = [call.as_message_part() for call in self.tool_calls]
+        if self.reasoning:
+            message["reasoning"] = self.reasoning
+        return message | dict(self.extra)

@@ -1,0 +1,207 @@
+"""One model call: frozen fragments joined to a body, plugins asked around it, the engine told what it cost."""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from agent.chat_completions import StreamDecoder, encode_json
+from agent.compaction import guarded
+from agent.conversation import Conversation, PrefixBreak
+from agent.ports import Ports, TurnFacts
+from agent.reply import Reply
+from agent.wire import Dialect
+from hermes_base.errors import ModelFailure
+from hermes_base.journal import SYSTEM, TOOLS
+
+#: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
+EDITING_HOOKS = ("pre_llm_call", "pre_api_request")
+
+
+class ModelCaller:
+    """Makes the model calls of one turn."""
+
+    def __init__(self, ports: Ports, facts: TurnFacts) -> None:
+        self._ports = ports
+        self._facts = facts
+        self._user_message = ""
+        self.calls = 0
+        self.breaks: list[PrefixBreak] = []
+
+    def ask_plugins_for_context(self, text: str, conversation: Conversation) -> list[str]:
+        """What `pre_llm_call` hooks add to the newest message."""
+        self._user_message = text
+        hooks = self._ports.hooks
+        if not hooks.has("pre_llm_call"):
+            return []
+        answers = hooks.invoke(
+            "pre_llm_call",
+            **self._ids(),
+            user_message=text,
+            conversation_history=list(conversation.messages),
+            is_first_turn=not conversation.messages,
+            model=self._ports.model.model,
+            platform=self._facts.platform,
+            sender_id=self._facts.sender,
+        )
+        pieces = (answer.get("context") if isinstance(answer, Mapping) else answer for answer in answers)
+        return [piece for piece in pieces if isinstance(piece, str) and piece]
+
+    def frozen_parts(self, conversation: Conversation, dialect: Dialect) -> tuple[bytes, bytes]:
+        """Tools and system prompt as they were first sent; rendered and kept if this conversation has none yet."""
+        tools = self._part(conversation, TOOLS, dialect)
+        return tools, self._part(conversation, SYSTEM, dialect)
+
+    def call(self, conversation: Conversation, decoder: StreamDecoder, *, with_tools: bool = True) -> Reply:
+        """The model's answer; raises ModelFailure or Interrupted."""
+        self.calls += 1
+        request_id = uuid.uuid4().hex[:16]
+        body = self._body(conversation, with_tools=with_tools)
+        started = time.time()
+        self._tell_before(request_id, conversation, body, started)
+        try:
+            reply = self._send(body, decoder)
+        except ModelFailure as failure:
+            self._tell_error(request_id, failure, started)
+            raise
+        self._ports.model.note_success()
+        if reply.usage is not None:
+            guarded(self._ports.engine.update_from_response, reply.usage.as_engine_usage())
+        self._tell_after(request_id, conversation, reply, started)
+        return reply
+
+    def _part(self, conversation: Conversation, part: str, dialect: Dialect) -> bytes:
+        kept = conversation.frozen.get((part, dialect.name))
+        if kept is not None:
+            return kept
+        neutral = conversation.frozen.get((part, dialect.neutral))
+        if neutral is None:
+            neutral = encode_json(self._ports.render_part(part, dialect))
+            self._freeze(conversation, part, dialect.neutral, neutral)
+        value = json.loads(neutral)
+        body = dialect.format.encode_system(value) if part == SYSTEM else dialect.format.encode_tools(value)
+        self._freeze(conversation, part, dialect.name, body)
+        return body
+
+    def _freeze(self, conversation: Conversation, part: str, dialect: str, body: bytes) -> None:
+        self._ports.journal.freeze(part, dialect, body)
+        conversation.frozen[part, dialect] = body
+
+    def _body(self, conversation: Conversation, *, with_tools: bool) -> bytes:
+        model, hooks = self._ports.model, self._ports.hooks
+        dialect = model.dialect
+        wire = dialect.format
+        tools, system = self.frozen_parts(conversation, dialect)
+        messages = conversation.fragments(dialect.name, wire.encode_message, self._ports.journal)
+        if any(hooks.has(name) for name in EDITING_HOOKS):
+            edited = conversation.refresh(dialect.name, wire.encode_message)
+            if edited is not None:
+                self.breaks.append(PrefixBreak("plugin_edit", edited))
+        tail = model.call_settings(with_tools=with_tools or not tools)
+        body = wire.join_request(model.model, tools, system, messages, tail)
+        return self._let_middleware_replace(body) if hooks.has("llm_request") else body
+
+    def _let_middleware_replace(self, body: bytes) -> bytes:
+        request = json.loads(body)
+        replaced = self._ports.hooks.request("llm_request", request, **self._ids())
+        new = encode_json(dict(replaced))
+        if new != body:
+            self.breaks.append(PrefixBreak("llm_request_middleware", 0))
+        return new
+
+    def _send(self, body: bytes, decoder: StreamDecoder) -> Reply:
+        ports = self._ports
+        touch = ports.touch
+
+        def send(payload: Any) -> Any:
+            new = body if payload is None or payload is request else encode_json(dict(payload))
+            return ports.model.send(new, decoder, ports.cancel, lambda: touch("reading the answer"))
+
+        request: dict[str, Any] | None = None
+        if not ports.hooks.has("llm_execution"):
+            return ports.model.send(body, decoder, ports.cancel, lambda: touch("reading the answer"))
+        request = json.loads(body)
+        reply = ports.hooks.execute("llm_execution", request, send, **self._ids())
+        if not isinstance(reply, Reply):
+            raise ModelFailure("A plugin put something else in the place of the model's answer.")
+        return reply
+
+    # --- what observers are told; nothing is put together while nobody listens
+
+    def _ids(self, request_id: str | None = None) -> dict[str, Any]:
+        ids = {"session_id": self._facts.session, "task_id": self._facts.task, "turn_id": self._facts.turn}
+        return ids | ({"api_request_id": request_id} if request_id else {})
+
+    def _model_facts(self) -> dict[str, Any]:
+        model = self._ports.model
+        return {
+            "platform": self._facts.platform,
+            "model": model.model,
+            "provider": model.provider,
+            "base_url": model.base_url,
+            "api_mode": model.api_mode,
+            "api_call_count": self.calls,
+        }
+
+    def _tell_before(self, request_id: str, conversation: Conversation, body: bytes, started: float) -> None:
+        if not self._ports.hooks.has("pre_api_request"):
+            return
+        request = json.loads(body)
+        self._ports.hooks.invoke(
+            "pre_api_request",
+            **self._ids(request_id),
+            **self._model_facts(),
+            user_message=self._user_message,
+            conversation_history=list(conversation.messages),
+            request_messages=request.get("messages", []),
+            message_count=len(conversation),
+            tool_count=len(request.get("tools", ())),
+            approx_input_tokens=len(body) // 4,
+            request_char_count=len(body),
+            max_tokens=request.get("max_tokens"),
+            started_at=started,
+            middleware_trace=[],
+            request=request,
+        )
+
+    def _tell_after(self, request_id: str, conversation: Conversation, reply: Reply, started: float) -> None:
+        if not self._ports.hooks.has("post_api_request"):
+            return
+        ended = time.time()
+        self._ports.hooks.invoke(
+            "post_api_request",
+            **self._ids(request_id),
+            **self._model_facts(),
+            api_duration=ended - started,
+            started_at=started,
+            ended_at=ended,
+            finish_reason=reply.finish_reason,
+            message_count=len(conversation),
+            response_model=reply.model,
+            response=reply,
+            usage=reply.usage.as_engine_usage() if reply.usage else {},
+            assistant_message=reply.as_message(),
+            assistant_content_chars=len(reply.text),
+            assistant_tool_call_count=len(reply.tool_calls),
+        )
+
+    def _tell_error(self, request_id: str, failure: ModelFailure, started: float) -> None:
+        if not self._ports.hooks.has("api_request_error"):
+            return
+        ended = time.time()
+        self._ports.hooks.invoke(
+            "api_request_error",
+            **self._ids(request_id),
+            **self._model_facts(),
+            api_duration=ended - started,
+            started_at=started,
+            ended_at=ended,
+            status_code=failure.status,
+            retry_count=0,
+            max_retries=0,
+            retryable=failure.kind.value == "retry",
+            reason=failure.kind.value,
+            error={"type": type(failure).__name__, "message": failure.what},
+            request=None,
+        )

@@ -1,0 +1,219 @@
+"""The rules of a turn: what to do next, decided on values. No network, no thread, no clock, no store.
+
+`converse` is a generator: it yields steps and is sent their outcomes. A driver performs the steps (`agent.turn`); a
+test plays the driver with plain values.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from agent.reply import Reply, ToolCall
+from hermes_base.errors import FailureKind, ModelFailure
+
+REPEATED_CALL = (
+    "This exact call was made {count} times in a row with the same result; it was not run again. "
+    "Do something else, or answer with what you know."
+)
+CUT_CALL = "The call was cut off at the output limit and was not run. Send it again in smaller parts."
+OUT_OF_STEPS = (
+    "You have used all steps of this turn. Do not call tools. Answer now with what you have: what is done, what is "
+    "not, and what should come next."
+)
+ASK_AGAIN = "Your last answer was empty. Answer the request, or call a tool."
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    max_iterations: int = 90
+    max_retries: int = 3  # the same provider, when nobody else can answer
+    max_overflows: int = 3
+    max_empty: int = 2
+    max_repeats: int = 3  # identical rounds of calls that are still run
+    longest_wait: float = 60.0
+
+
+# --- steps, and what the driver sends back for each
+
+
+@dataclass(frozen=True, slots=True)
+class TakeMessage:
+    """-> None; the person's message now stands in the conversation, with what plugins add to it"""
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """-> Reply or ModelFailure"""
+
+    with_tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """-> None; `refusal` is the result of every call instead of running it"""
+
+    calls: tuple[ToolCall, ...]
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """-> True when the conversation became shorter; `forced` when the provider said it is too long"""
+
+    forced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchProvider:
+    """-> True when another provider has taken over for this turn"""
+
+    failure: ModelFailure
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverTransport:
+    """-> True when the connection was built anew"""
+
+    failure: ModelFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """-> None, after that many seconds"""
+
+    seconds: float
+    failure: ModelFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """-> None; a message to the model in the user's place, which people are not shown"""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSteering:
+    """-> True when the person put something into the running turn, which now stands in the conversation"""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a turn."""
+
+    text: str
+    completed: bool
+    reason: str = "answered"
+    failure: ModelFailure | None = None
+
+
+Step = TakeMessage | CallModel | RunTools | Compact | SwitchProvider | RecoverTransport | Pause | Tell | TakeSteering
+Rules = Generator[Step, Any, Done]
+
+
+@dataclass
+class _Rounds:
+    """How often the same round of calls came in a row."""
+
+    last: tuple[tuple[str, str], ...] = ()
+    count: int = 0
+    empty: int = 0
+
+    def note(self, calls: tuple[ToolCall, ...]) -> int:
+        named = tuple((call.name, call.arguments) for call in calls)
+        self.count = self.count + 1 if named == self.last else 1
+        self.last = named
+        return self.count
+
+
+def converse(limits: Limits) -> Rules:
+    """Ask the model, run its tools, ask again, until it answers or a limit ends the turn."""
+    rounds = _Rounds()
+    yield Compact(forced=False)
+    yield TakeMessage()
+    for iteration in range(limits.max_iterations + 1):
+        last = iteration == limits.max_iterations
+        if last:
+            yield Tell(OUT_OF_STEPS)
+        outcome = yield from reach_model(limits, with_tools=not last)
+        if isinstance(outcome, Done):
+            return outcome
+        ended = yield from _take_reply(outcome, rounds, limits, last=last)
+        if ended is None:
+            continue
+        if not last and (yield TakeSteering()):
+            continue
+        return ended
+    raise AssertionError("the last round always ends the turn")
+
+
+def _take_reply(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) -> Generator[Step, Any, Done | None]:
+    """None: the turn goes on."""
+    if reply.tool_calls:
+        ended = yield from _run_round(reply, rounds, limits, last=last)
+        return ended
+    if not reply.empty:
+        return Done(reply.text, completed=True, reason="cut" if reply.truncated else "answered")
+    rounds.empty += 1
+    if rounds.empty > limits.max_empty or last:
+        return Done("", completed=False, reason="empty")
+    yield Tell(ASK_AGAIN)
+    return None
+
+
+def _run_round(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) -> Generator[Step, Any, Done | None]:
+    repeats = rounds.note(reply.tool_calls)
+    refusal = ""
+    if last:
+        refusal = OUT_OF_STEPS
+    elif reply.truncated:
+        refusal = CUT_CALL
+    elif repeats > limits.max_repeats:
+        refusal = REPEATED_CALL.format(count=repeats - 1)
+    yield RunTools(reply.tool_calls, refusal)
+    if last:
+        return Done(reply.text, completed=False, reason="budget")
+    if repeats > limits.max_repeats + 2:
+        return Done(reply.text, completed=False, reason="repeated")
+    yield TakeSteering()
+    yield Compact(forced=False)
+    return None
+
+
+def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, Any, Reply | Done]:
+    """One answer, through retries, another provider, a rebuilt connection or a shorter conversation."""
+    overflows = retries = 0
+    tried_again = recovered = False
+    while True:
+        outcome = yield CallModel(with_tools)
+        if isinstance(outcome, Reply):
+            return outcome
+        failure: ModelFailure = outcome
+        if failure.kind is FailureKind.OVERFLOW:
+            overflows += 1
+            if overflows <= limits.max_overflows and (yield Compact(forced=True)):
+                continue
+            return _failed(failure)
+        if failure.kind is FailureKind.FIX:
+            return _failed(failure)
+        patient = failure.kind is FailureKind.RETRY
+        if patient and not tried_again and (failure.retry_after or 0.0) <= 1.0:
+            tried_again = True
+            yield Pause(1.0, failure)
+            continue
+        if (yield SwitchProvider(failure)):
+            tried_again, retries = False, 0
+            continue
+        if patient and failure.transport and not recovered:
+            recovered = True
+            if (yield RecoverTransport(failure)):
+                continue
+        retries += 1
+        wait = failure.retry_after if failure.retry_after is not None else 2.0**retries
+        if not patient or retries >= limits.max_retries or wait > limits.longest_wait:
+            return _failed(failure)
+        yield Pause(wait, failure)
+
+
+def _failed(failure: ModelFailure) -> Done:
+    return Done("", completed=False, reason="failed", failure=failure)

@@ -1,0 +1,293 @@
+"""The driver of a turn: performs the steps that the rules decide on. A turn owns its state, and it ends with it.
+
+Each finished message is committed when it is finished, together with its call's usage; the last one ends the turn.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent import rules
+from agent.chat_completions import StreamDecoder
+from agent.compaction import compact, estimated_tokens, guarded
+from agent.conversation import Conversation, PrefixBreak
+from agent.parallel import run_in_order
+from agent.ports import Ports, TurnFacts
+from agent.repair import clean_text, repair_messages, unknown_result
+from agent.reply import Reply, ToolCall
+from agent.request import ModelCaller
+from agent.usage_pricing import CanonicalUsage
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta
+from hermes_base.errors import Interrupted, ModelFailure
+from hermes_base.journal import Row, UsageRow
+
+log = logging.getLogger(__name__)
+
+#: What stands in the transcript when a turn ends without an answer of the model.
+EXCUSES = {
+    "empty": "The model gave no answer, although it was asked again.",
+    "budget": "The turn ended at its limit of steps before the work was done.",
+    "repeated": "The model made the same call again and again, so the turn was ended.",
+    "failed": "The model could not answer; this message is kept and has not been answered.",
+}
+
+
+@dataclass
+class TurnResult:
+    text: str = ""
+    completed: bool = False
+    interrupted: bool = False
+    reason: str = ""
+    error: str = ""
+    api_calls: int = 0
+    usage: CanonicalUsage = field(default_factory=CanonicalUsage)
+    breaks: list[PrefixBreak] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the person said, and what the model is told beside it."""
+
+    text: str
+    facts: str = ""
+
+
+class Turn:
+    def __init__(
+        self, ports: Ports, conversation: Conversation, message: Message, facts: TurnFacts, limits: rules.Limits
+    ) -> None:
+        self.conversation = conversation
+        self.result = TurnResult()
+        self._ports = ports
+        self._message = message
+        self._facts = facts
+        self._limits = limits
+        self._caller = ModelCaller(ports, facts)
+        self._message_taken = False
+        self._steering: list[str] = []
+        self._stream: StreamDecoder | None = None  # the answer being read
+        self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
+
+    def steer(self, text: str) -> None:
+        """Put a text into the running turn; the model reads it at the next step."""
+        self._steering.append(text)
+
+    def run(self) -> TurnResult:
+        """Play the rules to their end; leaves a transcript in which every call has its result."""
+        plan = rules.converse(self._limits)
+        try:
+            self._end(self._play(plan))
+        except Interrupted as stop:
+            plan.close()
+            self._end_interrupted(stop)
+        self.result.api_calls = self._caller.calls
+        self.result.breaks += self._caller.breaks
+        return self.result
+
+    def _play(self, plan: rules.Rules) -> rules.Done:
+        outcome: Any = None
+        while True:
+            self._ports.cancel.check()
+            try:
+                step = plan.send(outcome)
+            except StopIteration as end:
+                done: rules.Done = end.value
+                return done
+            outcome = self._performers[type(step)](self, step)
+
+    # --- one performer for each step
+
+    def _take_message(self, _: rules.TakeMessage) -> None:
+        text = clean_text(self._message.text)
+        added = self._caller.ask_plugins_for_context(text, self.conversation)
+        as_sent = "\n\n".join(part for part in (text, self._message.facts, *added) if part)
+        self._append({"role": "user", "content": as_sent}, shown=text)
+        self._message_taken = True
+
+    def _call_model(self, step: rules.CallModel) -> Reply | ModelFailure:
+        ports = self._ports
+        ports.touch("waiting for the model")
+        self._stream = StreamDecoder(
+            lambda text: ports.emit(TextDelta(text)), lambda text: ports.emit(ReasoningDelta(text))
+        )
+        try:
+            reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools)
+        except ModelFailure as failure:
+            log.warning("a model call failed: %s", failure)
+            return failure
+        self._stream = None
+        return self._keep(reply)
+
+    def _keep(self, reply: Reply) -> Reply:
+        """Take the answer into the conversation, in the form in which it will be sent back."""
+        usage = reply.usage or CanonicalUsage()
+        self.result.usage += usage
+        ledger_row = self._ledger_row(usage, settled=reply.usage is not None)
+        if reply.empty:
+            self._ports.journal.charge([ledger_row])
+            return reply
+        message = repair_messages([reply.as_message()])[0]
+        parts = message.get("tool_calls", ())
+        calls = tuple(ToolCall(p["id"], p["function"]["name"], p["function"]["arguments"]) for p in parts)
+        if calls:
+            self._append(message, usage=ledger_row)
+        else:
+            self._held = message, ledger_row
+        return replace(reply, tool_calls=calls)
+
+    def _run_tools(self, step: rules.RunTools) -> None:
+        self._ports.touch("running tools")
+        if step.refusal:
+            for call in step.calls:
+                self._append_result(call, step.refusal)
+            return
+        try:
+            run_in_order(step.calls, self._run_one, self._append_result, self._ports.cancel)
+        except Interrupted:
+            answered = {message.get("tool_call_id") for message in self.conversation.messages}
+            for call in step.calls:
+                if call.id not in answered:
+                    self._append(unknown_result(call.id))
+            raise
+
+    def _run_one(self, call: ToolCall) -> str:
+        return self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
+
+    def _append_result(self, call: ToolCall, result: str) -> None:
+        self._append({"role": "tool", "tool_call_id": call.id, "content": clean_text(result)})
+
+    def _compact(self, step: rules.Compact) -> bool:
+        ports, engine = self._ports, self._ports.engine
+        if not (ports.compression_enabled or step.forced) or not self.conversation.messages:
+            return False
+        coming = "" if self._message_taken else self._message.text
+        frozen = sum(map(len, self._caller.frozen_parts(self.conversation, ports.model.dialect)))
+        tokens = estimated_tokens(engine, self.conversation, coming, frozen)
+        if not step.forced and not guarded(engine.should_compress, tokens):
+            return False
+        ports.touch("compacting the conversation")
+        shorter = compact(ports, self.conversation, tokens=tokens, force=step.forced)
+        if shorter is None:
+            return False
+        self.conversation = shorter
+        self.result.breaks.append(PrefixBreak("compression", 0))
+        return True
+
+    def _switch(self, step: rules.SwitchProvider) -> bool:
+        return self._ports.model.switch(step.failure)
+
+    def _recover(self, step: rules.RecoverTransport) -> bool:
+        return self._ports.model.recover(step.failure)
+
+    def _pause(self, step: rules.Pause) -> None:
+        self._ports.touch("waiting to try again")
+        if step.seconds > 1:
+            self._ports.emit(Notice(f"{step.failure.what} Trying again in {step.seconds:.0f} s.", "warning"))
+        if self._ports.cancel.wait(step.seconds):
+            self._ports.cancel.check()
+
+    def _tell(self, step: rules.Tell) -> None:
+        self._append({"role": "user", "content": step.text}, shown="")
+
+    def _take_steering(self, _: rules.TakeSteering) -> bool:
+        texts = self._steering[:]
+        del self._steering[: len(texts)]
+        if texts and self._held is not None:
+            message, usage = self._held
+            self._held = None
+            self._append(message, usage=usage)
+        for text in texts:
+            self._append({"role": "user", "content": clean_text(text)})
+        return bool(texts)
+
+    _performers: dict[type, Callable[["Turn", Any], Any]] = {
+        rules.TakeMessage: _take_message,
+        rules.CallModel: _call_model,
+        rules.RunTools: _run_tools,
+        rules.Compact: _compact,
+        rules.SwitchProvider: _switch,
+        rules.RecoverTransport: _recover,
+        rules.Pause: _pause,
+        rules.Tell: _tell,
+        rules.TakeSteering: _take_steering,
+    }
+
+    # --- the end
+
+    def _end(self, done: rules.Done) -> None:
+        result = self.result
+        result.completed, result.reason = done.completed, done.reason
+        if self._held is not None:
+            message, usage = self._held
+            result.text = self._transform(message["content"])
+            self._finish(message, result.text, [usage])
+        else:
+            excuse = EXCUSES[done.reason]
+            result.text = done.text or excuse
+            result.error = str(done.failure) if done.failure else excuse
+            self._finish({"role": "assistant", "content": f"[{excuse}]"}, result.error, [])
+        if done.reason == "cut":
+            self._ports.emit(Notice("The answer was cut at the model's output limit.", "warning"))
+
+    def _end_interrupted(self, stop: Interrupted) -> None:
+        """What was read so far stays, with a word on who stopped it."""
+        if not self._message_taken:
+            self._append({"role": "user", "content": clean_text(self._message.text)})
+        text = self._stream.text if self._stream is not None else ""
+        result = self.result
+        result.text, result.interrupted, result.reason = text, True, stop.what
+        usage = [self._ledger_row(CanonicalUsage(), settled=False)] if self._stream is not None else []
+        if self._held is not None:
+            message, held_usage = self._held
+            result.text = message["content"]
+            self._finish(message, result.text, [held_usage])
+            return
+        mark = f"[interrupted: {stop.what}]"
+        self._finish({"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}, text or mark, usage)
+
+    def _transform(self, text: str) -> str:
+        hooks = self._ports.hooks
+        if not hooks.has("transform_llm_output"):
+            return text
+        answers = hooks.invoke(
+            "transform_llm_output",
+            response_text=text,
+            session_id=self._facts.session,
+            model=self._ports.model.model,
+            platform=self._facts.platform,
+        )
+        return next((answer for answer in answers if isinstance(answer, str) and answer), text)
+
+    # --- writing
+
+    def _row(self, message: dict[str, Any], shown: str | None) -> Row:
+        """A message on its way into the transcript: secrets out, encoded once."""
+        redact, dialect = self._ports.redact, self._ports.model.dialect
+        message["content"] = redact(message["content"])
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = redact(call["function"]["arguments"])
+        body = dialect.format.encode_message(message)
+        return Row(message, None if shown is None else redact(shown), {dialect.name: body})
+
+    def _append(self, message: dict[str, Any], *, shown: str | None = None, usage: UsageRow | None = None) -> None:
+        row = self._row(message, shown)
+        version = self._ports.journal.append([row], [usage] if usage else [])
+        self.conversation.note([row], version)
+
+    def _finish(self, message: dict[str, Any], shown: str, usage: list[UsageRow]) -> None:
+        row = self._row(message, shown)
+        version = self._ports.journal.finish([row], usage, shown)
+        self.conversation.note([row], version)
+
+    def _ledger_row(self, usage: CanonicalUsage, *, settled: bool) -> UsageRow:
+        return UsageRow(
+            provider=self._ports.model.provider,
+            model=self._ports.model.model,
+            input_tokens=usage.input_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            settled=settled,
+        )

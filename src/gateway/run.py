@@ -1,0 +1,179 @@
+"""Holds the living state of the gateway: one warm agent for each conversation, and which of them are in a turn.
+
+The cache's policy is pure (`gateway.agent_cache`); here are the dict, the lock, and what is performed. The lock is
+never held while an agent is called.
+"""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from gateway.agent_cache import (
+    CACHE_BUSTING_KEYS,
+    config_signature,
+    extract_cache_busting,
+    idle_keys,
+    over_cap,
+)
+from hermes_base.errors import HermesError
+from tools.registry import registry
+
+log = logging.getLogger(__name__)
+
+_AGENT_CACHE_MAX_SIZE = 128
+_AGENT_CACHE_IDLE_TTL_SECS = 3600.0
+#: Stands in `_running_agents` while an agent is being built.
+_AGENT_PENDING_SENTINEL = object()
+
+Entry = tuple[Any, str]
+
+
+class GatewayRunner:
+    """One for a process. Defaults on the class make an instance without `__init__` whole."""
+
+    _CACHE_BUSTING_CONFIG_KEYS = CACHE_BUSTING_KEYS
+    _agent_cache: dict[str, Entry] = MappingProxyType({})  # type: ignore[assignment]
+    _agent_cache_lock: threading.Lock
+    _running_agents: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self._agent_cache = OrderedDict()
+        self._agent_cache_lock = threading.Lock()
+        self._running_agents = {}
+
+    # --- a turn's agent
+
+    def claim_agent(self, key: str, signature: str, build: Callable[[], Any], *, interrupt_depth: int = 0) -> Any:
+        """The conversation's warm agent, or a new one; it counts as running until `finish_turn`.
+
+        Look-up and claim are one step: an agent that was found cannot be released before its turn starts.
+        """
+        with self._agent_cache_lock:
+            if key in self._running_agents:
+                raise HermesError(f"A turn of {key} is under way already.")
+            agent, stale = self._look_up(key, signature)
+            self._running_agents[key] = _AGENT_PENDING_SENTINEL if agent is None else agent
+        if agent is not None:
+            self._init_cached_agent_for_turn(agent, interrupt_depth)
+            return agent
+        self._release_later(stale)
+        return self._build_claimed(key, signature, build)
+
+    def finish_turn(self, key: str) -> None:
+        """The turn is over; an agent that was evicted meanwhile is let go now."""
+        with self._agent_cache_lock:
+            agent = self._running_agents.pop(key, None)
+            cached = self._agent_cache.get(key)
+        if agent is not None and (cached is None or cached[0] is not agent):
+            self._release_later([agent])
+
+    def _look_up(self, key: str, signature: str) -> tuple[Any, list[Any]]:
+        """The agent of a hit, refreshed in its place; on a miss what stood there. The lock is held."""
+        entry = self._agent_cache.get(key)
+        if entry is None:
+            return None, []
+        if entry[1] != signature:
+            del self._agent_cache[key]
+            return None, [entry[0]]
+        if isinstance(self._agent_cache, OrderedDict):
+            self._agent_cache.move_to_end(key)
+        return entry[0], []
+
+    def _build_claimed(self, key: str, signature: str, build: Callable[[], Any]) -> Any:
+        try:
+            agent = build()
+        except BaseException:
+            with self._agent_cache_lock:
+                del self._running_agents[key]
+            raise
+        with self._agent_cache_lock:
+            self._running_agents[key] = agent
+            self._agent_cache[key] = (agent, signature)
+            self._enforce_agent_cache_cap()
+        return agent
+
+    @staticmethod
+    def _init_cached_agent_for_turn(agent: Any, interrupt_depth: int) -> None:
+        """A fresh turn starts its silence clock anew; one that goes on after an interrupt keeps it running."""
+        agent._api_call_count = 0
+        if interrupt_depth == 0:
+            agent._last_activity_ts = time.time()
+            agent._last_activity_desc = "starting new turn (cached)"
+
+    # --- what makes a cached agent the wrong one
+
+    @staticmethod
+    def _agent_config_signature(
+        model: str,
+        runtime: Mapping[str, Any],
+        enabled_toolsets: Sequence[str],
+        ephemeral_prompt: str,
+        cache_keys: Mapping[str, Any] | None = None,
+    ) -> str:
+        return config_signature(model, runtime, enabled_toolsets, ephemeral_prompt, cache_keys)
+
+    @staticmethod
+    def _extract_cache_busting_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
+        return extract_cache_busting(config, registry._generation)
+
+    # --- who goes
+
+    def _evict_cached_agent(self, key: str) -> None:
+        """Take an entry out. A running agent is let go by the end of its turn."""
+        with self._agent_cache_lock:
+            entry = self._agent_cache.pop(key, None)
+            running = entry is not None and self._running_agents.get(key) is entry[0]
+        if entry is not None and not running:
+            self._release_later([entry[0]])
+
+    def _enforce_agent_cache_cap(self) -> None:
+        """Let the oldest entries beyond the cap go, never one in mid-turn. The caller holds the lock."""
+        if not isinstance(self._agent_cache, OrderedDict):
+            return  # without an order there is no oldest
+        going, busy = over_cap(list(self._agent_cache), self._active_keys(), _AGENT_CACHE_MAX_SIZE)
+        agents = [self._agent_cache.pop(key)[0] for key in going]
+        if busy:
+            log.warning("the agent cache stays over its cap: %d of the oldest agents are mid-turn", busy)
+        self._release_later(agents)
+
+    def _sweep_idle_cached_agents(self) -> int:
+        """Let agents go that nobody used for a while; how many."""
+        with self._agent_cache_lock:
+            seen = {key: getattr(entry[0], "_last_activity_ts", None) for key, entry in self._agent_cache.items()}
+            known = {key: moment for key, moment in seen.items() if moment is not None}
+            going = idle_keys(known, self._active_keys(), time.time(), _AGENT_CACHE_IDLE_TTL_SECS)
+            agents = [self._agent_cache.pop(key)[0] for key in going]
+        self._release_later(agents)
+        return len(agents)
+
+    def _active_keys(self) -> list[str]:
+        """Entries whose agent is in a turn; one that is still being built is not active."""
+        running = {id(agent) for agent in self._running_agents.values() if agent is not _AGENT_PENDING_SENTINEL}
+        return [key for key, entry in self._agent_cache.items() if id(entry[0]) in running]
+
+    # --- letting go
+
+    def _release_later(self, agents: Sequence[Any]) -> None:
+        """On a thread of its own: releasing may touch the network, and nobody waits for it."""
+        if agents:
+            threading.Thread(target=self._release_all, args=(agents,), name="release-agents", daemon=True).start()
+
+    def _release_all(self, agents: Sequence[Any]) -> None:
+        for agent in agents:
+            try:
+                self._release_evicted_agent_soft(agent)
+            except Exception:
+                log.exception("an evicted agent could not be released")
+
+    def _release_evicted_agent_soft(self, agent: Any) -> None:
+        """The conversation may go on later: only the model client goes."""
+        agent.release_clients()
+
+    def _cleanup_agent_resources(self, agent: Any) -> None:
+        """The conversation is over: everything of its task ends."""
+        agent.shutdown_memory_provider()
+        agent.close()

@@ -1,0 +1,75 @@
+"""The slash commands as one table that the terminal and every other chat share."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+# What happens to a command while a turn is under way.
+NOW = "now"  # it runs beside the turn
+AFTER = "after"  # it waits for the turn's end
+REFUSE = "refuse"  # it is refused: stop the turn first
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    aliases: tuple[str, ...]
+    summary: str
+    args: str = ""
+    when_busy: str = NOW
+    breaks_prefix: bool = False  # the next request is paid in full: say so before acting
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("help", (), "Show the commands."),
+    Command("new", ("reset", "clear"), "Start a new conversation.", when_busy=REFUSE),
+    Command("resume", (), "Go back to an earlier conversation; without ID: list them.", "[ID]", when_busy=REFUSE),
+    Command("model", (), "Show or change the model.", "[NAME]", when_busy=AFTER, breaks_prefix=True),
+    Command("reasoning", (), "Show or change how long the model thinks.", "[LEVEL]", when_busy=AFTER),
+    Command("usage", (), "Show tokens, cache hits and cost."),
+    Command("compress", (), "Summarise the older part of the conversation.", when_busy=AFTER, breaks_prefix=True),
+    Command("tools", (), "List the tools the model has."),
+    Command("retry", (), "Ask the last question again.", when_busy=REFUSE, breaks_prefix=True),
+    Command("undo", (), "Take back the last question and its answer.", when_busy=REFUSE, breaks_prefix=True),
+    Command("stop", (), "Stop the turn under way."),
+    Command("quit", ("exit", "q"), "Leave the chat."),
+)
+
+_BY_NAME: Mapping[str, Command] = MappingProxyType(
+    {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
+)
+#: A second slash in the first word makes it a path, which people paste all the time.
+_TYPED = re.compile(r"\s*/([A-Za-z][\w-]*)(?:\s+(.*))?\s*", re.DOTALL)
+
+
+def find_command(name: str) -> Command | None:
+    """The command of this name or alias, in any case, with or without its slash."""
+    return _BY_NAME.get(name.strip().removeprefix("/").lower())
+
+
+def parse(text: str) -> tuple[Command | None, str] | None:
+    """The command that a text asks for (None: no such command) and its arguments; None when it is a message."""
+    typed = _TYPED.fullmatch(text)
+    if typed is None:
+        return None
+    return find_command(typed[1]), (typed[2] or "").strip()
+
+
+def close_matches(name: str) -> list[str]:
+    """Names that were probably meant, with their slash, the best first; takes what was typed, arguments and all."""
+    words = name.strip().removeprefix("/").lower().split()
+    near = difflib.get_close_matches(words[0], _BY_NAME, n=3, cutoff=0.5) if words else []
+    return list(dict.fromkeys("/" + _BY_NAME[match].name for match in near))
+
+
+def help_lines() -> list[str]:
+    """One line a command, in columns."""
+    usages = {command: f"/{command.name} {command.args}".strip() for command in COMMANDS}
+    width = max(map(len, usages.values()))
+    return [f"{usage:<{width}}  {command.summary}{_name_aliases(command)}" for command, usage in usages.items()]
+
+
+def _name_aliases(command: Command) -> str:
+    return f" (also {', '.join('/' + alias for alias in command.aliases)})" if command.aliases else ""

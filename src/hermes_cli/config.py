@@ -1,0 +1,546 @@
+"""Reads and writes the settings in the home: `config.yaml`, parsed once per change, and the secrets in `.env`.
+
+Each setting has one home: dotted names live in `config.yaml`, names in capitals in `.env`, where a variable of the
+environment wins over the file.
+"""
+
+import copy
+import fcntl
+import json
+import logging
+import os
+import re
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from hermes_base import settings
+from hermes_base.errors import ConfigProblem
+from hermes_base.redact import SHORTEST_SECRET, RedactingFilter, Redactor
+from hermes_base.settings import Problem
+from hermes_cli import config_edit
+from hermes_constants import get_hermes_home as get_hermes_home
+
+log = logging.getLogger(__name__)
+
+CONFIG_FILE, ENV_FILE = "config.yaml", ".env"
+_UNCHANGED = "Nothing was changed."
+_ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
+_SECRET_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY")
+#: Values in `.env` under such names are no secrets, unless they carry a password (`user:password@host`).
+_PLAIN_ENDINGS = ("_URL", "_HOST", "_PORT", "_MODEL", "_PATH", "_DIR", "_HOME", "_LEVEL", "_REGION")
+#: Read before any file is, so a line in `.env` could not have an effect.
+_ENVIRONMENT_ONLY = frozenset({"HERMES_HOME", "HERMES_PROFILE"})
+
+#: File systems tell times in steps: two edits within one step can leave the same stamp.
+_CLOCK_STEP = 50_000_000  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class _FileText:
+    """The text of a file as it was when its stamp was taken."""
+
+    stamp: tuple[int, int, int] | None  # None: there was no file
+    settled: bool  # the stamp was old enough then to tell of any later edit
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What `config.yaml` holds, made from this text."""
+
+    text: str
+    raw: dict[Any, Any]
+    merged: dict[str, Any]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a setting's value comes from; `shown` is masked when it is a secret."""
+
+    key: str
+    shown: str
+    source: str
+    shadows: tuple[str, ...]
+    doc: str
+    takes_effect: str = ""
+    breaks_prefix: bool = False
+    problem: str = ""
+
+
+_lock = threading.Lock()
+_texts: dict[Path, _FileText] = {}
+_configs: dict[Path, _Loaded] = {}
+_envs: dict[Path, tuple[str, dict[str, tuple[str, int]]]] = {}
+
+
+def get_config_path() -> Path:
+    return get_hermes_home() / CONFIG_FILE
+
+
+def get_env_path() -> Path:
+    return get_hermes_home() / ENV_FILE
+
+
+# --- reading config.yaml
+
+
+def load_config() -> dict[str, Any]:
+    """The settings merged over the defaults, as a copy that the caller may change."""
+    return copy.deepcopy(load_config_readonly())
+
+
+def load_config_readonly() -> dict[str, Any]:
+    """The settings merged over the defaults, shared by all callers: read it, never change it."""
+    loaded = _load()
+    errors = [problem for problem in loaded.problems if not problem.warning]
+    if errors:
+        first = add_lines(errors[:1])[0]
+        more = f" ({len(errors) - 1} more: see `hermes doctor`.)" if len(errors) > 1 else ""
+        raise ConfigProblem(first.what, kept=_UNCHANGED, fix=first.fix + more)
+    return loaded.merged
+
+
+def cfg_get(cfg: Any, *keys: str, default: Any = None) -> Any:
+    """A nested value; `default` when anything on the way is missing or no section."""
+    for key in keys:
+        if not isinstance(cfg, Mapping) or key not in cfg:
+            return default
+        cfg = cfg[key]
+    return cfg
+
+
+def find_problems() -> list[Problem]:
+    """Everything that is wrong in `config.yaml`, with lines; raises ConfigProblem when it cannot be read at all."""
+    return add_lines(list(_load().problems))
+
+
+def add_lines(problems: list[Problem]) -> list[Problem]:
+    """The problems, each with the file and line it stands in."""
+    path = get_config_path()
+    tree = config_edit.load_round_trip(_read_text(path)) if problems else {}
+    return [replace(problem, what=f"{_place(path, tree, problem.key)}: {problem.what}") for problem in problems]
+
+
+def _place(path: Path, tree: Any, key: str) -> str:
+    line = config_edit.find_line(tree, key.partition("[")[0].split("."))
+    return f"{path}, line {line}" if line else str(path)
+
+
+def _load() -> _Loaded:
+    path = get_config_path()
+    with _lock:
+        text = _read_if_changed(path)
+        known = _configs.get(path)
+        if known is not None and known.text == text:
+            return known
+        raw = _parse(path, text)
+        merged = _merge(settings.defaults(), raw)
+        loaded = _configs[path] = _Loaded(text, raw, merged, tuple(settings.check(raw)))
+    for problem in loaded.problems:
+        if problem.warning:
+            log.warning("%s: %s", path, problem)
+    return loaded
+
+
+def _read_if_changed(path: Path) -> str:
+    """The text of a file, read again only when its stamp changed; the same object as long as it stays the same."""
+    stamp = _take_stamp(path)
+    known = _texts.get(path)
+    if known is None or known.stamp != stamp or not known.settled:
+        settled = stamp is None or abs(time.time_ns() - stamp[0]) > _CLOCK_STEP
+        text = _read_text(path)
+        same = known is not None and known.text == text
+        known = _texts[path] = _FileText(stamp, settled, known.text if known and same else text)
+    return known.text
+
+
+def _take_stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes whenever the file does; None when there is no file."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigProblem:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    fix = "Make it a file that you may read, or move it away to start with the defaults."
+    return ConfigProblem(f"{path} cannot be read: {reason}.", kept=_UNCHANGED, fix=fix)
+
+
+def _read_text(path: Path) -> str:
+    """The text of a file, empty when there is none."""
+    try:
+        body = path.read_bytes()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        fix = "Save the file as UTF-8 (the editor's setting is often called encoding)."
+        raise ConfigProblem(f"{path}, line {line}: this is not valid UTF-8.", kept=_UNCHANGED, fix=fix) from error
+
+
+def _parse(path: Path, text: str) -> dict[Any, Any]:
+    try:
+        tree = config_edit.parse_yaml(text)
+        deque(settings.walk(tree), maxlen=0)  # an anchor may hold itself: nobody could read that to its end
+    except (YAMLError, ValueError, RecursionError) as error:
+        fix = "Correct it, or move the file away to start with the defaults."
+        raise ConfigProblem(_describe_yaml(path, error), kept=_UNCHANGED, fix=fix) from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        fix = "It must hold sections such as `model:`, with settings indented below them."
+        raise ConfigProblem(f"{path} holds {type(tree).__name__} instead of sections.", kept=_UNCHANGED, fix=fix)
+    return tree
+
+
+def _describe_yaml(path: Path, error: Exception) -> str:
+    mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
+    place = f"{path}, line {mark.line + 1}" if mark else str(path)
+    reason = error.problem if isinstance(error, MarkedYAMLError) else str(error).partition("\n")[0]
+    if isinstance(error, RecursionError):
+        reason = "things stand too deep inside each other"
+    return f"{place}: this is not valid YAML ({reason})."
+
+
+def _merge(base: dict[str, Any], over: Mapping[Any, Any]) -> dict[str, Any]:
+    """`base` with the values of `over`; null in the file means the default."""
+    for name, value in over.items():
+        if isinstance(value, Mapping) and isinstance(base.get(name), dict):
+            _merge(base[name], value)
+        elif value is not None or name not in base:
+            base[name] = value
+    return base
+
+
+# --- reading .env
+
+
+def load_env() -> dict[str, str]:
+    """The names set in `.env`; where the environment sets one too, its value counts."""
+    return {name: os.environ.get(name) or value for name, (value, _) in _load_env_file().items()}
+
+
+def env_value(name: str) -> str:
+    """The value of a name from the environment, else from `.env`, else empty."""
+    return os.environ.get(name) or _load_env_file().get(name, ("", 0))[0]
+
+
+def _load_env_file() -> dict[str, tuple[str, int]]:
+    """Name -> value and line."""
+    path = get_env_path()
+    with _lock:
+        text = _read_if_changed(path)
+        known = _envs.get(path)
+        if known is None or known[0] != text:
+            known = _envs[path] = (text, dict(_read_env_lines(text)))
+    return known[1]
+
+
+def _read_env_lines(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        found = config_edit.ENV_LINE.fullmatch(line)
+        if found:
+            yield found[1], (config_edit.read_env_value(found[2]), number)
+
+
+def find_bad_env_lines() -> list[int]:
+    """Lines of `.env` that are neither NAME=VALUE nor a comment."""
+    lines = enumerate(_read_text(get_env_path()).split("\n"), start=1)
+    return [
+        number
+        for number, line in lines
+        if line.strip() and not line.lstrip().startswith("#") and not config_edit.ENV_LINE.fullmatch(line)
+    ]
+
+
+# --- secrets
+
+
+def secrets() -> dict[str, str]:
+    """Every configured secret by name, for redaction; never raises, since broken files are reported elsewhere."""
+    found = {name: value for name, value in os.environ.items() if name.endswith(_SECRET_ENDINGS)}
+    with suppress(ConfigProblem):
+        raw = _load().raw
+        found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
+        found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
+    with suppress(ConfigProblem):
+        # The environment may hold another value of the same name: both are secrets.
+        for name, (value, _) in _load_env_file().items():
+            if _is_secret_line(name, value):
+                found[name if found.get(name, value) == value else f"{name} in {ENV_FILE}"] = value
+    return {name: value for name, value in found.items() if len(value) >= SHORTEST_SECRET}
+
+
+def _is_secret_line(name: str, value: str) -> bool:
+    return not name.endswith(_PLAIN_ENDINGS) or "@" in value
+
+
+def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
+    """The variables that the settings name as holders of a key."""
+    fallbacks = cfg_get(raw, "model", "fallbacks")
+    for entry in (raw.get("model"), *(fallbacks if isinstance(fallbacks, list) else ())):
+        name = cfg_get(entry, "key_env")
+        if isinstance(name, str) and name:
+            yield name
+
+
+def redactor() -> Redactor:
+    """Takes today's secrets out of a text."""
+    return Redactor(secrets())
+
+
+def start_logging() -> None:
+    """Send log records to stderr, without secrets, from the configured level on."""
+    handler = logging.StreamHandler()
+    handler.addFilter(RedactingFilter(lambda text: redactor()(text)))
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler])
+    with suppress(ConfigProblem):  # the command itself will report it
+        logging.getLogger().setLevel(str(load_config_readonly()["log"]["level"]).upper())
+
+
+# --- writing
+
+
+def set_value(key: str, text: str) -> Explanation:
+    """Set one setting (`model.default`) or variable (`OPENROUTER_API_KEY`) from text, and explain what holds now."""
+    _require_utf8(key, text)
+    if is_env_name(key):
+        _set_env(key, text)
+    else:
+        _set_config(key, text)
+    return explain(key)
+
+
+def is_env_name(key: str) -> bool:
+    return _ENV_NAME.fullmatch(key) is not None
+
+
+def save_config(cfg: Mapping[str, Any]) -> None:
+    """Make the file hold these settings; comments, and defaults nobody wrote down, stay as they are."""
+    path = get_config_path()
+
+    def change(text: str) -> str:
+        wanted = _drop_defaults(cfg, _parse(path, text), settings.defaults())
+        try:
+            return config_edit.make_yaml_hold(text, wanted)
+        except config_edit.CannotEdit as error:
+            what = f"The changed settings cannot be written into {path}."
+            raise ConfigProblem(what, kept=_UNCHANGED, fix="Make the change by hand.") from error
+
+    _rewrite(path, change)
+
+
+def _drop_defaults(cfg: Mapping[Any, Any], raw: Mapping[Any, Any], base: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What of a merged config belongs into the file: what stood there, and what differs from the defaults."""
+    kept: dict[Any, Any] = {}
+    for name, value in cfg.items():
+        if isinstance(value, Mapping) and isinstance(base.get(name), Mapping):
+            below = raw.get(name)
+            inner = _drop_defaults(value, below if isinstance(below, Mapping) else {}, base[name])
+            if inner or name in raw:
+                kept[name] = inner if inner or below is not None else None
+        elif name in raw and raw[name] is None and value == base.get(name):
+            kept[name] = None
+        elif name in raw or name not in base or value != base[name]:
+            kept[name] = value
+    return kept
+
+
+def _require_utf8(key: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigProblem(
+            f"The value for {key} is not valid UTF-8.", kept=_UNCHANGED, fix="Type it in a UTF-8 terminal."
+        ) from error
+
+
+def _set_env(name: str, value: str) -> None:
+    if name in _ENVIRONMENT_ONLY:
+        fix = f"Set it in the shell: export {name}=…"
+        raise ConfigProblem(f"{name} is read before any file in the home is.", kept=_UNCHANGED, fix=fix)
+    if "\0" in value:
+        raise ConfigProblem(f"The value for {name} holds a NUL character.", kept=_UNCHANGED, fix="Leave it out.")
+    _rewrite(get_env_path(), lambda text: config_edit.set_in_env(text, name, value))
+
+
+def _set_config(key: str, text: str) -> None:
+    path = get_config_path()
+    value = _read_value(key, text)
+
+    def change(before: str) -> str:
+        _parse(path, before)  # a broken file is reported, not written over
+        try:
+            return config_edit.set_in_yaml(before, key.split("."), value)
+        except config_edit.CannotEdit as error:
+            fix = f"Open {path} and set {key} by hand."
+            raise ConfigProblem(
+                f"{key} cannot be changed without changing other settings.", kept=_UNCHANGED, fix=fix
+            ) from error
+
+    _rewrite(path, change)
+
+
+def _read_value(key: str, text: str) -> Any:
+    row = settings.find(key)
+    if row is None and not settings.is_open(key):
+        raise unknown_key(key)
+    if row is None:
+        return settings.guess(text)
+    try:
+        return settings.coerce(row, text)
+    except ValueError as error:
+        raise ConfigProblem(str(error), kept=_UNCHANGED) from error
+
+
+def unknown_key(key: str) -> ConfigProblem:
+    inside = settings.section_keys(key)
+    if inside:
+        return ConfigProblem(f"{key} is a section, not a setting.", fix=f"It holds {', '.join(inside)}.")
+    near = settings.suggest(key)
+    fix = f"Did you mean {near}?" if near else "`hermes config list` shows all settings."
+    return ConfigProblem(f"{key} is not a known setting.", kept=_UNCHANGED, fix=fix)
+
+
+def _rewrite(path: Path, change: Callable[[str], str]) -> None:
+    """Replace a file by its changed text in one step; a file that would stay the same is not touched."""
+    path = Path(os.path.realpath(path))  # a link to a file elsewhere stays a link
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _hold_folder(path.parent):
+            before = _read_text(path)
+            after = change(before)
+            if after != before or not path.exists():
+                _replace_file(path, after)
+    except OSError as error:
+        fix = "Check the folder's permissions and the disk space."
+        raise ConfigProblem(f"{path} cannot be written: {error.strerror}.", kept=_UNCHANGED, fix=fix) from error
+
+
+@contextmanager
+def _hold_folder(folder: Path) -> Iterator[None]:
+    """Let one writer at a time change files here, so that two edits at once are both kept."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace_file(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+# --- explaining
+
+
+def explain(key: str) -> Explanation:
+    """Value, source and what it shadows, of a setting or a variable; a key that nobody knows is a ConfigProblem."""
+    return _explain_env(key) if is_env_name(key) else _explain_config(key)
+
+
+def get_value(key: str) -> Any:
+    """The value in force, masked when it is a secret."""
+    if is_env_name(key):
+        return mask(env_value(key))
+    missing = object()
+    value = cfg_get(load_config_readonly(), *key.split("."), default=missing)
+    if value is missing:
+        raise unknown_key(key)
+    return _hide_secrets(key, value)
+
+
+def mask(value: str) -> str:
+    """A secret's last four characters, when it is long enough to give them away."""
+    if not value:
+        return ""
+    return "…" + value[-4:] if len(value) >= 16 else "…"
+
+
+def _hide_secrets(key: str, value: Any) -> Any:
+    """The value, or the section, with what must not be shown masked."""
+    if isinstance(value, Mapping):
+        return {name: _hide_secrets(f"{key}.{name}", inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_hide_secrets(f"{key}[{number}]", inner) for number, inner in enumerate(value)]
+    return mask(str(value)) if settings.is_secret(key) and value is not None else value
+
+
+def _explain_env(name: str) -> Explanation:
+    value, line = _load_env_file().get(name, ("", 0))
+    in_file = f"{get_env_path()}, line {line}" if line else ""
+    in_environment = os.environ.get(name, "")
+    shadows = (f"{mask(value) or 'empty'} from {in_file}",) if in_environment and in_file else ()
+    source = "the environment" if in_environment else in_file or "not set"
+    doc = "A variable; the environment wins over the file, unless it is empty there."
+    return Explanation(name, mask(in_environment or value), source, shadows, doc, settings.NEXT_START)
+
+
+def _explain_config(key: str) -> Explanation:
+    row = settings.find(key)
+    value = cfg_get(_load().raw, *key.split("."))
+    if row is None:
+        return _explain_foreign(key, value)
+    found = Explanation(key, show(row.default), "default", (), row.doc, row.takes_effect, row.breaks_prefix)
+    if value is not None:
+        found = replace(
+            found,
+            shown=show(_hide_secrets(key, value)),
+            source=_find_place(key),
+            shadows=(f"the default {show(row.default)}",),
+            problem=" ".join(map(str, settings.check_value(row, value))),
+        )
+    return found
+
+
+def _explain_foreign(key: str, value: Any) -> Explanation:
+    """A key of a plugin, a provider or another program."""
+    if value is None and not settings.is_open(key):
+        raise unknown_key(key)
+    source = "not set" if value is None else _find_place(key)
+    shown = show(_hide_secrets(key, value))
+    doc = "Not a setting of Hermes itself; kept for whoever owns it."
+    return Explanation(key, shown, source, (), doc, "when its owner reads it")
+
+
+def _find_place(key: str) -> str:
+    path = get_config_path()
+    return _place(path, config_edit.load_round_trip(_read_text(path)), key)
+
+
+def show(value: Any) -> str:
+    """A value as one would type it; text that is empty shows its quotes."""
+    if isinstance(value, str) and value:
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)

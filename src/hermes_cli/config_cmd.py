@@ -1,0 +1,98 @@
+"""`hermes config`: reads, changes and explains the settings."""
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from hermes_base import settings
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config
+
+
+def main(args: list[str]) -> int:
+    parsed = _build_parser().parse_args(args)
+    return _ACTIONS[parsed.action](parsed)
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes config", description="Read, change and explain the settings.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="get|set|explain|list|path")
+    get = actions.add_parser("get", help="print the value of a setting")
+    get.add_argument("key", metavar="KEY")
+    change = actions.add_parser("set", help="change a setting, or keep a secret such as OPENROUTER_API_KEY")
+    change.add_argument("key", metavar="KEY")
+    change.add_argument("value", metavar="VALUE", nargs="?", help="left out: asked for, which keeps a secret unseen")
+    explain = actions.add_parser("explain", help="print a setting's value, where it comes from and what it does")
+    explain.add_argument("key", metavar="KEY")
+    actions.add_parser("list", help="print all settings")
+    actions.add_parser("path", help="print where the settings are kept")
+    return parser
+
+
+def _get(parsed: argparse.Namespace) -> int:
+    value = config.get_value(parsed.key)
+    print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+    return 0
+
+
+def _set(parsed: argparse.Namespace) -> int:
+    value = _ask_value(parsed.key) if parsed.value is None else parsed.value
+    found = config.set_value(parsed.key, value)
+    kept_in = config.get_env_path() if config.is_env_name(parsed.key) else config.get_config_path()
+    print(f"{found.key} = {found.shown or '(empty)'}, kept in {kept_in}. It takes effect {found.takes_effect}.")
+    if found.source == "the environment":
+        print(f"Note: the environment sets {found.key} too, and wins over the file.")
+    if found.breaks_prefix:
+        print("Note: a conversation under way then sends its whole prompt anew once, at full price.")
+    return 0
+
+
+def _ask_value(key: str) -> str:
+    """Read the value from a person without showing it, or from a pipe."""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"{key}: ")
+    line = sys.stdin.readline()
+    if not line:
+        raise ConfigProblem(f"No value for {key}.", fix=f"Write it behind the name: hermes config set {key} VALUE")
+    return line.rstrip("\r\n")
+
+
+def _explain(parsed: argparse.Namespace) -> int:
+    found = config.explain(parsed.key)
+    facts = {
+        "value": found.shown or "(empty)",
+        "source": found.source,
+        "shadows": "; ".join(found.shadows) or "nothing",
+        "meaning": found.doc,
+        "takes effect": found.takes_effect,
+        "problem": found.problem,
+    }
+    print(found.key)
+    for name, fact in facts.items():
+        if fact:
+            print(f"  {name + ':':<13} {fact}")
+    if found.breaks_prefix:
+        print("  A change makes a conversation under way send its whole prompt anew once, at full price.")
+    return 0
+
+
+def _list(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are called alike
+    for row in settings.SETTINGS:
+        found = config.explain(row.key)
+        changed = "" if found.source == "default" else " (set)"
+        choices = f" One of {', '.join(choice for choice in row.choices if choice)}." if row.choices else ""
+        print(f"{row.key} = {found.shown}{changed}\n    {row.doc}{choices}")
+    return 0
+
+
+def _path(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are called alike
+    print(config.get_config_path())
+    return 0
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(
+    {"get": _get, "set": _set, "explain": _explain, "list": _list, "path": _path}
+)

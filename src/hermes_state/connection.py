@@ -1,0 +1,253 @@
+"""The SQLite file of the store: one connection that writes, a few that read, and every error as a sentence.
+
+Nothing of the engine leaves here but the connection handed to `SqliteStore`. Reading connections are lent for one
+call and shared by all threads, so that threads may come and go without leaving descriptors behind. Their number is
+bounded, since the engine keeps the descriptors of a closed connection while the process has another one open.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from hermes_base.errors import StoreFailure
+from hermes_state import schema
+
+T = TypeVar("T")
+READERS = 4
+WAL_LIMIT = 64 * 1024 * 1024
+
+# primary result code -> what happened, what was kept, what to do
+_SENTENCES = {
+    sqlite3.SQLITE_BUSY: ("is locked by another process", "Nothing of this write was stored.",
+                          "Try again; if it stays, look for a second Hermes or a tool that has the file open."),
+    sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "What was stored before is safe; this write was not stored.",
+                          "Free some space and try again."),
+    sqlite3.SQLITE_IOERR: ("could not be read or written: the disk is full or failing",
+                           "What was stored before is kept; this write was not stored.",
+                           "Check free space and the disk, then try again."),
+    sqlite3.SQLITE_READONLY: ("may only be read", "Nothing was changed.",
+                              "Give this user the right to write the file and its folder."),
+    sqlite3.SQLITE_CORRUPT: ("is damaged", "Nothing was changed.",
+                             "Stop Hermes, keep a copy of the file, and restore a backup."),
+    sqlite3.SQLITE_NOTADB: ("is not a database", "Nothing was changed.",
+                            "Move the file away to start with an empty store, or restore a backup."),
+    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "Nothing was changed.",
+                              "Check that the folder exists and that this user may read and write it."),
+    sqlite3.SQLITE_PERM: ("may not be opened by this user", "Nothing was changed.", "Check the owner of the file."),
+}
+_SENTENCES[sqlite3.SQLITE_LOCKED] = _SENTENCES[sqlite3.SQLITE_BUSY]
+
+
+class Database:
+    """The open file; usable from any thread until `close`."""
+
+    def __init__(self, path: Path, *, busy_timeout: float, readonly: bool = False) -> None:
+        self._path = path
+        self._busy_timeout = busy_timeout
+        self._readonly = readonly
+        self._write_lock = threading.Lock()
+        self._pool_lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(READERS)
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        self._writer = None if readonly else self._open_writer()
+        if readonly:
+            self._check_copy()
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """One writing transaction: committed when the block ends, rolled back when it raises."""
+        with self._write_lock, say_errors(self._path):
+            db = self._get_writer()
+            db.execute("begin immediate")
+            try:
+                yield db
+                db.execute("commit")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("rollback")
+                raise
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` reads from one state of the store."""
+        with say_errors(self._path):
+            if not self._readonly:
+                with self._lend_reader() as db:
+                    return _read_state(db, work)
+            return self._read_alone(work)
+
+    def close(self) -> None:
+        """Close every connection; one that is lent out is closed when it comes back."""
+        with self._write_lock:
+            with self._pool_lock:
+                self._closed = True
+                idle, self._idle = self._idle, []
+            for db in idle:
+                db.close()
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+
+    def _get_writer(self) -> sqlite3.Connection:
+        if self._readonly:
+            raise StoreFailure(f"The store {self._path} was opened for reading only.", kept="Nothing was changed.")
+        if self._writer is None:
+            raise _closed(self._path)
+        return self._writer
+
+    def _open_writer(self) -> sqlite3.Connection:
+        with say_errors(self._path):
+            _create_private(self._path)
+            db = self._connect("mode=rw")
+            try:
+                _use_log(db, self._busy_timeout)
+                db.execute("pragma synchronous = full")
+                db.execute("pragma foreign_keys = on")
+                db.execute(f"pragma journal_size_limit = {WAL_LIMIT}").fetchone()
+                schema.migrate(db)
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+    def _connect(self, options: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?{options}",
+            uri=True,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
+    @contextmanager
+    def _lend_reader(self) -> Iterator[sqlite3.Connection]:
+        with self._slots:
+            db = self._take_reader()
+            try:
+                yield db
+            finally:
+                self._give_back(db)
+
+    def _take_reader(self) -> sqlite3.Connection:
+        with self._pool_lock:
+            if self._closed:
+                raise _closed(self._path)
+            if self._idle:
+                return self._idle.pop()
+        db = self._connect("mode=rw")
+        db.execute("pragma query_only = on")
+        return db
+
+    def _give_back(self, db: sqlite3.Connection) -> None:
+        with self._pool_lock:
+            keep = not self._closed and not db.in_transaction
+            if keep:
+                self._idle.append(db)
+        if not keep:
+            db.close()
+
+    # --- reading beside the owner
+
+    def _check_copy(self) -> None:
+        if not self._path.is_file():
+            raise StoreFailure(f"There is no store at {self._path} yet.", fix="Start a conversation first.")
+        version = self.read(schema.check_readable)
+        if version < schema.SCHEMA_VERSION:
+            raise StoreFailure(
+                f"The store {self._path} is empty or was last used by an older version.",
+                kept="Nothing was changed.",
+                fix="Start Hermes once; it brings the store up to date.",
+            )
+
+    def _read_alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read without creating the engine's side files, which might then belong to the wrong user.
+
+        They are missing only while nobody has the store open, and then the file may be read as it stands. If an
+        owner came meanwhile, what was read may be torn, and is read again with it.
+        """
+        if self._closed:
+            raise _closed(self._path)
+        if not self._has_owner():
+            try:
+                result = self._read_once("mode=ro&immutable=1", work)
+            except sqlite3.Error:
+                if not self._has_owner():
+                    raise
+            else:
+                if not self._has_owner():
+                    return result
+        return self._read_once("mode=ro", work)
+
+    def _has_owner(self) -> bool:
+        return os.path.exists(f"{self._path}-wal")
+
+    def _read_once(self, options: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        db = self._connect(options)
+        try:
+            return _read_state(db, work)
+        finally:
+            db.close()
+
+
+@contextmanager
+def say_errors(path: Path) -> Iterator[None]:
+    """Turn every error of the engine into a StoreFailure that says what happened, what was kept and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _explain(path, error) from error
+    except UnicodeEncodeError as error:
+        raise StoreFailure("A name is not valid Unicode.", kept="Nothing was written.") from error
+    except OSError as error:
+        raise StoreFailure(
+            f"The store {path} cannot be opened: {error.strerror or error}.",
+            kept="Nothing was changed.",
+            fix="Check that the folder exists and that this user may read and write it.",
+        ) from error
+
+
+def _explain(path: Path, error: sqlite3.Error) -> StoreFailure:
+    code = getattr(error, "sqlite_errorcode", None)
+    known = None if code is None else _SENTENCES.get(code & 0xFF)
+    if known is None:
+        return StoreFailure(f"The store {path} refused a call: {error}.", kept="Nothing of it was stored.")
+    what, kept, fix = known
+    return StoreFailure(f"The store {path} {what}.", kept=kept, fix=fix)
+
+
+def _closed(path: Path) -> StoreFailure:
+    return StoreFailure(f"The store {path} is closed.", kept="Nothing of this call was stored.")
+
+
+def _create_private(path: Path) -> None:
+    """Make sure that the file exists and that no other user may read it; its side files take over its mode."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _use_log(db: sqlite3.Connection, patience: float) -> None:
+    """Switch to the write-ahead log; the engine does not wait here by itself when two first starts meet."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            db.execute("pragma journal_mode = wal").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _read_state(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    db.execute("begin")
+    try:
+        return work(db)
+    finally:
+        if db.in_transaction:
+            db.execute("rollback")

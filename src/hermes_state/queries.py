@@ -1,0 +1,101 @@
+"""Every SQL statement that reads or writes the store, by name; columns are named, so that added ones do no harm."""
+
+# --- meta
+HAS_META = "select 1 from sqlite_master where type = 'table' and name = 'meta'"
+GET_META = "select value from meta where key = ?"
+SET_META = "insert into meta (key, value) values (?, ?) on conflict (key) do update set value = excluded.value"
+
+# --- conversations and sessions
+_INFO = (
+    "s.id, s.conversation, s.task, s.parent, s.platform, s.model, s.title, s.started, s.updated, s.ended, "
+    "s.end_reason, s.version, s.messages, s.preview"
+)
+GET_SESSION = f"select {_INFO} from session s where s.id = ?"
+GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
+GET_HEAD = (
+    "select conversation, task, version, writer, ended, end_reason, successor, messages, preview, platform, model, "
+    "title from session where id = ?"
+)
+#: Both read the newest `limit` entries of an index and stop.
+RECENT_SESSIONS = f"select {_INFO} from session s where s.messages > 0 order by s.updated desc, s.id desc limit ?"
+RECENT_OF_CONVERSATION = (
+    f"select {_INFO} from session s where s.messages > 0 and s.conversation = ? "
+    "order by s.updated desc, s.id desc limit ?"
+)
+ADD_SESSION = (
+    "insert into session (id, conversation, task, parent, platform, model, title, started, updated) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing"
+)
+ADD_CONVERSATION = "insert into conversation (id) values (?) on conflict (id) do nothing"
+SET_CURRENT = "update conversation set current = ? where id = ?"
+MOVE_CURRENT = "update conversation set current = ? where id = ? and current = ?"
+ADVANCE_SESSION = (
+    "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = ? where id = ?"
+)
+END_SESSION = "update session set ended = ?, end_reason = ? where id = ? and ended is null"
+SET_SUCCESSOR = "update session set successor = ? where id = ?"
+REOPEN_SESSION = "update session set ended = null, end_reason = null, successor = null where id = ?"
+SET_TITLE = "update session set title = ? where id = ?"
+DELETE_SESSION = "delete from session where id = ?"
+
+# --- rows and what was sent
+ADD_MESSAGE = (
+    "insert into message (session, position, conversation, writer, kind, body, shown, created) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+GET_MESSAGES = (
+    "select position, kind, body, shown from message where session = ? and position >= ? and position < ? "
+    "order by position"
+)
+GET_SENT = (
+    "select e.place, e.dialect, b.body from sent e join blob b on b.hash = e.hash "
+    "where e.session = ? and e.place >= ? and e.place < ?"
+)
+ADD_BLOB = "insert into blob (hash, body) values (?, ?) on conflict (hash) do nothing"
+GET_SENT_HASH = "select hash from sent where session = ? and place = ? and dialect = ?"
+SET_SENT = (
+    "insert into sent (session, place, dialect, hash) values (?, ?, ?, ?) "
+    "on conflict (session, place, dialect) do update set hash = excluded.hash"
+)
+COPY_PARTS = (
+    "insert into sent (session, place, dialect, hash) "
+    "select ?, place, dialect, hash from sent where session = ? and place < 0"
+)
+GET_HASHES = "select distinct hash from sent where session = ?"
+DROP_UNUSED_BLOB = "delete from blob where hash = ?1 and not exists (select 1 from sent where hash = ?1)"
+
+# --- ledger
+ADD_USAGE = (
+    "insert into usage (conversation, session, task, provider, model, kind, input_tokens, cache_read_tokens, "
+    "cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, created) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_SUM_USAGE = (
+    "select count(*), coalesce(sum(input_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
+    "coalesce(sum(cache_write_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), "
+    "coalesce(sum(cost), 0.0), count(*) - count(cost), coalesce(sum(settled = 0), 0) from usage where "
+)
+SUM_USAGE = _SUM_USAGE + "created >= ?"
+SUM_USAGE_OF_SESSION = _SUM_USAGE + "session = ? and created >= ?"
+SUM_USAGE_OF_TASK = _SUM_USAGE + "task = ? and created >= ?"
+SUM_USAGE_OF_BOTH = _SUM_USAGE + "session = ? and task = ? and created >= ?"
+
+# --- search
+#: The index keeps no copy of the text, and no lengths, since hits come newest first and not by rank.
+CREATE_SEARCH = (
+    "create virtual table search using fts5 "
+    "(text, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2')"
+)
+DROP_SEARCH = "drop table if exists search"
+#: "<done> <until>": a row is in the index if its id is at most `done` or above `until`; without the row, no index.
+START_SEARCH = "insert into meta (key, value) values ('search', '0 0')"
+STOP_SEARCH = "delete from meta where key = 'search'"
+ADD_SEARCH = "insert into search (rowid, text) values (?, ?)"
+TAKE_SEARCH = "insert into search (search, rowid, text) values ('delete', ?, ?)"
+SEARCH = (
+    "select m.session, m.position, m.body, m.shown, m.created from search f join message m on m.id = f.rowid "
+    "where search match ? order by f.rowid desc limit ?"
+)
+LAST_MESSAGE = "select coalesce(max(id), 0) from message"
+MESSAGES_BETWEEN = "select id, kind, body, shown from message where id > ? and id <= ? order by id limit ?"
+MESSAGES_OF_SESSION = "select id, kind, body, shown from message where session = ?"

@@ -1,0 +1,234 @@
+"""What both stores share: how a row is written down and read back, what a session's list entry shows of it, new ids."""
+
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_base.errors import Fenced, StoreFailure
+from hermes_base.journal import PART_PLACES, Row, UsageRow, shown_text, visible
+from hermes_state.interface import NewSession
+from hermes_state.texts import clean, shorten
+
+HEAD = "head"
+_PARTS = {place: part for part, place in PART_PLACES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRow:
+    """A row as it is kept: its message as JSON, and the text that search finds."""
+
+    kind: str
+    body: str
+    shown: str | None
+    text: str
+    sent: tuple[tuple[str, bytes, bytes], ...]  # dialect, digest, bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows that are written together, as given and as kept."""
+
+    rows: tuple[Row, ...]
+    written: tuple[WrittenRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the list of sessions shows of a transcript: visible user and assistant rows with text, first user text."""
+
+    messages: int = 0
+    preview: str = ""
+
+
+def write_batch(rows: Sequence[Row]) -> Batch:
+    """The rows as they are kept; StoreFailure before anything is written when one of them could not be read back."""
+    return Batch(tuple(rows), tuple(write_row(row) for row in rows))
+
+
+def write_row(row: Row) -> WrittenRow:
+    """The row as it is kept; StoreFailure when it cannot be read back."""
+    if row.kind == HEAD:
+        _check_head(row)
+    text = "" if row.kind == HEAD else clean(shown_text(row))
+    return WrittenRow(
+        kind=row.kind,
+        body=_write_json(row.message),
+        shown=None if row.shown is None else clean(row.shown),
+        text=text,
+        sent=tuple((dialect, digest(body), bytes(body)) for dialect, body in row.sent.items()),
+    )
+
+
+def read_row(kind: str, body: str, shown: str | None, position: int, sent: Mapping[str, bytes] | None = None) -> Row:
+    return Row(message=json.loads(body), shown=shown, sent=sent or {}, kind=kind, position=position)
+
+
+def read_text(kind: str, body: str, shown: str | None) -> str:
+    """The text that search finds, as `write_row` gave it."""
+    if kind == HEAD:
+        return ""
+    return shown if shown is not None else clean(shown_text(read_row(kind, body, None, 0)))
+
+
+def summarize(rows: Iterable[Row]) -> Summary:
+    """The list entry of a transcript, folded from all its rows."""
+    messages, preview = 0, ""
+    for row in visible(rows):
+        role = row.message.get("role")
+        if role in ("user", "assistant"):
+            text = shorten(shown_text(row))
+            messages += bool(text)
+            if role == "user":
+                preview = preview or text
+    return Summary(messages, preview)
+
+
+def extend_summary(known: Summary, added: Sequence[Row]) -> Summary | None:
+    """The list entry after `added`, or None when a row of it takes something back, so that all have to be read."""
+    if any(row.kind == HEAD for row in added):
+        return None
+    new = summarize(added)
+    return Summary(known.messages + new.messages, known.preview or new.preview)
+
+
+def complete_session(new: NewSession, session: str, task: str) -> NewSession:
+    """What a session starts with, whole and storable: its id and task given."""
+    return NewSession(
+        conversation=clean(new.conversation),
+        id=session,
+        parent=new.parent,
+        task=clean(new.task) or task or session,
+        platform=clean(new.platform),
+        model=clean(new.model),
+        title=clean(new.title),
+    )
+
+
+def split_sent(
+    kept: Iterable[tuple[int, str, bytes]],
+) -> tuple[dict[tuple[str, str], bytes], dict[int, dict[str, bytes]]]:
+    """What was sent, parted into frozen parts (by part and dialect) and rows (by position, then dialect)."""
+    frozen: dict[tuple[str, str], bytes] = {}
+    of_rows: dict[int, dict[str, bytes]] = {}
+    for place, dialect, body in kept:
+        if place in _PARTS:
+            frozen[_PARTS[place], dialect] = body
+        else:
+            of_rows.setdefault(place, {})[dialect] = body
+    return frozen, of_rows
+
+
+def write_usage(call: UsageRow) -> tuple[Any, ...]:
+    """The call as columns of the ledger, from provider to settled."""
+    return (
+        clean(call.provider),
+        clean(call.model),
+        clean(call.kind),
+        call.input_tokens,
+        call.cache_read_tokens,
+        call.cache_write_tokens,
+        call.output_tokens,
+        call.reasoning_tokens,
+        call.cost,
+        int(call.settled),
+    )
+
+
+def digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+def make_session_id() -> str:
+    """A new id that sorts by the second of its making."""
+    return time.strftime("%Y%m%d_%H%M%S", time.gmtime()) + "_" + secrets.token_hex(3)
+
+
+def make_writer_id() -> str:
+    """An id for one writer of this process."""
+    return f"{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def check_place(place: int, version: int, session: str) -> None:
+    """StoreFailure unless something can have been sent at `place` of a transcript of `version` rows."""
+    if place not in _PARTS and not 0 <= place < version:
+        raise StoreFailure(f"Session {session} has no row {place} to keep an encoded form for.")
+
+
+def check_base(session: str, version: int, base: int, successor: str | None) -> None:
+    """Fenced when the transcript is not where the writer left it."""
+    if successor is not None:
+        raise Fenced(
+            f"Session {session} was closed meanwhile and goes on as {successor}.",
+            kept="Nothing of this write was stored.",
+            fix="Load the conversation again.",
+        )
+    if version != base:
+        raise Fenced(
+            f"Session {session} has {version} rows and the writer expected {base}: someone else wrote to it.",
+            kept="Nothing of this write was stored.",
+            fix="Load the conversation again.",
+        )
+
+
+def check_open(session: str, ended: float | None, reason: str | None) -> None:
+    """Fenced when the session has ended, so that nothing may take its place."""
+    if ended is not None:
+        raise Fenced(
+            f"Session {session} was ended meanwhile ({reason}).",
+            kept="Nothing of this write was stored.",
+            fix="Load the conversation again.",
+        )
+
+
+def missing(session: str) -> StoreFailure:
+    return StoreFailure(f"There is no session {session} in the store.", fix="Look it up in the list of sessions.")
+
+
+def taken(session: str) -> StoreFailure:
+    return StoreFailure(f"There is a session {session} already.", kept="It is as it was.", fix="Choose another id.")
+
+
+def foreign(session: str, conversation: str) -> StoreFailure:
+    return StoreFailure(
+        f"Session {session} does not belong to conversation {conversation}.", fix="Resume it in its own conversation."
+    )
+
+
+def no_index() -> StoreFailure:
+    return StoreFailure("The search index was dropped.", kept="All messages are there.", fix="Rebuild the index.")
+
+
+def _write_json(message: Mapping[str, Any]) -> str:
+    try:
+        body = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=_open_mapping)
+        if not body.isascii() and _has_surrogates(body):
+            return json.dumps(message, separators=(",", ":"), default=_open_mapping)
+        return body
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreFailure(f"A message cannot be stored as JSON: {error}.", kept="Nothing was written.") from error
+
+
+def _open_mapping(value: Any) -> Any:
+    """Mappings of other types than dict, which the JSON writer does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _check_head(row: Row) -> None:
+    keep = row.message.get("keep")
+    if not isinstance(keep, int) or keep < 0:
+        raise StoreFailure(f"A row that takes back needs the number of rows to keep, not {keep!r}.")

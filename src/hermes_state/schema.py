@@ -1,0 +1,159 @@
+"""The tables of the store and the steps that lead from an older layout to this one.
+
+A migration only adds (tables, columns with defaults, indexes), so the program one version older still works on the
+migrated store: the store says in `min_reader` which is the oldest layout a program may know to use it.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hermes_base.errors import StoreFailure
+from hermes_state import queries
+
+STORE_FILE = "hermes-store.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the layout; `min_reader` is the oldest layout whose program still works after it."""
+
+    version: int
+    min_reader: int
+    statements: tuple[str, ...]
+
+
+# The columns seq, n, epoch and call are empty until turns are owned by claims; their unique indexes come with them.
+_TABLES = (
+    "create table meta (key text primary key, value text not null) without rowid",
+    """create table conversation (
+        id text primary key,
+        current text,
+        epoch integer not null default 0
+    ) without rowid""",
+    """create table session (
+        id text primary key,
+        conversation text not null references conversation(id),
+        task text not null,
+        parent text,
+        successor text,
+        platform text not null,
+        model text not null,
+        title text not null,
+        started real not null,
+        updated real not null,
+        ended real,
+        end_reason text,
+        version integer not null default 0,
+        writer text not null default '',
+        messages integer not null default 0,
+        preview text not null default ''
+    ) without rowid""",
+    """create table message (
+        id integer primary key,
+        session text not null references session(id) on delete cascade,
+        position integer not null,
+        conversation text not null,
+        seq integer,
+        n integer,
+        epoch integer not null default 0,
+        writer text not null,
+        kind text not null,
+        body text not null,
+        shown text,
+        created real not null,
+        unique (session, position)
+    )""",
+    "create table blob (hash blob primary key, body blob not null)",
+    """create table sent (
+        session text not null references session(id) on delete cascade,
+        place integer not null,
+        dialect text not null,
+        hash blob not null references blob(hash),
+        primary key (session, place, dialect)
+    ) without rowid""",
+    """create table usage (
+        id integer primary key,
+        conversation text not null,
+        session text not null,
+        task text not null,
+        seq integer,
+        call integer,
+        provider text not null,
+        model text not null,
+        kind text not null,
+        input_tokens integer not null,
+        cache_read_tokens integer not null,
+        cache_write_tokens integer not null,
+        output_tokens integer not null,
+        reasoning_tokens integer not null,
+        cost real,
+        settled integer not null,
+        created real not null
+    )""",
+)
+
+_INDEXES = (
+    "create index session_recent on session(updated, id) where messages > 0",
+    "create index session_of_conversation on session(conversation, updated, id) where messages > 0",
+    "create index sent_hash on sent(hash)",
+    "create index usage_session on usage(session, created)",
+    "create index usage_task on usage(task, created)",
+    "create index usage_created on usage(created)",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, 1, (*_TABLES, *_INDEXES, queries.CREATE_SEARCH, queries.START_SEARCH)),
+)
+SCHEMA_VERSION = MIGRATIONS[-1].version
+
+
+def check_readable(db: sqlite3.Connection) -> int:
+    """The layout version of the store (0: no tables yet); StoreFailure when this program is too old for it."""
+    if db.execute(queries.HAS_META).fetchone() is None:
+        return 0
+    min_reader = _read_number(db, "min_reader")
+    if min_reader > SCHEMA_VERSION:
+        raise StoreFailure(
+            f"The store was written by a newer version of Hermes: it needs layout {min_reader}, "
+            f"and this program knows up to {SCHEMA_VERSION}.",
+            kept="Nothing was changed.",
+            fix="Update Hermes, or point HERMES_HOME to another folder.",
+        )
+    return _read_number(db, "schema")
+
+
+def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring the store to the newest layout in one transaction; a store that is there already is only read."""
+    newest = migrations[-1].version
+    if check_readable(db) >= newest:
+        return
+    db.execute("begin immediate")
+    try:
+        version = check_readable(db)  # another process may have done it while this one waited
+        for migration in migrations:
+            if migration.version > version:
+                _apply(db, migration)
+        db.execute("commit")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("rollback")
+        raise
+
+
+def _apply(db: sqlite3.Connection, migration: Migration) -> None:
+    for statement in migration.statements:
+        db.execute(statement)
+    db.execute(queries.SET_META, ("schema", str(migration.version)))
+    db.execute(queries.SET_META, ("min_reader", str(migration.min_reader)))
+
+
+def _read_number(db: sqlite3.Connection, key: str) -> int:
+    row = db.execute(queries.GET_META, (key,)).fetchone()
+    if row is None or not str(row[0]).isdigit():
+        raise StoreFailure(
+            "This file is not a store of Hermes, or its description is damaged.",
+            kept="Nothing was changed.",
+            fix=f"Move {STORE_FILE} away to start with an empty store, or restore a backup.",
+        )
+    return int(row[0])

@@ -1,0 +1,99 @@
+"""The full-text index inside the SQLite store: derived data that is kept up with each row, dropped and rebuilt online.
+
+While it is rebuilt, a row is in the index if its id is at most `done` or above `until`; all writers keep to that rule,
+so a row is never indexed twice and never taken out without having been in.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+
+from hermes_state import queries
+from hermes_state.interface import Hit
+from hermes_state.records import no_index, read_row, read_text
+from hermes_state.texts import cut_excerpt, space_letters, split_query, write_match
+
+BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """How far the index reaches."""
+
+    done: int
+    until: int
+
+    def holds(self, row_id: int) -> bool:
+        return row_id <= self.done or row_id > self.until
+
+
+def read_state(db: sqlite3.Connection) -> IndexState | None:
+    """How far the index reaches; None: it was dropped."""
+    row = db.execute(queries.GET_META, ("search",)).fetchone()
+    if row is None:
+        return None
+    done, until = str(row[0]).split()
+    return IndexState(int(done), int(until))
+
+
+def add_texts(db: sqlite3.Connection, texts: list[tuple[int, str]]) -> None:
+    """Index the texts of new rows, by id."""
+    state = read_state(db)
+    if state is not None:
+        held = [(row_id, space_letters(text)) for row_id, text in texts if state.holds(row_id)]
+        db.executemany(queries.ADD_SEARCH, held)
+
+
+def take_session(db: sqlite3.Connection, session: str) -> None:
+    """Take the rows of a session out of the index, before they are deleted."""
+    state = read_state(db)
+    if state is None:
+        return
+    for row_id, kind, body, shown in db.execute(queries.MESSAGES_OF_SESSION, (session,)).fetchall():
+        text = read_text(kind, body, shown)
+        if text and state.holds(row_id):
+            db.execute(queries.TAKE_SEARCH, (row_id, space_letters(text)))
+
+
+def find(db: sqlite3.Connection, words: str, limit: int) -> list[Hit]:
+    """The newest messages in which all words occur."""
+    if read_state(db) is None:
+        raise no_index()
+    runs = split_query(words)
+    if not runs:
+        return []
+    hits = []
+    for session, position, body, shown, created in db.execute(queries.SEARCH, (write_match(runs), limit)):
+        row = read_row("message", body, shown, position)
+        excerpt = cut_excerpt(runs, read_text(row.kind, body, shown))
+        hits.append(Hit(session, position, str(row.message.get("role", "")), excerpt, created))
+    return hits
+
+
+def drop(db: sqlite3.Connection) -> None:
+    db.execute(queries.DROP_SEARCH)
+    db.execute(queries.STOP_SEARCH)
+
+
+def restart(db: sqlite3.Connection) -> IndexState:
+    """An empty index that new rows enter at once and the present ones by `extend`."""
+    drop(db)
+    db.execute(queries.CREATE_SEARCH)
+    (last,) = db.execute(queries.LAST_MESSAGE).fetchone()
+    return _keep(db, IndexState(0, last))
+
+
+def extend(db: sqlite3.Connection, state: IndexState) -> tuple[IndexState, int]:
+    """Index the next rows; the state after it (done = until: nothing left) and how many texts went in."""
+    if read_state(db) != state:  # dropped meanwhile: whoever did it has the last word
+        return IndexState(state.until, state.until), 0
+    rows = db.execute(queries.MESSAGES_BETWEEN, (state.done, state.until, BATCH)).fetchall()
+    texts = [(row_id, read_text(kind, body, shown)) for row_id, kind, body, shown in rows]
+    held = [(row_id, space_letters(text)) for row_id, text in texts if text]
+    db.executemany(queries.ADD_SEARCH, held)
+    done = rows[-1][0] if len(rows) == BATCH else state.until
+    return _keep(db, IndexState(done, state.until)), len(held)
+
+
+def _keep(db: sqlite3.Connection, state: IndexState) -> IndexState:
+    db.execute(queries.SET_META, ("search", f"{state.done} {state.until}"))
+    return state

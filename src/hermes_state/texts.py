@@ -1,0 +1,93 @@
+"""How text becomes words, for the search index and for its twin in memory, and how a found place is shown.
+
+A word is a run of letters and digits, compared without case and accents. Scripts written without spaces are taken
+letter by letter, and what the user typed without a space has to occur without one.
+"""
+
+import re
+import unicodedata
+
+EXCERPT = 160
+PREVIEW = 80
+_UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_LETTER = re.compile(f"[{_UNSPACED}]")
+_WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}](?:[^\\W_{_UNSPACED}]|[\u0300-\u036f])*")
+
+
+def clean(text: str) -> str:
+    """The text as valid Unicode without NUL: split pairs are joined, lone surrogates become U+FFFD."""
+    if not text.isascii():
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.replace("\0", "\ufffd")
+
+
+def shorten(text: str) -> str:
+    """The text on one line, cut to a preview."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= PREVIEW else line[: PREVIEW - 1] + "…"
+
+
+def space_letters(text: str) -> str:
+    """The text with spaces around the letters of scripts that have none, so that each is a word to the index."""
+    return text if text.isascii() else _LETTER.sub(r" \g<0> ", text)
+
+
+def split_words(text: str) -> list[str]:
+    """The folded words of a text, in order."""
+    return [_fold(word) for word in _WORD.findall(text) if _is_word(word)]
+
+
+def split_query(words: str) -> list[list[str]]:
+    """What has to occur: one run of words for each piece the user typed; signs that are no words are left out."""
+    runs = (split_words(piece) for piece in clean(words).split())
+    return [run for run in runs if run]
+
+
+def match_query(runs: list[list[str]], text: str) -> bool:
+    """Whether every run occurs in the text."""
+    line = f" {' '.join(split_words(text))} "
+    return all(f" {' '.join(run)} " in line for run in runs)
+
+
+def write_match(runs: list[list[str]]) -> str:
+    """The query in the language of the index: each run a phrase, all of them wanted."""
+    return " ".join(f'"{" ".join(run)}"' for run in runs)
+
+
+def cut_excerpt(runs: list[list[str]], text: str) -> str:
+    """One line around the first found word, with the found words between « and »."""
+    text = clean(text)
+    found = _find_spans({word for run in runs for word in run}, text)
+    start = max(0, found[0][0] - EXCERPT // 3) if found else 0
+    end = min(len(text), start + EXCERPT)
+    pieces, last = ["…" if start else ""], start
+    for left, right in found:
+        if right > end:
+            break
+        pieces += [text[last:left], "«", text[left:right], "»"]
+        last = right
+    pieces += [text[last:end], "…" if end < len(text) else ""]
+    return " ".join("".join(pieces).split())
+
+
+def _find_spans(wanted: set[str], text: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for match in _WORD.finditer(text):
+        if _fold(match.group()) not in wanted:
+            continue
+        left, right = match.span()
+        if spans and spans[-1][1] == left:  # letters of an unspaced script that stand together are one find
+            left = spans.pop()[0]
+        spans.append((left, right))
+    return spans
+
+
+def _is_word(word: str) -> bool:
+    return word[0].isalnum()  # the unspaced ranges hold marks too, which the index does not take as words
+
+
+def _fold(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    parts = unicodedata.normalize("NFD", word.lower())
+    return unicodedata.normalize("NFC", "".join(part for part in parts if not unicodedata.combining(part)))

@@ -1,0 +1,97 @@
+"""The context engine of an agent: which one, how it is told about models, and the order of its session's life."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agent.compaction import guarded
+from agent.context_compressor import ContextCompressor
+from agent.runtime import Runtime
+from hermes_cli import config as cli_config
+from plugins import context_engine as engine_plugins
+
+log = logging.getLogger(__name__)
+
+BUILT_IN = "compressor"
+
+
+def choose_engine(settings: Mapping[str, Any], runtime: Runtime) -> Any:
+    """The engine that `context.engine` names; where it cannot be had, the built-in one, with a warning."""
+    name = str(cli_config.cfg_get(settings, "context", "engine", default=BUILT_IN) or BUILT_IN)
+    engine = engine_plugins.select_context_engine(name) if name != BUILT_IN else None
+    if engine is None:
+        return _build_compressor(settings, runtime)
+    guarded(engine.update_model, **model_facts(runtime))
+    return engine
+
+
+def model_facts(runtime: Runtime) -> dict[str, Any]:
+    """What every engine's `update_model` is told."""
+    return {
+        "model": runtime.model,
+        "context_length": runtime.context_length,
+        "base_url": runtime.base_url,
+        "api_key": runtime.api_key,
+        "provider": runtime.provider,
+        "api_mode": runtime.api_mode,
+    }
+
+
+def engine_tools(engine: Any) -> list[dict[str, Any]]:
+    """The engine's own tools in the form of the API."""
+    schemas = guarded(engine.get_tool_schemas) or [] if hasattr(engine, "get_tool_schemas") else []
+    bare = [schema.get("function", schema) for schema in schemas if isinstance(schema, Mapping)]
+    for schema in bare:
+        if not schema.get("name"):
+            log.warning("a tool of the context engine has no name and is left out")
+    return [{"type": "function", "function": dict(schema)} for schema in bare if schema.get("name")]
+
+
+def bind_session(engine: Any, session: str, facts: Mapping[str, Any]) -> None:
+    """Tell the engine which session it works for."""
+    _call_if_there(engine, "on_session_start", session, **{name: value for name, value in facts.items() if value})
+
+
+def change_session(
+    engine: Any,
+    *,
+    old: str | None,
+    new: str,
+    messages: Sequence[Mapping[str, Any]] | None,
+    carry_over: bool,
+    facts: Mapping[str, Any],
+) -> None:
+    """End, reset, start, carry over: each step stands on its own, so that one failing leaves the others."""
+    if messages:
+        _call_if_there(engine, "on_session_end", old or new, list(messages))
+    _call_if_there(engine, "on_session_reset")
+    if not (old or messages or carry_over):
+        return
+    bind_session(engine, new, {"old_session_id": old, "carry_over_context": carry_over, **facts})
+    if carry_over:
+        _call_if_there(engine, "carry_over_new_session_context", old, new)
+
+
+def _call_if_there(engine: Any, name: str, *args: Any, **kwargs: Any) -> None:
+    method: Callable[..., Any] | None = getattr(engine, name, None)
+    if method is not None:
+        guarded(method, *args, **kwargs)
+
+
+def _build_compressor(settings: Mapping[str, Any], runtime: Runtime) -> ContextCompressor:
+    section = settings.get("compression")
+    section = section if isinstance(section, Mapping) else {}
+    return ContextCompressor(
+        model=runtime.model,
+        threshold_percent=float(section.get("threshold", 0.5)),
+        protect_first_n=int(section.get("protect_first_n", 3)),
+        protect_last_n=int(section.get("protect_last_n", 20)),
+        summary_target_ratio=float(section.get("target_ratio", 0.2)),
+        base_url=runtime.base_url,
+        api_key=runtime.api_key,
+        config_context_length=runtime.context_length,
+        provider=runtime.provider,
+        api_mode=runtime.api_mode,
+        abort_on_summary_failure=bool(section.get("abort_on_summary_failure", False)),
+        max_tokens=runtime.max_tokens,
+    )

@@ -1,0 +1,50 @@
+"""The callbacks of an agent: a host sets them for each turn, and each gets the events that are meant for it."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from hermes_base.chat import Event, Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from run_agent.options import AgentOptions
+
+log = logging.getLogger(__name__)
+
+
+class EventCallbacks:
+    """Callbacks may be set and changed at any time; None means that nobody listens."""
+
+    stream_delta_callback: Callable[[str], None] | None = None
+    reasoning_callback: Callable[[str], None] | None = None
+    tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None = None
+    step_callback: Callable[[int], None] | None = None
+    status_callback: Callable[[Notice], None] | None = None
+    _turn_stream: Callable[[str], None] | None = None  # given to one turn only
+
+    def emit(self, event: Event) -> None:
+        """Hand an event to whoever listens; never raises."""
+        match event:
+            case TextDelta(text):
+                self._call_back(self.stream_delta_callback, text)
+                self._call_back(self._turn_stream, text)
+            case ReasoningDelta(text):
+                self._call_back(self.reasoning_callback, text)
+            case ToolStarted() | ToolEnded():
+                self._call_back(self.tool_progress_callback, event)
+            case Notice():
+                self._call_back(self.status_callback, event)
+
+    def _take_callbacks(self, options: AgentOptions) -> None:
+        self.stream_delta_callback = options.get("stream_delta_callback")
+        self.reasoning_callback = options.get("reasoning_callback")
+        self.tool_progress_callback = options.get("tool_progress_callback")
+        self.step_callback = options.get("step_callback")
+        self.status_callback = options.get("status_callback")
+
+    def _call_back(self, callback: Callable[..., None] | None, value: Any) -> None:
+        """The boundary to somebody's callback: its failure is logged and does not touch the turn."""
+        if callback is None:
+            return
+        try:
+            callback(value)
+        except Exception:
+            log.exception("a callback failed")

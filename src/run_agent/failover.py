@@ -1,0 +1,64 @@
+"""What changes when another provider takes over for a turn, as values: the snapshot of the first choice, the chain."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.anthropic_adapter import is_oauth_token
+from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
+from agent.runtime import Runtime
+
+
+def fallback_chain(option: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...]:
+    """One entry or several, in their order; an entry without a provider and an address is none."""
+    entries = [option] if isinstance(option, Mapping) else list(option or ())
+    return tuple(entry for entry in entries if entry.get("provider") or entry.get("base_url"))
+
+
+def uses_prompt_caching(runtime: Runtime) -> bool:
+    """Whether requests carry cache marks: Claude models, spoken to in a format that has them."""
+    claude = "claude" in runtime.model.lower()
+    return runtime.api_mode == ANTHROPIC_MESSAGES or (claude and runtime.provider == "openrouter")
+
+
+def snapshot(runtime: Runtime, engine: Any, *, caching: bool) -> dict[str, Any]:
+    """The first choice as it was, so that the next turn can have it back."""
+    taken = {
+        "model": runtime.model,
+        "provider": runtime.provider,
+        "base_url": runtime.base_url,
+        "api_key": runtime.api_key,
+        "api_mode": runtime.api_mode,
+        "context_length": runtime.context_length,
+        "max_tokens": runtime.max_tokens,
+        "source": runtime.source,
+        "client_kwargs": {"api_key": runtime.api_key, "base_url": runtime.base_url},
+        "use_prompt_caching": caching,
+        "compressor_model": getattr(engine, "model", runtime.model),
+        "compressor_provider": getattr(engine, "provider", runtime.provider),
+        "compressor_context_length": getattr(engine, "context_length", runtime.context_length),
+        "compressor_threshold_tokens": getattr(engine, "threshold_tokens", 0),
+    }
+    if runtime.api_mode == ANTHROPIC_MESSAGES:
+        taken["anthropic_api_key"] = runtime.api_key
+        taken["anthropic_base_url"] = runtime.base_url
+        taken["is_anthropic_oauth"] = is_oauth_token(runtime.api_key)
+    return taken
+
+
+def runtime_of_snapshot(taken: Mapping[str, Any], api_key: str) -> Runtime:
+    """The first choice again, with today's key."""
+    return Runtime(
+        taken["provider"],
+        taken["model"],
+        taken["base_url"],
+        api_key,
+        taken["api_mode"],
+        taken["context_length"],
+        taken["max_tokens"],
+        taken["source"],
+    )
+
+
+def may_recover_transport(provider: str) -> bool:
+    """Behind an aggregator there is a failover already; a new connection to it would change nothing."""
+    return not provider_or_custom(provider).aggregator

@@ -1,0 +1,172 @@
+"""Runs one tool call of a turn: plugins are asked, the person is asked where it matters, and the result is text."""
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import model_tools
+from agent.conversation import Conversation
+from agent.repair import INVALID_ARGUMENTS
+from agent.reply import ToolCall
+from hermes_base.cancel import CancelToken
+from hermes_base.chat import Asker, Event, Question, ToolEnded, ToolStarted
+from hermes_base.hooks import Hooks
+from hermes_base.journal import TOOLS
+from tools.registry import tool_error
+
+log = logging.getLogger(__name__)
+
+PREVIEW_CHARS = 120
+APPROVE, DENY = "approve", "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHands:
+    """The hands of one turn. `allowed` are the tools that this conversation was offered."""
+
+    hooks: Hooks
+    emit: Callable[[Event], None]
+    cancel: CancelToken
+    allowed: Callable[[], frozenset[str]]
+    session: str
+    task: str
+    folder: str
+    asker: Asker | None
+    approvals: str  # ask or deny
+    timeout: float
+    engine: Any
+    engine_tools: frozenset[str]
+
+    def run(self, call: ToolCall, *, turn_id: str, messages: Sequence[Mapping[str, Any]]) -> str:
+        started = time.monotonic()
+        args = _parse(call)
+        self.emit(ToolStarted(call.id, call.name, _preview(args)))
+        ids = {
+            "tool_name": call.name,
+            "task_id": self.task,
+            "session_id": self.session,
+            "tool_call_id": call.id,
+            "turn_id": turn_id,
+        }
+        result = self._run_guarded(call, args, ids, messages)
+        seconds = time.monotonic() - started
+        result = self._tell_after(ids, args, result, seconds)
+        self.emit(ToolEnded(call.id, call.name, not _is_error(result), seconds, _preview(result)))
+        return result
+
+    def _run_guarded(
+        self, call: ToolCall, args: dict[str, Any], ids: dict[str, Any], messages: Sequence[Mapping[str, Any]]
+    ) -> str:
+        """The boundary to tools, engines and plugins: whatever is raised becomes a text for the model."""
+        try:
+            return self._checked_run(call, args, ids, messages)
+        except Exception as problem:
+            log.exception("tool %s failed", call.name)
+            return tool_error(f"{call.name} failed: {type(problem).__name__}: {problem}")
+
+    def _checked_run(
+        self, call: ToolCall, args: dict[str, Any], ids: dict[str, Any], messages: Sequence[Mapping[str, Any]]
+    ) -> str:
+        if INVALID_ARGUMENTS in args:
+            return tool_error(f"The arguments of {call.name} were not a valid JSON object; nothing was run.")
+        if call.name not in self.allowed():
+            return tool_error(f"There is no tool called '{call.name}'.", available=sorted(self.allowed()))
+        if self.hooks.has("tool_request"):
+            args = dict(self.hooks.request("tool_request", args, **ids))
+        refusal = self._ask_plugins(args, ids)
+        if refusal:
+            return tool_error(refusal)
+
+        def perform(changed: Any) -> str:
+            return self._perform(call.name, args if changed is None else dict(changed), messages)
+
+        if self.hooks.has("tool_execution"):
+            return str(self.hooks.execute("tool_execution", args, perform, **ids))
+        return perform(args)
+
+    def _perform(self, name: str, args: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
+        if name in self.engine_tools:
+            return str(self.engine.handle_tool_call(name, args, messages=messages))
+        return model_tools.handle_function_call(
+            name,
+            args,
+            task_id=self.task,
+            folder=self.folder,
+            approve=self._approve,
+            cancel=self.cancel,
+            timeout=self.timeout,
+        )
+
+    def _ask_plugins(self, args: dict[str, Any], ids: dict[str, Any]) -> str:
+        """Why the call must not run, or nothing; the first valid directive of a plugin counts."""
+        if not self.hooks.has("pre_tool_call"):
+            return ""
+        facts = {"args": args, "api_request_id": "", "middleware_trace": []}
+        for directive in self.hooks.invoke("pre_tool_call", **ids, **facts):
+            if not isinstance(directive, Mapping):
+                continue
+            message = directive.get("message")
+            if directive.get("action") == "block" and isinstance(message, str) and message:
+                return message
+            if directive.get("action") == "approve":
+                agreed = self._approve(str(message or f"{ids['tool_name']} {_preview(args)}"))
+                return "" if agreed else "The person did not approve this call, so it was not run."
+        return ""
+
+    def _approve(self, what: str) -> bool:
+        """Ask the person; nobody there, or no answer, means no."""
+        if self.asker is None or self.approvals == "deny":
+            return False
+        question = Question(uuid.uuid4().hex[:12], "approval", what, (APPROVE, DENY))
+        answer = self.asker.ask(question)
+        return answer.given and answer.text == APPROVE
+
+    def _tell_after(self, ids: dict[str, Any], args: dict[str, Any], result: str, seconds: float) -> str:
+        """Tell observers, and let a plugin replace the result."""
+        if not (self.hooks.has("post_tool_call") or self.hooks.has("transform_tool_result")):
+            return result
+        failed = _is_error(result)
+        facts = {
+            **ids,
+            "args": args,
+            "result": result,
+            "api_request_id": "",
+            "duration_ms": int(seconds * 1000),
+            "status": "error" if failed else "ok",
+            "error_type": "tool_error" if failed else None,
+            "error_message": result if failed else None,
+        }
+        self.hooks.invoke("post_tool_call", **facts, middleware_trace=[])
+        changed = self.hooks.invoke("transform_tool_result", **facts)
+        return next((text for text in changed if isinstance(text, str)), result)
+
+
+def _parse(call: ToolCall) -> dict[str, Any]:
+    """The arguments; the message was repaired before, so they are a JSON object."""
+    args: dict[str, Any] = json.loads(call.arguments)
+    return args
+
+
+def _preview(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    line = " ".join(text.split())
+    return line if len(line) <= PREVIEW_CHARS else line[: PREVIEW_CHARS - 1] + "…"
+
+
+def _is_error(result: str) -> bool:
+    return result.startswith('{"error"')
+
+
+def tool_names_of(conversation: Conversation) -> frozenset[str]:
+    """The tools that this conversation was offered, by the array that is sent."""
+    return _names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))
+
+
+@lru_cache(maxsize=64)
+def _names_in(tools: bytes) -> frozenset[str]:
+    return frozenset(tool["function"]["name"] for tool in json.loads(tools))

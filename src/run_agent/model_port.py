@@ -1,0 +1,103 @@
+"""The model of an agent as its turn sees it: what is in use now, and what to do when it fails."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agent.auxiliary_client import load_openai_client
+from agent.chat_completions import StreamDecoder
+from agent.health import health, health_name
+from agent.providers import Provider, provider_or_custom
+from agent.reply import Reply
+from agent.runtime import needs_key
+from agent.wire import Dialect, call_settings, dialect_of
+from hermes_base.cancel import CancelToken
+from hermes_base.chat import Notice
+from hermes_base.errors import FailureKind, ModelFailure
+
+if TYPE_CHECKING:
+    from run_agent import AIAgent
+
+
+class AgentModel:
+    """Implements `ModelPort` on an agent, whose runtime may change in mid-turn."""
+
+    def __init__(self, agent: "AIAgent") -> None:
+        self._agent = agent
+
+    @property
+    def model(self) -> str:
+        return self._agent.model
+
+    @property
+    def provider(self) -> str:
+        return self._agent.provider
+
+    @property
+    def base_url(self) -> str:
+        return self._agent.base_url
+
+    @property
+    def api_mode(self) -> str:
+        return self._agent.api_mode
+
+    @property
+    def facts(self) -> Provider:
+        return provider_or_custom(self._agent.provider)
+
+    @property
+    def dialect(self) -> Dialect:
+        return dialect_of(self._agent.api_mode, self.facts)
+
+    @property
+    def label(self) -> str:
+        """How people know it: the model and who serves it."""
+        facts = self.facts
+        return f"{self.model} ({facts.label})" if facts.name != "custom" else f"{self.model} at {self.base_url}"
+
+    def call_settings(self, *, with_tools: bool) -> dict[str, Any]:
+        agent = self._agent
+        return call_settings(
+            self.facts, max_tokens=agent.max_tokens, reasoning=agent.reasoning_config, with_tools=with_tools
+        )
+
+    def send(self, body: bytes, decoder: StreamDecoder, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply:
+        self._require_key()
+        sdk = load_openai_client()
+        facts = self.facts
+        reply: Reply = sdk.stream_chat(
+            self._agent.ensure_client(),
+            body,
+            decoder,
+            who=self.label,
+            limits=sdk.CallLimits(facts.first_byte_seconds, facts.between_chunks_seconds),
+            cancel=cancel,
+            on_chunk=on_chunk,
+        )
+        return reply
+
+    def _require_key(self) -> None:
+        """A missing model or key fails like a call would: the message is kept, and a fallback may answer."""
+        agent = self._agent
+        if agent._runtime_problem is not None:
+            raise ModelFailure(agent._runtime_problem.what, kind=FailureKind.NEXT, fix=agent._runtime_problem.fix)
+        if not agent.api_key and needs_key(self.facts, agent.base_url):
+            raise ModelFailure(
+                f"No key for {self.facts.label} is set.",
+                kind=FailureKind.NEXT,
+                fix=f"Set it with: hermes config set {self.facts.key_env[0]} KEY",
+            )
+
+    def switch(self, failure: ModelFailure) -> bool:
+        """Hand the turn to the next provider of the chain, and say so once."""
+        before = self.label
+        health.note_failure(health_name(self.provider, self.base_url), failure.retry_after)
+        if not self._agent._try_activate_fallback():
+            return False
+        self._agent.emit(Notice(f"{failure.what} {self.label} answers instead of {before} for now.", "warning"))
+        return True
+
+    def recover(self, failure: ModelFailure) -> bool:
+        return self._agent._try_recover_primary_transport(failure, retry_count=1, max_retries=1)
+
+    def note_success(self) -> None:
+        health.note_success(health_name(self.provider, self.base_url))

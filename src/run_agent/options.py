@@ -1,0 +1,69 @@
+"""What an agent can be told when it is built. Every option may be left out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from agent.model_metadata import get_model_context_length
+from agent.providers import PROVIDERS, provider_or_custom
+from agent.runtime import Runtime
+from hermes_base.chat import Asker, Notice, ToolEnded, ToolStarted
+from hermes_base.hooks import Hooks
+from hermes_base.journal import Journal
+
+
+class AgentOptions(TypedDict, total=False):
+    # which model answers; what is missing is found at the first call
+    model: str
+    provider: str
+    base_url: str
+    api_key: str
+    api_mode: str
+    max_tokens: int | None
+    context_length: int | None
+    reasoning_config: Mapping[str, Any] | None
+    fallback_model: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    # how it works
+    max_iterations: int
+    enabled_toolsets: Sequence[str] | None
+    disabled_toolsets: Sequence[str] | None
+    ephemeral_system_prompt: str
+    skip_context_files: bool
+    skip_memory: bool
+    quiet_mode: bool
+    folder: str  # the working folder; the process's own when left out
+    settings: Mapping[str, Any]  # the home's settings when left out
+    # whom it works for
+    session_id: str
+    platform: str
+    gateway_session_key: str
+    sender_id: str
+    journal: Journal  # left out: nothing is written to disk
+    hooks: Hooks  # left out: the plugins of this process
+    asker: Asker
+    redact: Callable[[str], str]
+    # what is called while it works
+    stream_delta_callback: Callable[[str], None] | None
+    reasoning_callback: Callable[[str], None] | None
+    tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None
+    step_callback: Callable[[int], None] | None
+    status_callback: Callable[[Notice], None] | None
+
+
+def runtime_of_options(options: AgentOptions) -> Runtime:
+    """What the options say of the model; an empty address means that it is found at the first call."""
+    base_url = options.get("base_url") or ""
+    provider = options.get("provider") or ("custom" if base_url else "")
+    facts = provider_or_custom(provider)
+    if provider in PROVIDERS and not base_url:
+        base_url = facts.base_url
+    model = options.get("model") or (facts.default_model if provider else "")
+    return Runtime(
+        provider=provider,
+        model=model,
+        base_url=base_url,
+        api_key=options.get("api_key") or "",
+        api_mode=options.get("api_mode") or facts.api_mode,
+        context_length=get_model_context_length(model, config_context_length=options.get("context_length")),
+        max_tokens=options.get("max_tokens"),
+        source="named by the caller",
+    )

@@ -1,0 +1,198 @@
+"""Every tool the model can call: its schema, its toolset and what runs it. Errors are data for the model."""
+
+import inspect
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 30.0
+DEFAULT_RESULT_CHARS = 40_000
+
+
+@dataclass(frozen=True)
+class ToolEntry:
+    name: str
+    toolset: str
+    schema: Mapping[str, Any]
+    handler: Callable[..., Any]
+    check_fn: Callable[[], Any] | None = None
+    requires_env: tuple[str, ...] = ()
+    is_async: bool = False
+    description: str = ""
+    emoji: str = ""
+    max_result_size_chars: int | None = None
+    dynamic_schema_overrides: Callable[[], Mapping[str, Any]] | None = None
+
+
+def tool_error(message: str, **extra: Any) -> str:
+    """A result that tells the model what went wrong."""
+    return json.dumps({"error": str(message), **extra}, ensure_ascii=False, default=str)
+
+
+def tool_result(data: Any = None, **fields: Any) -> str:
+    """A result as JSON text."""
+    value = fields if data is None else ({**data, **fields} if isinstance(data, Mapping) else data)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+class ToolRegistry:
+    """Tools by name. The generation counts every change, so that who cached a rendering knows it is old."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tools: dict[str, ToolEntry] = {}
+        self._generation = 0
+        self._checks: dict[str, tuple[float, bool]] = {}
+        self.run_async: Callable[[Any], Any] | None = None  # set by model_tools: the bridge for coroutines
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    def register(
+        self,
+        name: str,
+        toolset: str,
+        schema: Mapping[str, Any],
+        handler: Callable[..., Any],
+        check_fn: Callable[[], Any] | None = None,
+        requires_env: Collection[str] | None = None,
+        is_async: bool = False,
+        description: str = "",
+        emoji: str = "",
+        max_result_size_chars: int | None = None,
+        dynamic_schema_overrides: Callable[[], Mapping[str, Any]] | None = None,
+        override: bool = False,
+    ) -> bool:
+        """Add a tool; a name that another toolset owns is refused (and logged) unless `override`."""
+        entry = ToolEntry(
+            name,
+            toolset,
+            schema,
+            handler,
+            check_fn,
+            tuple(requires_env or ()),
+            is_async,
+            description or str(schema.get("description", "")),
+            emoji,
+            max_result_size_chars,
+            dynamic_schema_overrides,
+        )
+        with self._lock:
+            known = self._tools.get(name)
+            if known is not None and known.toolset != toolset and not override:
+                log.warning("tool '%s' of toolset '%s' is refused: '%s' owns the name", name, toolset, known.toolset)
+                return False
+            self._tools[name] = entry
+            self._generation += 1
+        return True
+
+    def deregister(self, name: str) -> bool:
+        with self._lock:
+            if self._tools.pop(name, None) is None:
+                return False
+            self._checks.pop(name, None)
+            self._generation += 1
+        return True
+
+    def get_entry(self, name: str) -> ToolEntry | None:
+        return self._tools.get(name)
+
+    def names(self, toolset: str | None = None) -> list[str]:
+        with self._lock:
+            return sorted(entry.name for entry in self._tools.values() if toolset in (None, entry.toolset))
+
+    def toolsets(self) -> list[str]:
+        with self._lock:
+            return sorted({entry.toolset for entry in self._tools.values()})
+
+    def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
+        """Schemas in the form of the API, sorted by name; tools whose check fails are left out."""
+        entries = [self._tools[name] for name in sorted(names) if name in self._tools]
+        return [_definition(entry) for entry in entries if self._is_usable(entry, quiet=quiet)]
+
+    def dispatch(self, name: str, args: Mapping[str, Any], **kwargs: Any) -> str:
+        """Run a tool; whatever goes wrong comes back as a JSON error, never as an exception."""
+        entry = self._tools.get(name)
+        if entry is None:
+            return tool_error(f"There is no tool called '{name}'.", available=self.names())
+        try:
+            result = self._call(entry, args, kwargs)
+        except ToolFailure as failure:
+            return tool_error(str(failure))
+        except Exception as problem:
+            log.exception("tool %s failed", name)
+            return tool_error(f"{name} failed: {type(problem).__name__}: {problem}")
+        return _checked(name, result)
+
+    def is_available(self, name: str) -> bool:
+        entry = self._tools.get(name)
+        return entry is not None and self._is_usable(entry, quiet=True)
+
+    def _call(self, entry: ToolEntry, args: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Any:
+        result = entry.handler(dict(args), **_accepted(entry.handler, kwargs))
+        if inspect.isawaitable(result):
+            if self.run_async is None:
+                raise ToolFailure(f"{entry.name} is asynchronous and nothing here can run it.")
+            return self.run_async(result)
+        return result
+
+    def _is_usable(self, entry: ToolEntry, *, quiet: bool) -> bool:
+        if entry.check_fn is None:
+            return True
+        now = time.monotonic()
+        known = self._checks.get(entry.name)
+        if known is not None and now - known[0] < CHECK_SECONDS:
+            return known[1]
+        usable = _passes(entry)
+        if not usable and not quiet:
+            log.info("tool %s is left out: its requirements are not met", entry.name)
+        self._checks[entry.name] = (now, usable)
+        return usable
+
+
+def _passes(entry: ToolEntry) -> bool:
+    try:
+        return bool(entry.check_fn and entry.check_fn())
+    except Exception:
+        log.exception("the check of tool %s failed", entry.name)
+        return False
+
+
+def _definition(entry: ToolEntry) -> dict[str, Any]:
+    schema = dict(entry.schema)
+    if entry.dynamic_schema_overrides is not None:
+        schema |= dict(entry.dynamic_schema_overrides())
+    return {"type": "function", "function": {**schema, "name": entry.name}}
+
+
+def _accepted(handler: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """A handler need not list extras it does not want."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(kwargs)
+    names = {parameter.name for parameter in parameters}
+    return {name: value for name, value in kwargs.items() if name in names}
+
+
+def _checked(name: str, result: Any) -> str:
+    """Results are text, or a multimodal dict, which travels as its JSON."""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, Mapping) and result.get("_multimodal") is True and isinstance(result.get("content"), list):
+        return json.dumps(dict(result), ensure_ascii=False, default=str)
+    return tool_error(f"{name} gave back {type(result).__name__} instead of text.", error_type="tool_result_contract")
+
+
+registry = ToolRegistry()

@@ -1,0 +1,139 @@
+"""The terminal: runs a command for the model in a folder that its task remembers from call to call.
+
+Each command is asked for first (approval); nobody there to answer means no.
+"""
+
+import logging
+import os
+import shlex
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_base.cancel import CancelToken
+from hermes_base.errors import ToolFailure
+from tools.process_registry import end_group, process_registry
+from tools.registry import registry, tool_result
+
+log = logging.getLogger(__name__)
+
+TOOLSET = "terminal"
+OUTPUT_CHARS = 30_000
+DEFAULT_SECONDS = 120.0
+
+SCHEMA = {
+    "name": "terminal",
+    "description": "Run a shell command on the person's machine. The working folder is kept from call to call. "
+    "The person is asked first.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "The command, for bash."},
+            "timeout": {"type": "number", "description": "Seconds it may take."},
+        },
+        "required": ["command"],
+    },
+}
+
+
+@dataclass
+class TaskShell:
+    """What a task's terminal remembers."""
+
+    folder: str
+
+
+_lock = threading.Lock()
+_shells: dict[str, TaskShell] = {}
+
+
+def run_terminal(
+    args: Mapping[str, Any],
+    *,
+    task_id: str = "",
+    folder: str = "",
+    approve: Callable[[str], bool] | None = None,
+    cancel: CancelToken | None = None,
+    timeout: float = DEFAULT_SECONDS,
+) -> str:
+    """Ask, run, report: output, exit code and the folder it ended in."""
+    command = args.get("command")
+    if not isinstance(command, str) or not command.strip():
+        raise ToolFailure("The terminal needs a command.")
+    seconds = _seconds(args.get("timeout"), timeout)
+    if approve is None or not approve(command):
+        raise ToolFailure("The person did not approve this command, so it was not run.")
+    with _lock:
+        shell = _shells.setdefault(task_id, TaskShell(folder or os.getcwd()))
+    return _run(command, shell, task_id, seconds, cancel or CancelToken())
+
+
+def cleanup_vm(task_id: str) -> None:
+    """Forget the terminal of a task and end what still runs in it."""
+    process_registry.kill_all(task_id=task_id)
+    with _lock:
+        _shells.pop(task_id, None)
+
+
+def _seconds(asked: object, limit: float) -> float:
+    return min(float(asked), limit) if isinstance(asked, int | float) and asked > 0 else limit
+
+
+def _run(command: str, shell: TaskShell, task: str, seconds: float, cancel: CancelToken) -> str:
+    with tempfile.TemporaryDirectory(prefix="hermes-terminal-") as scratch:
+        output_path, folder_path = Path(scratch, "output"), Path(scratch, "folder")
+        with output_path.open("wb") as output:
+            process = _start(command, shell, folder_path, output.fileno())
+        process_registry.add(task, command, process)
+        try:
+            outcome = _wait(process, seconds, cancel)
+        finally:
+            process_registry.remove(process)
+        if folder_path.exists():
+            shell.folder = folder_path.read_text("utf-8", "surrogateescape").rstrip("\n") or shell.folder
+        return tool_result(
+            output=_read_output(output_path), exit_code=process.returncode, folder=shell.folder, **outcome
+        )
+
+
+def _start(command: str, shell: TaskShell, folder_path: Path, output: int) -> subprocess.Popen[bytes]:
+    """The trap notes where the command ended, however it ended."""
+    script = f"trap 'pwd > {shlex.quote(str(folder_path))}' EXIT\n{command}\n"
+    folder = shell.folder if os.path.isdir(shell.folder) else str(Path.home())
+    return subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float, cancel: CancelToken) -> dict[str, Any]:
+    """Wait for the end; the whole group ends with its time or with the turn."""
+    forget = cancel.on_cancel(lambda: end_group(process))
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        end_group(process)
+        return {"timed_out_after": seconds}
+    finally:
+        forget()
+    return {"interrupted": True} if cancel.cancelled else {}
+
+
+def _read_output(path: Path) -> str:
+    """The output, cut in the middle where it is too long."""
+    text = path.read_bytes().decode("utf-8", "replace")
+    if len(text) <= OUTPUT_CHARS:
+        return text
+    half = OUTPUT_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - OUTPUT_CHARS} characters left out …]\n{text[-half:]}"
+
+
+registry.register("terminal", TOOLSET, SCHEMA, run_terminal, emoji="💻")

@@ -1,0 +1,29 @@
+"""Which tools go together, as data: a toolset names tools, and may take in other toolsets."""
+
+from collections.abc import Iterable, Mapping
+
+from tools.registry import ToolRegistry
+
+#: Sets that platforms ask for by name; anything else is a toolset that some tool belongs to.
+PLATFORM_TOOLSETS: Mapping[str, tuple[str, ...]] = {
+    "hermes-cli": ("terminal",),
+    "hermes-telegram": ("terminal",),
+    "hermes-discord": ("terminal",),
+    "hermes-api": ("terminal",),
+}
+
+
+def tool_names(
+    registry: ToolRegistry, enabled: Iterable[str] | None, disabled: Iterable[str] | None = None
+) -> frozenset[str]:
+    """The tools of the enabled toolsets (all of them when None) without those of the disabled ones."""
+    wanted = registry.toolsets() if enabled is None else _expand(enabled)
+    refused = set(_expand(disabled or ()))
+    return frozenset(name for toolset in wanted if toolset not in refused for name in registry.names(toolset))
+
+
+def _expand(names: Iterable[str]) -> list[str]:
+    expanded: list[str] = []
+    for name in names:
+        expanded.extend(PLATFORM_TOOLSETS.get(name, (name,)))
+    return expanded

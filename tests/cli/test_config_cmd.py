@@ -1,0 +1,85 @@
+"""`hermes config` as people type it (H2)."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from hermes_base import settings
+from hermes_cli import config, config_cmd
+from hermes_cli.main import main
+
+SECRET = "sk-or-0123456789abcdef"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    monkeypatch.delenv("HERMES_PROFILE", raising=False)
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    return tmp_path
+
+
+def test_set_get_and_explain(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H2, H6: each answer says where the value is kept and when it takes effect."""
+    assert main(["config", "set", "plugins.enabled", "a,b"]) == 0
+    said = capsys.readouterr().out
+    assert str(home / "config.yaml") in said
+    assert "when hermes starts again" in said
+    assert main(["config", "get", "plugins.enabled"]) == 0
+    assert capsys.readouterr().out == '["a", "b"]\n'
+    assert main(["config", "explain", "plugins.enabled"]) == 0
+    said = capsys.readouterr().out
+    for word in ('["a", "b"]', "line 2", "the default []", "Plugins that may run."):
+        assert word in said
+
+
+def test_a_change_that_costs_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A12."""
+    main(["config", "set", "model.default", "m"])
+    assert "full price" in capsys.readouterr().out
+
+
+def test_a_misspelt_key_is_refused_with_a_suggestion(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H2."""
+    for action in (["set", "model.defualt", "x"], ["get", "model.defualt"], ["explain", "model.defualt"]):
+        assert main(["config", *action]) == 1
+        assert "Did you mean model.default?" in capsys.readouterr().err
+    assert list(home.iterdir()) == []
+
+
+def test_a_secret_is_taken_from_a_pipe_and_never_shown(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G6."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(SECRET + "\n"))
+    assert main(["config", "set", "OPENROUTER_API_KEY"]) == 0
+    for action in ("get", "explain"):
+        main(["config", action, "OPENROUTER_API_KEY"])
+    captured = capsys.readouterr()
+    assert SECRET not in captured.out + captured.err
+    assert config.env_value("OPENROUTER_API_KEY") == SECRET
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert main(["config", "set", "OPENROUTER_API_KEY"]) == 1
+
+
+def test_a_shadowed_change_says_what_wins(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H2."""
+    monkeypatch.setenv("OPENROUTER_API_KEY", "from-the-environment")
+    main(["config", "set", "OPENROUTER_API_KEY", SECRET])
+    assert "wins over the file" in capsys.readouterr().out
+
+
+def test_list_shows_all_settings_with_their_meaning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert config_cmd.main(["list"]) == 0
+    said = capsys.readouterr().out
+    for row in settings.SETTINGS:
+        assert f"{row.key} = " in said
+        assert row.doc in said
+
+
+def test_path(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert config_cmd.main(["path"]) == 0
+    assert capsys.readouterr().out == f"{home / 'config.yaml'}\n"

@@ -1,0 +1,205 @@
+"""`hermes doctor` works whatever is broken, and each finding says what to do (H3)."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_cli import doctor
+from hermes_state.home_lock import HomeLock
+from hermes_state.interface import NewSession
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+
+CANARY = "sk-canary-0123456789"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    monkeypatch.delenv("HERMES_PROFILE", raising=False)
+    for name in doctor.API_KEYS:
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def _examine(capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
+    code = doctor.main(["--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def _find(findings: list[dict[str, Any]], word: str) -> dict[str, Any]:
+    return next(finding for finding in findings if word in finding["what"])
+
+
+def _make_store(home: Path) -> None:
+    store = SqliteStore(home / STORE_FILE)
+    store.open_session(NewSession("agent:main:local:dm:me"))
+    store.close()
+
+
+def test_a_fresh_home_is_in_order_and_stays_empty(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3."""
+    code, findings = _examine(capsys)
+    assert not [finding for finding in findings if finding["level"] == "warn"]
+    assert code == (1 if any(finding["level"] == "fail" for finding in findings) else 0)
+    assert list(home.iterdir()) == []
+
+
+def test_every_fault_comes_with_a_fix(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3: a broken config, a bad .env and a damaged store at once."""
+    (home / "config.yaml").write_text("model: [\n")
+    (home / ".env").write_text("A=1\nnonsense\n")
+    (home / ".env").chmod(0o644)
+    (home / STORE_FILE).write_text("this is no database, and long enough to be looked at " * 20)
+    code, findings = _examine(capsys)
+    assert code == 1
+    assert _find(findings, "config.yaml")["level"] == "fail"
+    assert "line 2" in _find(findings, "NAME=VALUE")["what"]
+    assert "chmod 600" in _find(findings, "Other users")["fix"]
+    assert _find(findings, STORE_FILE)["level"] == "fail"
+    assert all(finding["fix"] for finding in findings if finding["level"] != "ok")
+
+
+def test_wrong_values_and_unknown_keys_are_listed_with_their_lines(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H2, H3."""
+    (home / "config.yaml").write_text("agent:\n  max_iterations: lots\nmodle: 1\n")
+    code, findings = _examine(capsys)
+    assert code == 1
+    assert "line 2" in _find(findings, "max_iterations")["what"]
+    unknown = _find(findings, "modle")
+    assert (unknown["level"], "line 3" in unknown["what"]) == ("warn", True)
+
+
+def test_invalid_utf8_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "config.yaml").write_bytes(b"\xff")
+    (home / ".env").write_bytes(b"\xff")
+    _, findings = _examine(capsys)
+    assert len([finding for finding in findings if "UTF-8" in finding["what"] and finding["level"] == "fail"]) == 2
+
+
+def test_a_sound_store_is_ok(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _make_store(home)
+    _, findings = _examine(capsys)
+    assert _find(findings, STORE_FILE)["level"] == "ok"
+    assert "sound" in _find(findings, STORE_FILE)["what"]
+
+
+def test_a_store_of_a_newer_version_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _make_store(home)
+    with sqlite3.connect(home / STORE_FILE) as db:
+        db.execute("update meta set value = '999' where key = 'min_reader'")
+    code, findings = _examine(capsys)
+    assert code == 1
+    assert "newer" in _find(findings, "999")["what"]
+
+
+def test_a_locked_store_does_not_stop_the_examination(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3."""
+    _make_store(home)
+    locker = sqlite3.connect(home / STORE_FILE, isolation_level=None)
+    locker.execute("pragma locking_mode = exclusive")
+    locker.execute("begin exclusive")
+    try:
+        _, findings = _examine(capsys)
+    finally:
+        locker.close()
+    finding = _find(findings, STORE_FILE)
+    assert finding["level"] == "ok" or finding["fix"]
+    assert _find(findings, "Python")["level"] == "ok"
+
+
+def test_the_owner_of_the_home_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3: a chat under way is no fault."""
+    code = (
+        "import sys; from hermes_state.home_lock import HomeLock; "
+        "HomeLock(sys.argv[1]).acquire(); print('up', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        _, findings = _examine(capsys)
+    finally:
+        process.communicate(timeout=60)
+    finding = _find(findings, "owns this home")
+    assert str(process.pid) in finding["what"]
+    assert finding["level"] == "info"
+    with HomeLock(home):
+        pass
+
+
+def test_a_home_that_cannot_be_written_is_a_fault(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "file").write_text("")
+    monkeypatch.setenv("HERMES_HOME", str(home / "file"))
+    code, findings = _examine(capsys)
+    assert code == 1
+    assert "HERMES_HOME" in _find(findings, "cannot be written to")["fix"]
+
+
+def test_a_missing_home_is_no_fault_and_is_not_made(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(home / "new"))
+    _, findings = _examine(capsys)
+    assert _find(findings, "does not exist yet")["level"] == "info"
+    assert not (home / "new").exists()
+
+
+def test_who_can_answer_is_told_without_showing_keys(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G6."""
+    (home / ".env").write_text(f"OPENROUTER_API_KEY={CANARY}\n")
+    monkeypatch.setenv("MY_OWN_VARIABLE", CANARY)
+    (home / "config.yaml").write_text("model: {base_url: 'http://localhost:1', key_env: MY_OWN_VARIABLE}\n")
+    _, findings = _examine(capsys)
+    finding = _find(findings, "Can answer")
+    for word in ("OPENROUTER_API_KEY", "MY_OWN_VARIABLE", "http://localhost:1"):
+        assert word in finding["what"]
+    assert CANARY not in json.dumps(findings)
+
+
+def test_without_any_model_the_fix_says_how_to_get_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H3."""
+    monkeypatch.setattr(doctor, "EMBEDDED_PACKAGES", ("no_such_package_here",))
+    code, findings = _examine(capsys)
+    assert code == 1
+    assert "OPENROUTER_API_KEY" in _find(findings, "No model")["fix"]
+
+
+def test_a_check_that_breaks_is_a_finding_and_the_others_go_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G6, H3."""
+
+    def _check_moon(home: Path):  # type: ignore[no-untyped-def]
+        raise RuntimeError(f"no moon {CANARY}")
+
+    monkeypatch.setenv("SOME_API_KEY", CANARY)
+    monkeypatch.setattr(doctor, "CHECKS", (_check_moon, *doctor.CHECKS))
+    code, findings = _examine(capsys)
+    assert code == 1
+    assert "check of moon broke: RuntimeError: no moon [redacted SOME_API_KEY]" in findings[0]["what"]
+    assert len(findings) > len(doctor.CHECKS) - 2
+
+
+def test_as_a_command_without_network_it_reads_well(home: Path) -> None:
+    """H3: no name could be looked up here."""
+    environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    command = [sys.executable, "-m", "hermes_cli.main", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout.startswith("ok    hermes")
+    assert done.stdout.rstrip().endswith("No fault found." if done.returncode == 0 else ".")
+    assert done.stderr == ""

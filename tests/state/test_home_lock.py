@@ -1,0 +1,133 @@
+"""One process owns a home, and only as long as it lives."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hermes_base.errors import ConfigProblem, HomeBusy
+from hermes_state.home_lock import LOCK_FILE, Holder, HomeLock, holder
+
+OWNER = """
+import sys
+from hermes_state.home_lock import HomeLock
+
+lock = HomeLock(sys.argv[1])
+lock.acquire()
+print("owner", flush=True)
+sys.stdin.readline()
+"""
+
+FORKER = """
+import os, sys, time
+from hermes_state.home_lock import HomeLock
+
+lock = HomeLock(sys.argv[1])
+lock.acquire()
+ready, tell = os.pipe()
+if os.fork() == 0:
+    os.write(tell, b"1")
+    sys.stdin.readline()
+    os._exit(0)
+os.read(ready, 1)
+print("owner", flush=True)
+time.sleep(600)
+"""
+
+
+def start_owner(home: Path, code: str = OWNER) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, home], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "owner\n"
+    return child
+
+
+def stop(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+
+
+def test_a_second_process_is_refused_by_name(tmp_path: Path) -> None:
+    """The refusal names the owner's pid, since when it runs, and what to do."""
+    owner = start_owner(tmp_path)
+    try:
+        with pytest.raises(HomeBusy) as caught:
+            HomeLock(tmp_path).acquire()
+        assert caught.value.pid == owner.pid
+        assert abs(caught.value.since - time.time()) < 3600
+        assert str(owner.pid) in str(caught.value)
+        assert "HERMES_HOME" in caught.value.fix
+        assert holder(tmp_path) == Holder(owner.pid, caught.value.since)
+    finally:
+        stop(owner)
+
+
+@pytest.mark.parametrize("code", [OWNER, FORKER])
+def test_a_killed_owner_frees_the_home_at_once(tmp_path: Path, code: str) -> None:
+    """A dead owner's note and a child that it forked block nobody."""
+    owner = start_owner(tmp_path, code)
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    assert str(owner.pid) in (tmp_path / LOCK_FILE).read_text()
+    assert holder(tmp_path) is None
+    with HomeLock(tmp_path):
+        assert holder(tmp_path) is not None
+    stop(owner)
+
+
+def test_an_owner_that_ends_frees_the_home(tmp_path: Path) -> None:
+    owner = start_owner(tmp_path)
+    owner.communicate("\n")
+    assert owner.returncode == 0
+    with HomeLock(tmp_path):
+        pass
+
+
+def test_the_lock_can_be_taken_again_after_release(tmp_path: Path) -> None:
+    lock = HomeLock(tmp_path)
+    lock.release()
+    for _ in range(3):
+        lock.acquire()
+        lock.acquire()
+        found = holder(tmp_path)
+        assert found is not None
+        assert found.pid == os.getpid()
+        with pytest.raises(HomeBusy):
+            HomeLock(tmp_path).acquire()
+        lock.release()
+        assert holder(tmp_path) is None
+
+
+def test_a_missing_home_is_made_private(tmp_path: Path) -> None:
+    home = tmp_path / "new" / "home"
+    assert holder(home) is None
+    assert not home.exists()
+    with HomeLock(home):
+        assert home.stat().st_mode & 0o777 == 0o700
+        assert (home / LOCK_FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_home_that_cannot_be_used_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for home in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigProblem) as caught:
+            HomeLock(home).acquire()
+        assert str(home) in str(caught.value)
+        assert caught.value.fix
+
+
+@pytest.mark.parametrize("note", ["", "garbage", "[]", '{"pid": "x", "started": 1}'])
+def test_an_unreadable_note_does_no_harm(tmp_path: Path, note: str) -> None:
+    with HomeLock(tmp_path):
+        (tmp_path / LOCK_FILE).write_text(note)
+        assert holder(tmp_path) == Holder(0, 0.0)
+        with pytest.raises(HomeBusy, match="another process"):
+            HomeLock(tmp_path).acquire()
+    with HomeLock(tmp_path):
+        pass

@@ -1,0 +1,547 @@
+"""What only the SQLite store promises: query plans, its errors as sentences, layouts, side files and descriptors."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.journal import Row, UsageRow
+from hermes_state import queries, schema, search_index
+from hermes_state.connection import READERS
+from hermes_state.interface import NewSession
+from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
+from hermes_state.sqlite import SqliteStore
+
+CHAT = "agent:main:local:dm:1"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / STORE_FILE
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    made = SqliteStore(path)
+    yield made
+    made.close()
+
+
+def say(text: str, **sent: bytes) -> Row:
+    return Row({"role": "user", "content": text}, sent=sent)
+
+
+def begin(store: SqliteStore, *rows: Row) -> str:
+    session = store.open_session(NewSession(CHAT)).id
+    store.append(session, "w", 0, rows)
+    return session
+
+
+def ask(path: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(query).fetchall()
+
+
+# --- query plans
+
+LISTINGS = {"RECENT_SESSIONS", "SEARCH"}  # read in the order of an index and stop at their limit; never at a turn
+STATEMENTS = {
+    name: text
+    for name, text in vars(queries).items()
+    if name.isupper() and not name.startswith("_") and not text.startswith(("create", "drop"))
+}
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
+def test_no_statement_scans_a_table(store: SqliteStore, path: Path, name: str) -> None:
+    """F3: the time of every statement depends on what it returns, never on the size of the store."""
+    text = STATEMENTS[name]
+    plan = [str(row[3]) for row in ask_plan(path, text)]
+    if name in LISTINGS:
+        assert not any(step.startswith("SCAN") and "INDEX" not in step for step in plan), plan
+        assert "TEMP B-TREE" not in " ".join(plan)
+    elif "sqlite_master" not in text:  # the catalogue is in memory when a file is open
+        assert not any(step.startswith("SCAN") and step != "SCAN CONSTANT ROW" for step in plan), plan
+
+
+def ask_plan(path: Path, text: str) -> list[tuple[object, ...]]:
+    places = 1 if "?1" in text else text.count("?")
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(f"explain query plan {text}", (1,) * places).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        (queries.SUM_USAGE, "usage_created (created>"),
+        (queries.SUM_USAGE_OF_SESSION, "usage_session (session=? AND created>"),
+        (queries.SUM_USAGE_OF_TASK, "usage_task (task=? AND created>"),
+        (queries.RECENT_OF_CONVERSATION, "session_of_conversation (conversation=?)"),
+        (queries.RECENT_SESSIONS, "session_recent"),
+        (queries.DROP_UNUSED_BLOB, "sent_hash (hash=?)"),
+    ],
+)
+def test_sums_and_lists_use_their_own_index(store: SqliteStore, path: Path, text: str, index: str) -> None:
+    """F3: an index on something else would be searched too, and yet read everything."""
+    assert index in " ".join(str(row[3]) for row in ask_plan(path, text))
+
+
+# --- layout of the bytes
+
+
+def test_bytes_are_kept_once(store: SqliteStore, path: Path) -> None:
+    """A6: the same bytes have one blob, however many rows, parts and sessions sent them; unused ones are dropped."""
+    session = begin(store, say("one", d=b"same"), say("two", d=b"same"))
+    store.freeze(session, -1, "d", b"system")
+    child = store.rotate(session, "w", 2, "compaction", [say("two", d=b"same")]).id
+    other = begin(store, say("three", d=b"own"))
+    assert ask(path, "select count(*) from blob") == [(3,)]
+    store.freeze(other, -1, "d", b"old")
+    store.freeze(other, -1, "d", b"new")
+    assert ask(path, "select count(*) from blob where body = x'6f6c64'") == [(0,)]
+    store.delete(session)
+    assert ask(path, "select count(*) from blob") == [(4,)]
+    store.delete(child)
+    store.delete(other)
+    assert [ask(path, f"select count(*) from {table}") for table in ("blob", "sent", "message")] == [[(0,)]] * 3
+
+
+def test_the_writer_stands_with_each_row(store: SqliteStore, path: Path) -> None:
+    """B2"""
+    session = begin(store, say("one"))
+    store.append(session, "other", 1, [say("two")])
+    assert ask(path, "select position, writer, conversation from message") == [(0, "w", CHAT), (1, "other", CHAT)]
+
+
+def test_every_commit_is_written_through(store: SqliteStore) -> None:
+    assert store._db._writer is not None
+    pragmas = [store._db._writer.execute(f"pragma {name}").fetchone()[0] for name in
+               ("journal_mode", "synchronous", "foreign_keys")]  # fmt: skip
+    assert pragmas == ["wal", 2, 1]
+
+
+def test_the_store_is_private(store: SqliteStore, path: Path) -> None:
+    begin(store, say("one"))
+    assert {oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()} == {"0o600"}
+
+
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "a" / "b" / STORE_FILE).close()
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_importing_and_constructing_creates_no_file(tmp_path: Path) -> None:
+    code = (
+        "import hermes_state.sqlite, hermes_state.memory, hermes_state.home_lock as lock, hermes_state.journal as j\n"
+        "journal = j.StoreJournal(lambda: hermes_state.sqlite.SqliteStore('store.db'), 'c')\n"
+        "held = lock.HomeLock('home')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_leave_no_descriptors(store: SqliteStore, path: Path) -> None:
+    """F1: threads that come and go leave nothing open, and close gives everything back."""
+    session = begin(store, say("one"))
+
+    def read_at_once(number: int) -> None:
+        barrier = threading.Barrier(number)
+
+        def read() -> None:
+            barrier.wait()
+            for _ in range(5):
+                store.load(session)
+
+        threads = [threading.Thread(target=read) for _ in range(number)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    for _ in range(5):
+        read_at_once(12)
+    assert count_open(path) <= 1 + 2 * (1 + READERS)  # the shared map, and file and log of each connection
+    store.close()
+    assert count_open(path) == 0
+
+
+def count_open(path: Path) -> int:
+    """The descriptors of this process on the store and its side files."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found += os.readlink(f"/proc/self/fd/{name}").startswith(str(path))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+# --- reading beside the owner
+
+
+def test_a_reader_works_beside_the_owner(store: SqliteStore, path: Path) -> None:
+    """F6: a read-only command sees what is committed, also while a write is under way, and writes nothing itself."""
+    session = begin(store, say("one"))
+    reader = SqliteStore.open_readonly(path)
+    with store._db.write() as db:
+        db.execute("update session set title = 'half' where id = ?", (session,))
+        assert [row.message["content"] for row in reader.load(session).rows] == ["one"]
+        info = reader.session(session)
+        assert info is not None
+        assert info.title == ""
+    store.append(session, "w", 1, [say("two")])
+    assert len(reader.load(session).rows) == 2
+    assert len(reader.search("two")) == 1
+    with pytest.raises(StoreFailure, match="reading only"):
+        reader.append(session, "w", 2, [say("three")])
+    reader.close()
+    with pytest.raises(StoreFailure, match="closed"):
+        reader.load(session)
+
+
+def test_a_reader_alone_creates_no_file(path: Path) -> None:
+    store = SqliteStore(path)
+    session = begin(store, say("one"))
+    store.close()
+    reader = SqliteStore.open_readonly(path)
+    assert reader.load(session).version == 1
+    assert [file.name for file in path.parent.iterdir()] == [STORE_FILE]
+    with closing(SqliteStore(path)) as owner:
+        owner.append(session, "w", 1, [say("two")])
+        assert reader.load(session).version == 2
+    assert reader.load(session).version == 2
+    reader.close()
+    assert [file.name for file in path.parent.iterdir()] == [STORE_FILE]
+
+
+def test_a_reader_of_nothing_says_so(path: Path) -> None:
+    with pytest.raises(StoreFailure, match="no store at"):
+        SqliteStore.open_readonly(path)
+    path.touch()
+    with pytest.raises(StoreFailure, match="older version"):
+        SqliteStore.open_readonly(path)
+    assert path.stat().st_size == 0
+
+
+# --- errors
+
+
+def check_sentence(error: HermesError, *parts: str) -> None:
+    """An error says what happened, what was kept and what to do."""
+    assert error.kept
+    assert error.fix
+    for part in parts:
+        assert part in str(error)
+
+
+def test_a_locked_store(path: Path) -> None:
+    store = SqliteStore(path, busy_timeout=0.05)
+    session = begin(store, say("one"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(StoreFailure) as caught:
+            store.append(session, "w", 1, [say("two")])
+        check_sentence(caught.value, "locked by another process")
+        assert store.load(session).version == 1
+        other.execute("rollback")
+    assert store.append(session, "w", 1, [say("two")]) == 2
+    store.close()
+
+
+FULL_DISK = """
+import resource, sys
+from hermes_base.errors import StoreFailure
+from hermes_base.journal import Row, UsageRow
+from hermes_state.connection import READERS
+from hermes_state.interface import NewSession
+from hermes_state.sqlite import SqliteStore
+
+store = SqliteStore(sys.argv[1])
+session = store.open_session(NewSession("c")).id
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+version = 0
+try:
+    while True:
+        rows = [Row({"role": "user", "content": f"word{version} " * 200}) for _ in range(3)]
+        version = store.append(session, "w", version, rows, [UsageRow("p", "m")])
+except StoreFailure as error:
+    print(error.what, "|", error.kept, "|", error.fix)
+assert store.load(session).version == version, "rows of the failed write"
+assert store.usage().calls * 3 == version
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(session, store.append(session, "w", version, [Row({"role": "user", "content": "space again"})]))
+store.close()
+"""
+
+
+def test_a_full_disk_loses_only_the_write_it_refused(path: Path) -> None:
+    """F7: what was acknowledged stays, the refused write leaves nothing, and with space the same store goes on."""
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True, check=True)
+    sentence, last = done.stdout.strip().splitlines()
+    assert "disk is full" in sentence
+    assert "not stored" in sentence
+    session, version = last.split()
+    assert int(version) > 10
+    with closing(SqliteStore(path)) as store:
+        assert store.load(session).version == int(version)
+        assert len(store.search("space again")) == 1
+    assert ask(path, "pragma integrity_check") == [("ok",)]
+
+
+def test_a_store_at_its_page_limit_is_full(store: SqliteStore) -> None:
+    session = begin(store, say("one"))
+    assert store._db._writer is not None
+    store._db._writer.execute("pragma max_page_count = 1").fetchone()
+    with pytest.raises(StoreFailure) as caught:
+        store.append(session, "w", 1, [say("word " * 50_000)])
+    check_sentence(caught.value, "disk is full")
+    assert store.load(session).version == 1
+
+
+@pytest.mark.parametrize("content", [b"a text file, and quite a long one " * 100, b"SQLite format 3\0" + b"\1" * 4096])
+def test_a_file_that_is_no_database(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    for open_it in (SqliteStore, SqliteStore.open_readonly):
+        with pytest.raises(StoreFailure) as caught:
+            open_it(path)
+        check_sentence(caught.value, str(path))
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_store(path: Path) -> None:
+    store = SqliteStore(path)
+    session = begin(store, *(say(f"row {n} " * 50) for n in range(200)))
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xa5" * (path.stat().st_size - 8192))
+    with pytest.raises(StoreFailure) as caught:
+        SqliteStore(path).load(session)
+    check_sentence(caught.value, "is damaged", "backup")
+
+
+def test_a_folder_in_place_of_the_store(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(StoreFailure) as caught:
+        SqliteStore(path)
+    check_sentence(caught.value, "cannot be opened")
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreFailure) as caught:
+        SqliteStore(tmp_path / "file" / STORE_FILE)
+    check_sentence(caught.value, "cannot be opened")
+
+
+def test_a_store_that_may_only_be_read(store: SqliteStore) -> None:
+    """The engine's refusal to write, provoked on the connection since rights do not bind the root user."""
+    session = begin(store, say("one"))
+    assert store._db._writer is not None
+    store._db._writer.execute("pragma query_only = on")
+    with pytest.raises(StoreFailure) as caught:
+        store.append(session, "w", 1, [say("two")])
+    check_sentence(caught.value, "only be read")
+
+
+def test_a_name_that_is_no_text(store: SqliteStore) -> None:
+    with pytest.raises(StoreFailure, match="Unicode"):
+        store.session("\ud800")
+
+
+# --- layouts
+
+NEXT = Migration(
+    SCHEMA_VERSION + 1,
+    SCHEMA_VERSION,
+    (
+        "alter table conversation add column owner text",
+        "alter table conversation add column pending integer not null default 0",
+        "alter table message add column flavour text not null default 'plain'",
+        "alter table session add column mood text",
+        "create table inbox (conversation text, seq integer, body text, primary key (conversation, seq)) without rowid",
+        "create unique index message_turn on message(conversation, seq, n)",
+        "create unique index usage_call on usage(conversation, seq, call)",
+    ),
+)
+
+
+def migrate(path: Path, *more: Migration) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        schema.migrate(db, (*MIGRATIONS, *more))
+
+
+def test_the_old_program_works_on_the_next_layout(path: Path) -> None:
+    """H4: after an additive migration this program still starts, reads, writes, and leaves the layout as it is."""
+    with closing(SqliteStore(path)) as store:
+        session = begin(store, say("one", d=b"1"), say("two"))
+    migrate(path, NEXT)
+    with closing(SqliteStore(path)) as store:
+        assert store.append(session, "w", 2, [say("three", d=b"3"), say("four")], [UsageRow("p", "m")] * 2) == 4
+        child = store.rotate(session, "w", 4, "compaction", [say("five")])
+        assert [row.message["content"] for row in store.load(child.id).rows] == ["five"]
+        assert len(store.search("one")) == 1
+        assert store.usage(task=session).calls == 2
+        assert store.delete(child.id)
+    assert ask(path, "select value from meta where key = 'schema'") == [(str(NEXT.version),)]
+    with closing(SqliteStore.open_readonly(path)) as reader:
+        assert reader.load(session).version == 4
+
+
+def test_a_migration_keeps_what_is_there_and_happens_once(path: Path) -> None:
+    """H4"""
+    with closing(SqliteStore(path)) as store:
+        session = begin(store, say("one"))
+    migrate(path, NEXT)
+    migrate(path, NEXT)
+    assert ask(path, "select session, flavour from message") == [(session, "plain")]
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
+    """H4"""
+    SqliteStore(path).close()
+    before = ask(path, "select name, sql from sqlite_master order by name")
+    broken = Migration(NEXT.version, 1, (*NEXT.statements, "create table inbox (x)"))
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(path, broken)
+    assert ask(path, "select name, sql from sqlite_master order by name") == before
+    SqliteStore(path).close()
+
+
+def test_a_newer_store_is_refused(path: Path) -> None:
+    """H4: a layout that this program cannot know is refused in a sentence, and the file is left alone."""
+    SqliteStore(path).close()
+    migrate(path, Migration(SCHEMA_VERSION + 2, SCHEMA_VERSION + 1, ()))
+    content = path.read_bytes()
+    for open_it in (SqliteStore, SqliteStore.open_readonly):
+        with pytest.raises(StoreFailure) as caught:
+            open_it(path)
+        check_sentence(caught.value, "newer version of Hermes", "Update Hermes")
+    assert path.read_bytes() == content
+
+
+def test_a_store_without_its_description_is_refused(path: Path) -> None:
+    SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("delete from meta where key = 'schema'")
+        db.commit()
+    with pytest.raises(StoreFailure) as caught:
+        SqliteStore(path)
+    check_sentence(caught.value, "not a store")
+
+
+def test_first_starts_at_once(tmp_path: Path) -> None:
+    """All find a whole store, whoever was first."""
+    for number in range(8):
+        path = tmp_path / f"{number}.db"
+        for store in start_together(path, 6):
+            begin(store, say("hello"))
+            store.close()
+        assert ask(path, "select count(*) from message") == [(6,)]
+
+
+def start_together(path: Path, count: int) -> list[SqliteStore]:
+    opened: list[SqliteStore] = []
+    barrier = threading.Barrier(count)
+
+    def start() -> None:
+        barrier.wait()
+        opened.append(SqliteStore(path))
+
+    threads = [threading.Thread(target=start) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == count
+    return opened
+
+
+# --- search
+
+
+def write_meanwhile(store: SqliteStore, work: Callable[[], None]) -> int:
+    """Append rows, and now and then delete some, until `work` is done; the number of rows that stay."""
+    done = threading.Event()
+    kept = 0
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not done.is_set() or kept < 20:
+        session = begin(store, say(f"fresh word {kept}"))
+        if kept % 3 == 2:
+            store.delete(begin(store, say("gone word")))
+            store.delete(session)
+            begin(store, say(f"fresh word {kept}"))
+        kept += 1
+    thread.join()
+    return kept
+
+
+def test_the_index_is_rebuilt_while_others_write_and_delete(store: SqliteStore) -> None:
+    """F8: after a rebuild under way with writers every standing message is found once and no deleted one."""
+    old = [begin(store, *(say(f"old word {n}") for n in range(100))) for _ in range(6)]
+
+    def rebuild() -> None:
+        store.drop_search()
+        store.rebuild_search()
+        store.delete(old[0])
+        store.rebuild_search()
+
+    fresh = write_meanwhile(store, rebuild)
+    found = [(hit.session, hit.position) for hit in store.search("word", limit=10_000)]
+    assert len(found) == len(set(found)) == 500 + fresh
+    assert len(store.search("old", limit=10_000)) == 500
+    assert store.search("gone") == []
+    assert store.rebuild_search() == 500 + fresh
+    with store._db.write() as db:
+        db.execute("insert into search (search) values ('integrity-check')")
+
+
+def test_a_drop_ends_a_rebuild(store: SqliteStore) -> None:
+    """F8: who drops the index has the last word."""
+    begin(store, *(say(f"word {n}") for n in range(500)))
+    thread = threading.Thread(target=store.rebuild_search)
+    thread.start()
+    store.drop_search()
+    thread.join()
+    if store_has_index(store):  # the rebuild started after the drop
+        store.drop_search()
+    with pytest.raises(StoreFailure, match="dropped"):
+        store.search("word")
+    assert store.rebuild_search() == 500
+
+
+def store_has_index(store: SqliteStore) -> bool:
+    try:
+        store.search("word")
+    except StoreFailure:
+        return False
+    return True
+
+
+def test_a_rebuild_that_was_killed_is_done_again(store: SqliteStore) -> None:
+    """F8: rows that a broken-off rebuild had not reached stay out of the index until the next one, and do no harm."""
+    sessions = [begin(store, say(f"word {n}")) for n in range(120)]
+    with store._db.write() as db:
+        search_index.extend(db, search_index.restart(db))
+    reached = search_index.BATCH
+    store.delete(sessions[10])
+    store.delete(sessions[119])
+    begin(store, say("word in the place of the last"), say("word behind it"))
+    assert len(store.search("word", limit=1000)) == reached - 1 + 1
+    assert store.rebuild_search() == 120
+    assert len(store.search("word", limit=1000)) == 120
