@@ -42,7 +42,7 @@ class CallLimits:
     between_chunks: float = 60.0
 
 
-_releases: weakref.WeakKeyDictionary[openai.OpenAI, weakref.finalize[Any, Any]] = weakref.WeakKeyDictionary()
+_releases: "weakref.WeakKeyDictionary[openai.OpenAI, weakref.finalize[Any, Any]]" = weakref.WeakKeyDictionary()
 
 
 def build_client(*, api_key: str, base_url: str) -> openai.OpenAI:

@@ -1,14 +1,14 @@
 """The one exception tree.
 
-    HermesError                 says what happened, what was kept and what to do
-    ├── ConfigProblem           the owner can fix it (settings, keys, files)
-    ├── ModelFailure            a model call failed; the turn's rules decide what comes next
-    ├── ToolFailure             goes back to the model as text
-    ├── DeliveryFailure         a platform did not take a message
-    ├── Interrupted             the turn was told to stop
-    └── StoreFailure            the store is locked, full, damaged or newer than this program
-        ├── Fenced              someone else wrote meanwhile: nothing of yours was written
-        └── HomeBusy            another process owns this home
+HermesError                 says what happened, what was kept and what to do
+├── ConfigProblem           the owner can fix it (settings, keys, files)
+├── ModelFailure            a model call failed; the turn's rules decide what comes next
+├── ToolFailure             goes back to the model as text
+├── DeliveryFailure         a platform did not take a message
+├── Interrupted             the turn was told to stop
+└── StoreFailure            the store is locked, full, damaged or newer than this program
+    ├── Fenced              someone else wrote meanwhile: nothing of yours was written
+    └── HomeBusy            another process owns this home
 """
 
 from enum import StrEnum

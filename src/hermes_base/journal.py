@@ -64,7 +64,7 @@ class Journal(Protocol):
         ...
 
     def standing(self) -> tuple[str, int]:
-        """Session and version as stored now, without reading rows: is what the caller holds still true?"""
+        """Session and version as stored now, ("", 0) without one: is what the caller holds still true?"""
         ...
 
     def freeze(self, part: str, dialect: str, body: bytes) -> str:
@@ -115,10 +115,16 @@ def text_of(message: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+        texts = (part.get("text", "") if isinstance(part, Mapping) else part for part in content)
+        return "\n".join(text for text in texts if isinstance(text, str) and text)
     return ""
 
 
 def shown_text(row: Row) -> str:
     """What people see of a row."""
     return row.shown if row.shown is not None else text_of(row.message)
+
+
+def is_question(row: Row) -> bool:
+    """Whether a person said it: a message in the user's place that people are shown."""
+    return row.message.get("role") == "user" and row.shown != ""

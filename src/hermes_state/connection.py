@@ -23,21 +23,41 @@ WAL_LIMIT = 64 * 1024 * 1024
 
 # primary result code -> what happened, what was kept, what to do
 _SENTENCES = {
-    sqlite3.SQLITE_BUSY: ("is locked by another process", "Nothing of this write was stored.",
-                          "Try again; if it stays, look for a second Hermes or a tool that has the file open."),
-    sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "What was stored before is safe; this write was not stored.",
-                          "Free some space and try again."),
-    sqlite3.SQLITE_IOERR: ("could not be read or written: the disk is full or failing",
-                           "What was stored before is kept; this write was not stored.",
-                           "Check free space and the disk, then try again."),
-    sqlite3.SQLITE_READONLY: ("may only be read", "Nothing was changed.",
-                              "Give this user the right to write the file and its folder."),
-    sqlite3.SQLITE_CORRUPT: ("is damaged", "Nothing was changed.",
-                             "Stop Hermes, keep a copy of the file, and restore a backup."),
-    sqlite3.SQLITE_NOTADB: ("is not a database", "Nothing was changed.",
-                            "Move the file away to start with an empty store, or restore a backup."),
-    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "Nothing was changed.",
-                              "Check that the folder exists and that this user may read and write it."),
+    sqlite3.SQLITE_BUSY: (
+        "is locked by another process",
+        "Nothing of this write was stored.",
+        "Try again; if it stays, look for a second Hermes or a tool that has the file open.",
+    ),
+    sqlite3.SQLITE_FULL: (
+        "cannot grow: the disk is full",
+        "What was stored before is safe; this write was not stored.",
+        "Free some space and try again.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "could not be read or written: the disk is full or failing",
+        "What was stored before is kept; this write was not stored.",
+        "Check free space and the disk, then try again.",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "may only be read",
+        "Nothing was changed.",
+        "Give this user the right to write the file and its folder.",
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "is damaged",
+        "Nothing was changed.",
+        "Stop Hermes, keep a copy of the file, and restore a backup.",
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        "is not a database",
+        "Nothing was changed.",
+        "Move the file away to start with an empty store, or restore a backup.",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened",
+        "Nothing was changed.",
+        "Check that the folder exists and that this user may read and write it.",
+    ),
     sqlite3.SQLITE_PERM: ("may not be opened by this user", "Nothing was changed.", "Check the owner of the file."),
 }
 _SENTENCES[sqlite3.SQLITE_LOCKED] = _SENTENCES[sqlite3.SQLITE_BUSY]

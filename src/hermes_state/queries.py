@@ -29,9 +29,7 @@ ADD_SESSION = (
 ADD_CONVERSATION = "insert into conversation (id) values (?) on conflict (id) do nothing"
 SET_CURRENT = "update conversation set current = ? where id = ?"
 MOVE_CURRENT = "update conversation set current = ? where id = ? and current = ?"
-ADVANCE_SESSION = (
-    "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = ? where id = ?"
-)
+ADVANCE_SESSION = "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = ? where id = ?"
 END_SESSION = "update session set ended = ?, end_reason = ? where id = ? and ended is null"
 SET_SUCCESSOR = "update session set successor = ? where id = ?"
 REOPEN_SESSION = "update session set ended = null, end_reason = null, successor = null where id = ?"

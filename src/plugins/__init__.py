@@ -1,0 +1,1 @@
+"""Plugins that come with the host: context engines, memory providers, platforms."""

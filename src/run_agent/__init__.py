@@ -32,7 +32,7 @@ from agent.wire import Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.journal import SYSTEM, Row, UsageRow
+from hermes_base.journal import SYSTEM, Row, UsageRow, head_row, is_question, shown_text
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
@@ -163,6 +163,17 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             return None
         self._conversation = shorter
         return before, len(shorter)
+
+    def take_back_last_turn(self) -> str | None:
+        """Undo the last question and all that came of it; its text, or None when there is none. Nothing is deleted."""
+        conversation = self._load_conversation()
+        asked = [place for place, row in enumerate(conversation.rows) if is_question(row)]
+        if not asked:
+            return None
+        text = shown_text(conversation.rows[asked[-1]])
+        conversation.forget_after(asked[-1], self._journal.append([head_row(asked[-1])]))
+        self._replaced = PrefixBreak("undo", asked[-1])
+        return text
 
     def add_child(self, child: "AIAgent") -> None:
         self._children = (*self._children, child)

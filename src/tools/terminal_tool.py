@@ -84,6 +84,7 @@ def _seconds(asked: object, limit: float) -> float:
 
 
 def _run(command: str, shell: TaskShell, task: str, seconds: float, cancel: CancelToken) -> str:
+    before = shell.folder
     with tempfile.TemporaryDirectory(prefix="hermes-terminal-") as scratch:
         output_path, folder_path = Path(scratch, "output"), Path(scratch, "folder")
         with output_path.open("wb") as output:
@@ -93,11 +94,16 @@ def _run(command: str, shell: TaskShell, task: str, seconds: float, cancel: Canc
             outcome = _wait(process, seconds, cancel)
         finally:
             process_registry.remove(process)
-        if folder_path.exists():
-            shell.folder = folder_path.read_text("utf-8", "surrogateescape").rstrip("\n") or shell.folder
-        return tool_result(
-            output=_read_output(output_path), exit_code=process.returncode, folder=shell.folder, **outcome
-        )
+        folder = _note_folder(shell, before, folder_path)
+        return tool_result(output=_read_output(output_path), exit_code=process.returncode, folder=folder, **outcome)
+
+
+def _note_folder(shell: TaskShell, before: str, folder_path: Path) -> str:
+    """Where the command ended; a command that did not move leaves the memory to one beside it that did."""
+    after = folder_path.read_text("utf-8", "surrogateescape").rstrip("\n") if folder_path.exists() else before
+    if after and after != before:
+        shell.folder = after
+    return after or before
 
 
 def _start(command: str, shell: TaskShell, folder_path: Path, output: int) -> subprocess.Popen[bytes]:

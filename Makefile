@@ -1,0 +1,40 @@
+# Every target sets up what it needs. Start with: make run
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help run chat test check bench soak constraints clean
+
+help:  ## show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
+
+$(INSTALLED): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup
+
+run: chat  ## start hermes
+
+chat: $(INSTALLED)  ## chat in the terminal
+	@$(BIN)/hermes chat
+
+test: $(INSTALLED)  ## run the tests
+	@$(BIN)/python -m pytest -m "not soak"
+
+check: $(INSTALLED)  ## lint, types, import contracts, size gate
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/size_gate.py src
+
+bench: $(INSTALLED)  ## measure against the limits
+	@$(BIN)/python -m benches
+
+soak: $(INSTALLED)  ## the tests that take minutes
+	@$(BIN)/python -m pytest -m soak --timeout=3600
+
+constraints: $(INSTALLED)  ## write the tested versions anew (needs uv)
+	@printf '%s\n' '# The versions that were tested together. Made by `make constraints`; holds names and versions only.' > constraints.txt
+	@uv pip compile -q pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate --upgrade >> constraints.txt
+
+clean:  ## remove the environment and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

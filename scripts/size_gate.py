@@ -1,0 +1,55 @@
+"""The size gate: no module, class, function or parameter list grows past its limit. Exits 1 with the places that did."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MODULE, CLASS, FUNCTION, PARAMETERS = 600, 400, 60, 8
+#: Signatures that other people's code is written against; they cannot be made smaller here.
+FIXED_SIGNATURES = {
+    ("agent/auxiliary_client.py", "call_llm"),
+    ("agent/context_compressor.py", "__init__"),
+    ("hermes_cli/plugin_context.py", "register_tool"),
+    ("tools/registry.py", "register"),
+}
+
+
+def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    """Lines without the docstring."""
+    first = node.body[0]
+    is_doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    doc = (first.end_lineno or 0) - first.lineno + 1 if is_doc else 0
+    return (node.end_lineno or 0) - node.lineno + 1 - doc
+
+
+def count_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    names = [a.arg for a in node.args.posonlyargs + node.args.args + node.args.kwonlyargs]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def find_excess(path: Path, where: str) -> Iterator[str]:
+    text = path.read_text(encoding="utf-8")
+    lines = len(text.splitlines())
+    if lines > MODULE:
+        yield f"{where}: a module of {lines} lines (limit {MODULE})"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and body_lines(node) > CLASS:
+            yield f"{where}:{node.lineno}: class {node.name} has {body_lines(node)} lines (limit {CLASS})"
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if body_lines(node) > FUNCTION:
+            yield f"{where}:{node.lineno}: {node.name} has {body_lines(node)} lines (limit {FUNCTION})"
+        if count_parameters(node) > PARAMETERS and (where, node.name) not in FIXED_SIGNATURES:
+            yield f"{where}:{node.lineno}: {node.name} takes {count_parameters(node)} parameters (limit {PARAMETERS})"
+
+
+def main() -> int:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else "src")
+    found = [line for path in sorted(root.rglob("*.py")) for line in find_excess(path, str(path.relative_to(root)))]
+    print("\n".join(found) if found else "size gate: nothing is too large")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""`hermes` and `hermes chat`: the chat in the terminal, the chat over a pipe, and `-q` for one question.
+
+Each face talks to a `ChatHost` and to nothing else.
+"""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from typing import BinaryIO, TextIO
+
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config
+from hermes_cli.host import ChatOptions, OpenedHost, open_host
+from hermes_cli.terminal_plain import Lines, PlainChat, PlainView
+from hermes_cli.terminal_words import Display, clean_shown, clean_typed, read_display
+
+_QUERY = ("-q", "--query")
+_STDIN = "-"
+#: Terminals that can neither move the cursor nor colour.
+_DUMB = frozenset({"dumb", "unknown"})
+
+
+def main(args: list[str]) -> int:
+    """Open the host and chat with it; the exit code."""
+    parsed = _build_parser().parse_args(join_query(args))
+    display = read_display(config.load_config_readonly(), markdown=not parsed.no_markdown)
+    _let_output_take_any_text()
+    question = None if parsed.query is None else _read_question(parsed.query)
+    options = ChatOptions(
+        model=parsed.model, provider=parsed.provider, resume=parsed.resume, continue_last=parsed.continue_last
+    )
+    opened = open_host(options)
+    with closing(opened.host):
+        if question is not None:
+            return _answer(opened, question, display)
+        return _choose_chat()(opened, display)
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes chat", description="Chat in the terminal.", allow_abbrev=False)
+    parser.add_argument(
+        *_QUERY, nargs="?", const=_STDIN, metavar="TEXT", help="answer one question on stdout and leave; - reads stdin"
+    )
+    parser.add_argument("-m", "--model", default="", metavar="NAME", help="the model that answers")
+    parser.add_argument("--provider", default="", metavar="NAME", help="where the model is")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-r", "--resume", default="", metavar="ID", help="go on with this session")
+    which.add_argument(
+        "-c", "--continue", dest="continue_last", action="store_true", help="go on with the last session"
+    )
+    parser.add_argument("--no-markdown", action="store_true", help="show answers as they are written")
+    return parser
+
+
+def join_query(args: list[str]) -> list[str]:
+    """The arguments with a question tied to its `-q`, since a question may look like an option."""
+    known = {name for action in _build_parser()._actions for name in action.option_strings}
+    joined: list[str] = []
+    waiting = list(args)
+    while waiting:
+        word = waiting.pop(0)
+        if word in _QUERY and waiting and waiting[0].partition("=")[0] not in known:
+            word = f"--query={waiting.pop(0)}"
+        joined.append(word)
+    return joined
+
+
+def _read_question(given: str) -> str:
+    """The question: as given, or from stdin."""
+    if given == _STDIN:
+        if sys.stdin.isatty():
+            raise ConfigProblem("-q needs a question.", fix='For example: hermes -q "What time is it in Lima?"')
+        given = _open_stdin().read().decode("utf-8", "replace")
+    question = clean_typed(given).strip()
+    if not question:
+        raise ConfigProblem("The question is empty.", fix="Write it after -q, or pipe it in.")
+    return question
+
+
+def _let_output_take_any_text() -> None:
+    """Make a character that the terminal's encoding lacks show as `?` instead of ending the chat."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _open_stdin() -> BinaryIO:
+    """Stdin as bytes, so that no input can fail to decode; empty when the process was started without one."""
+    return sys.stdin.buffer if sys.stdin is not None else io.BytesIO()
+
+
+def _answer(opened: OpenedHost, question: str, display: Display) -> int:
+    """`-q`: nothing but the answer goes to stdout."""
+    if not sys.stderr.isatty():
+        display = Display(display.markdown, "off", reasoning=False)  # progress is for eyes only
+    view = PlainView(sys.stdout, sys.stderr, sys.stderr, display, stream=sys.stdout.isatty())
+    answers = Lines(_open_stdin()) if sys.stdin is not None and sys.stdin.isatty() else Lines(io.BytesIO())
+    return PlainChat(opened.host, view, answers).answer_one(question)
+
+
+def _choose_chat() -> Callable[[OpenedHost, Display], int]:
+    """The chat with a screen when there is one to draw on and a keyboard to type on."""
+    screen = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and os.environ.get("TERM", "dumb") not in _DUMB
+    return _chat_on_screen if screen else _chat_in_lines
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def _chat_in_lines(opened: OpenedHost, display: Display) -> int:
+    """Lines in, plain text out."""
+    view = PlainView(sys.stdout, sys.stdout, sys.stderr, display, stream=True)
+    for line in opened.banner:
+        view.say(sys.stdout, clean_shown(line))
+    lines = Lines(_open_stdin(), _show_prompt if _is_terminal(sys.stdin) else lambda: None)
+    return PlainChat(opened.host, view, lines).answer_lines()
+
+
+def _show_prompt() -> None:
+    print("> ", end="", file=sys.stderr, flush=True)
+
+
+def _chat_on_screen(opened: OpenedHost, display: Display) -> int:
+    # Loaded here and not above: prompt_toolkit, rich and asyncio take 0.2 s that `-q` and a pipe need not pay.
+    from hermes_cli.terminal_chat import chat_on_screen  # noqa: PLC0415
+
+    return chat_on_screen(opened.host, opened.banner, display)

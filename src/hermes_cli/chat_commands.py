@@ -1,0 +1,110 @@
+"""What each slash command answers in the terminal chat; the table itself is in `hermes_base.commands`."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+
+from hermes_base.commands import help_lines
+from hermes_cli.chat_session import EFFORTS, ChatSession, parse_choice
+from hermes_state.interface import SessionInfo, UsageSum
+
+Lines = Iterator[str]
+
+
+def show_help(session: ChatSession, args: str) -> Lines:
+    del session, args
+    yield from help_lines()
+
+
+def start_new(session: ChatSession, args: str) -> Lines:
+    del args
+    session.start_new()
+    yield "A new conversation. The old one is kept; /resume finds it."
+
+
+def resume(session: ChatSession, args: str) -> Lines:
+    if args:
+        info = session.resume(args)
+        yield f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
+        return
+    found = session.list_sessions()
+    if not found:
+        yield "There is no earlier conversation yet."
+        return
+    yield from (_session_line(info) for info in found)
+    yield "Go on with one of them: /resume ID (the beginning of the id is enough)"
+
+
+def _session_line(info: SessionInfo) -> str:
+    moment = datetime.fromtimestamp(info.updated).strftime("%Y-%m-%d %H:%M")
+    return f"{info.id}  {moment}  {info.title or info.preview}"
+
+
+def model(session: ChatSession, args: str) -> Lines:
+    if args:
+        session.change_model(parse_choice(args))
+    runtime = session.runtime
+    yield f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {runtime.source}"
+    if not args:
+        yield "Change it for this conversation: /model NAME, or /model PROVIDER NAME"
+        yield "Change it for good: hermes config set model.provider NAME, hermes config set model.default NAME"
+
+
+def reasoning(session: ChatSession, args: str) -> Lines:
+    if args:
+        session.change_effort(args.strip().lower())
+    yield f"Reasoning: {session.effort or 'as the model likes'} (levels: {', '.join(EFFORTS)})"
+
+
+def usage(session: ChatSession, args: str) -> Lines:
+    del args
+    spent, window = session.usage()
+    midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    yield f"This conversation: {_describe(spent)}"
+    yield f"Today:             {_describe(session.usage_since(min(midnight, time.time())))}"
+    yield f"Window: {window['last_prompt_tokens']:,} of {window['context_length']:,} tokens in the last request"
+
+
+def _describe(spent: UsageSum) -> str:
+    prompt = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
+    hits = f", {100 * spent.cache_read_tokens / prompt:.0f} % of the input from the cache" if prompt else ""
+    return (
+        f"{spent.calls} calls, {prompt:,} tokens in ({spent.input_tokens:,} new, {spent.cache_read_tokens:,} cached, "
+        f"{spent.cache_write_tokens:,} written), {spent.output_tokens:,} out "
+        f"({spent.reasoning_tokens:,} reasoning){hits}"
+    )
+
+
+def compress(session: ChatSession, args: str) -> Lines:
+    changed = session.compress(args)
+    if changed is None:
+        yield "There is nothing to compress."
+    else:
+        yield f"Compacted from {changed[0]} to {changed[1]} messages. The whole conversation stays in the store."
+
+
+def tools(session: ChatSession, args: str) -> Lines:
+    del args
+    found = session.tools()
+    if not found:
+        yield "This model has no tools."
+    yield from (f"{name}: {description}" for name, description in found)
+
+
+def undo(session: ChatSession, args: str) -> Lines:
+    del args
+    text = session.take_back()
+    yield "There is nothing to take back." if text is None else f"Taken back: {text[:200]}"
+
+
+HANDLERS: Mapping[str, Callable[[ChatSession, str], Lines]] = {
+    "help": show_help,
+    "new": start_new,
+    "resume": resume,
+    "model": model,
+    "reasoning": reasoning,
+    "usage": usage,
+    "compress": compress,
+    "tools": tools,
+    "undo": undo,
+}

@@ -1,0 +1,202 @@
+"""`ctx`: what a plugin's `register(ctx)` may call. Each call writes into the manager's records or the tool registry."""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config as cli_config
+from hermes_cli.middleware import VALID_MIDDLEWARE
+from hermes_cli.plugin_offers import PluginOffers
+from hermes_cli.plugin_records import VALID_HOOKS, LoadedPlugin, PluginManifest, PluginRecords, PluginToolOverrideError
+from hermes_cli.profiles import get_active_profile_name
+from tools.registry import ToolEntry, registry
+
+log = logging.getLogger("hermes_cli.plugins")
+
+#: Helper calls of the host itself; their settings are not a plugin's to define.
+RESERVED_TASKS = frozenset(
+    {"approval", "compression", "mcp", "session_search", "skills_hub", "title_generation", "vision", "web_extract"}
+)
+_TASK_DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"provider": "auto", "model": "", "base_url": "", "api_key": "", "timeout": 60}
+)
+_TASK_KEY = re.compile(r"\w+", re.ASCII)
+_SKILL_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+def read_settings() -> Mapping[str, Any]:
+    """The settings; none when they cannot be used, so that a broken file enables nothing."""
+    try:
+        return cli_config.load_config_readonly()
+    except ConfigProblem as problem:
+        log.warning("plugins go without settings: %s", problem)
+        return {}
+
+
+class PluginContext(PluginOffers):
+    """One plugin's door into the host. There is no `llm` here yet; plugins ask for it with `hasattr`."""
+
+    def __init__(self, manifest: PluginManifest, manager: PluginRecords) -> None:
+        self.manifest = manifest
+        self._manager = manager
+        self._plugin = manager._plugins.get(manifest.id) or LoadedPlugin(manifest)
+
+    @property
+    def profile_name(self) -> str:
+        return get_active_profile_name()
+
+    def get_config(self, key: str, default: Any = None) -> Any:
+        """The owner's value in `plugins.entries.<plugin>.settings`."""
+        return cli_config.cfg_get(self._read_entry(), "settings", key, default=default)
+
+    def _read_entry(self) -> Any:
+        entries = cli_config.cfg_get(read_settings(), "plugins", "entries", default={})
+        by_name = cli_config.cfg_get(entries, self.manifest.name)
+        return cli_config.cfg_get(entries, self.manifest.id, default=by_name)
+
+    # --- tools
+
+    def register_tool(
+        self,
+        name: str,
+        toolset: str,
+        schema: Mapping[str, Any],
+        handler: Callable[..., Any],
+        check_fn: Callable[[], Any] | None = None,
+        requires_env: Collection[str] | None = None,
+        is_async: bool = False,
+        description: str = "",
+        emoji: str = "",
+        override: bool = False,
+    ) -> None:
+        """Give the model a tool; a name that is taken is refused, or with `override` needs the owner's consent."""
+        if override:
+            self._require_override_consent(name)
+        known = registry.get_entry(name)
+        if known is not None and not override and _is_built_in(known):
+            log.warning("plugin %s wants the tool %s, which is built in; it is refused", self.manifest.id, name)
+            return
+        facts = {"check_fn": check_fn, "requires_env": requires_env, "is_async": is_async, "emoji": emoji}
+        if registry.register(name, toolset, schema, handler, description=description, override=override, **facts):
+            self._manager.note_tool(name, known if override else None)
+            self._plugin.tools_registered.append(name)
+
+    def _require_override_consent(self, tool: str) -> None:
+        allowed = cli_config.cfg_get(self._read_entry(), "allow_tool_override") is True
+        if self.manifest.source != "bundled" and not allowed:
+            setting = f"plugins.entries.{self.manifest.id}.allow_tool_override"
+            raise PluginToolOverrideError(
+                f"Plugin {self.manifest.id} wants to replace the tool {tool}.",
+                fix=f"If you agree: hermes config set {setting} true",
+            )
+
+    def dispatch_tool(self, tool_name: str, args: Mapping[str, Any], **context: Any) -> str:
+        """Run a tool as the model would; the terminal's agent, if there is one, goes along as `parent_agent`."""
+        agent = getattr(self._manager._cli_ref, "agent", None)
+        if agent is not None:
+            context.setdefault("parent_agent", agent)
+        return registry.dispatch(tool_name, args, **context)
+
+    # --- callbacks
+
+    def register_hook(self, hook_name: str, callback: Callable[..., Any]) -> None:
+        if hook_name not in VALID_HOOKS:
+            log.warning("plugin %s registers the unknown hook %s; nothing calls it", self.manifest.id, hook_name)
+        self._manager._hooks.setdefault(hook_name, []).append(callback)
+        self._plugin.hooks_registered.append(hook_name)
+
+    def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
+        if kind not in VALID_MIDDLEWARE:
+            log.warning("plugin %s registers middleware of the unknown kind %s", self.manifest.id, kind)
+        self._manager._middleware.setdefault(kind, []).append(callback)
+        self._plugin.middleware_registered.append(kind)
+
+    # --- commands
+
+    def register_command(
+        self, name: str, handler: Callable[[str], Any], description: str = "", args_hint: str = ""
+    ) -> None:
+        """Add a slash command: `handler(text behind the name)` answers with text, or with None."""
+        added = self._manager.add_command(name, handler, self.manifest.name, description, args_hint)
+        if added:
+            self._plugin.commands_registered.append(added)
+
+    def register_cli_command(
+        self,
+        name: str,
+        help: str,
+        setup_fn: Callable[..., Any],
+        handler_fn: Callable[..., Any] | None = None,
+        description: str = "",
+    ) -> None:
+        """Add a subcommand of `hermes`: `setup_fn(subparser)`, `handler_fn(args)`."""
+        self._manager._cli_commands[name] = {
+            "name": name,
+            "help": help,
+            "description": description,
+            "setup_fn": setup_fn,
+            "handler_fn": handler_fn,
+            "plugin": self.manifest.name,
+        }
+
+    def inject_message(self, content: str, role: str = "user") -> bool:
+        """Say something in the terminal chat as if it had been typed; False when there is none."""
+        submit = getattr(self._manager._cli_ref, "submit", None)
+        if submit is None:
+            return False
+        submit(content if role == "user" else f"[{role}] {content}")
+        return True
+
+    # --- the rest
+
+    def register_context_engine(self, engine: Any) -> None:
+        """Offer a context engine; it runs only when `context.engine` names it."""
+        self._manager.set_context_engine(engine, self.manifest.id)
+
+    def register_skill(self, name: str, path: str | Path, description: str = "") -> None:
+        """Offer a skill as `<plugin>:<name>`."""
+        if not _SKILL_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a skill: use letters, digits, - and _.")
+        place = Path(path)
+        if not place.exists():
+            raise FileNotFoundError(f"The skill {name} is not at {place}.")
+        self._manager._plugin_skills[f"{self.manifest.name}:{name}"] = {
+            "path": place,
+            "plugin": self.manifest.name,
+            "bare_name": name,
+            "description": description,
+        }
+
+    def register_auxiliary_task(
+        self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Declare a helper call of the plugin's own, set up by the owner under `auxiliary.<key>`."""
+        if not isinstance(key, str) or not _TASK_KEY.fullmatch(key):
+            raise ValueError(f"{key!r} is no name for a task: use letters, digits and _.")
+        owner = self._manager._aux_tasks.get(key, {}).get("plugin", self.manifest.name)
+        if key in RESERVED_TASKS or owner != self.manifest.name:
+            raise ValueError(f"The task {key} belongs to {'the host' if key in RESERVED_TASKS else owner}.")
+        self._manager._aux_tasks[key] = {
+            "key": key,
+            "display_name": display_name,
+            "description": description,
+            "defaults": {**_TASK_DEFAULTS, "extra_body": {}, **(defaults or {})},
+            "plugin": self.manifest.name,
+        }
+
+
+class EngineProbe(PluginContext):
+    """A context over scratch records: runs `register` again for a second engine, and nothing else takes effect."""
+
+    def register_tool(self, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs  # the one registration that would reach beyond the records
+
+
+def _is_built_in(entry: ToolEntry) -> bool:
+    """Whether a tool is the host's own; a toolset's name alone proves nothing, since plugins choose it freely."""
+    module = getattr(entry.handler, "__module__", None) or ""
+    return module.partition(".")[0] == "tools"

@@ -1,0 +1,199 @@
+"""What a plugin is, and what all plugins have registered: records that `PluginContext` fills and the manager reads."""
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agent.context_engine import ContextEngine
+from hermes_base.errors import HermesError
+from hermes_cli import commands
+from tools.registry import ToolEntry, registry
+
+log = logging.getLogger("hermes_cli.plugins")
+
+KINDS = frozenset({"standalone", "backend", "exclusive", "platform", "model-provider"})
+VALID_HOOKS = frozenset(
+    {
+        "on_session_start",
+        "pre_llm_call",
+        "pre_api_request",
+        "post_api_request",
+        "api_request_error",
+        "pre_tool_call",
+        "post_tool_call",
+        "transform_tool_result",
+        "transform_terminal_output",
+        "transform_llm_output",
+        "post_llm_call",
+        "pre_verify",
+        "on_session_end",
+        "on_session_finalize",
+        "on_session_reset",
+        "subagent_start",
+        "subagent_stop",
+        "pre_gateway_dispatch",
+        "pre_approval_request",
+        "post_approval_response",
+        "kanban_task_claimed",
+        "kanban_task_completed",
+        "kanban_task_blocked",
+    }
+)
+_BLANKS = re.compile(r"\s+")
+
+
+class PluginToolOverrideError(HermesError):
+    """A plugin wants to replace a tool without the owner's consent."""
+
+
+@dataclass
+class PluginManifest:
+    name: str
+    version: str = ""
+    description: str = ""
+    author: str = ""
+    requires_env: list[Any] = field(default_factory=list)
+    provides_tools: list[str] = field(default_factory=list)
+    provides_hooks: list[str] = field(default_factory=list)
+    source: str = ""  # bundled, user, project, entrypoint
+    path: str | None = None  # the folder; of an entry point, its value
+    kind: str = "standalone"
+    key: str = ""
+
+    @property
+    def id(self) -> str:
+        """What the settings call it."""
+        return self.key or self.name
+
+
+@dataclass
+class LoadedPlugin:
+    manifest: PluginManifest
+    module: ModuleType | None = None
+    tools_registered: list[str] = field(default_factory=list)
+    hooks_registered: list[str] = field(default_factory=list)
+    middleware_registered: list[str] = field(default_factory=list)
+    commands_registered: list[str] = field(default_factory=list)
+    enabled: bool = False
+    error: str | None = None
+    deferred: bool = False
+
+
+class PluginRecords:
+    """Everything that plugins registered. The names of the fields are part of the interface: plugins' tests read them."""
+
+    def __init__(self) -> None:
+        self._plugins: dict[str, LoadedPlugin] = {}
+        self._hooks: dict[str, list[Callable[..., Any]]] = {}
+        self._middleware: dict[str, list[Callable[..., Any]]] = {}
+        self._plugin_tool_names: set[str] = set()
+        self._plugin_commands: dict[str, dict[str, Any]] = {}
+        self._cli_commands: dict[str, dict[str, Any]] = {}
+        self._context_engine: Any = None
+        self._plugin_skills: dict[str, dict[str, Any]] = {}
+        self._aux_tasks: dict[str, dict[str, Any]] = {}
+        self._offers: dict[str, list[Any]] = {}  # what this host keeps and does not use yet, by kind
+        self._replaced_tools: dict[str, ToolEntry] = {}
+        self._engine_owner = ""  # the plugin that registered the context engine
+        self._cli_ref: Any = None  # the terminal chat, while there is one
+
+    def clear(self) -> None:
+        """Forget all plugins and take their tools back; tools that they replaced return."""
+        for name in self._plugin_tool_names:
+            registry.deregister(name)
+        for entry in self._replaced_tools.values():
+            registry.register(**{part.name: getattr(entry, part.name) for part in dataclasses.fields(entry)})
+        self._context_engine, self._engine_owner = None, ""
+        for records in (
+            self._plugins,
+            self._hooks,
+            self._middleware,
+            self._plugin_tool_names,
+            self._plugin_commands,
+            self._cli_commands,
+            self._plugin_skills,
+            self._aux_tasks,
+            self._offers,
+            self._replaced_tools,
+        ):
+            records.clear()
+
+    def note_tool(self, name: str, replaced: ToolEntry | None) -> None:
+        if replaced is not None and name not in self._plugin_tool_names:
+            self._replaced_tools[name] = replaced
+        self._plugin_tool_names.add(name)
+
+    def add_command(
+        self,
+        name: str,
+        handler: Callable[..., Any],
+        owner: str,
+        description: str = "",
+        args_hint: str = "",
+        *,
+        may_replace: bool = True,
+    ) -> str:
+        """Add a slash command; its name as people type it, or empty when it is refused."""
+        clean = _BLANKS.sub("-", name.lower().strip().removeprefix("/").strip())
+        holder = self._plugin_commands.get(clean, {}).get("plugin", owner)
+        if not clean:
+            log.warning("%s registered a command without a name; it is refused", owner)
+            return ""
+        if commands.resolve_command(clean) is not None:
+            log.warning("%s wants the command /%s, which is built in; it is refused", owner, clean)
+            return ""
+        if holder != owner and not may_replace:
+            log.warning("%s wants the command /%s, which belongs to %s; it is refused", owner, clean, holder)
+            return ""
+        facts = {"handler": handler, "description": description or "Plugin command", "plugin": owner}
+        self._plugin_commands[clean] = {**facts, "args_hint": args_hint.strip()}
+        return clean
+
+    def set_context_engine(self, engine: Any, owner: str) -> bool:
+        """Keep the one engine that plugins may offer; it runs only when `context.engine` names it."""
+        if self._context_engine is not None:
+            log.warning("plugin %s offers a second context engine; it is refused", owner)
+            return False
+        if not isinstance(engine, ContextEngine):
+            log.warning("plugin %s offers a context engine that is none (%s)", owner, type(engine).__name__)
+            return False
+        self._context_engine, self._engine_owner = engine, owner
+        return True
+
+    def find_plugin_skill(self, qualified: str) -> Path | None:
+        """Where the skill `plugin:name` stands."""
+        found = self._plugin_skills.get(qualified)
+        return found["path"] if found else None
+
+    def list_plugin_skills(self, plugin: str) -> list[str]:
+        return sorted(skill["bare_name"] for skill in self._plugin_skills.values() if skill["plugin"] == plugin)
+
+    def remove_plugin_skill(self, qualified: str) -> None:
+        self._plugin_skills.pop(qualified, None)
+
+    def list_plugins(self) -> list[dict[str, Any]]:
+        """One dict a plugin, sorted by key; tools, hooks, middleware and commands are counts."""
+        return [_summarise(self._plugins[key]) for key in sorted(self._plugins)]
+
+
+def _summarise(plugin: LoadedPlugin) -> dict[str, Any]:
+    manifest = plugin.manifest
+    return {
+        "name": manifest.name,
+        "key": manifest.id,
+        "kind": manifest.kind,
+        "version": manifest.version,
+        "description": manifest.description,
+        "source": manifest.source,
+        "enabled": plugin.enabled,
+        "tools": len(plugin.tools_registered),
+        "hooks": len(plugin.hooks_registered),
+        "middleware": len(plugin.middleware_registered),
+        "commands": len(plugin.commands_registered),
+        "error": plugin.error,
+    }

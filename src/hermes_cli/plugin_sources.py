@@ -1,0 +1,174 @@
+"""Finds plugins and reads their manifests, in folders and among installed packages; runs no code of theirs."""
+
+import itertools
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.error import YAMLError
+
+from hermes_cli.config_edit import parse_yaml
+from hermes_cli.plugin_records import KINDS, PluginManifest
+from hermes_constants import get_hermes_home
+
+log = logging.getLogger("hermes_cli.plugins")
+
+ENTRY_POINTS_GROUP = "hermes_agent.plugins"
+_MANIFESTS = ("plugin.yaml", "plugin.yml")
+_PLATFORMS = "platforms"
+#: Bundled folders with a loader of their own.
+_OTHER_LOADERS = frozenset({"memory", "context_engine", "model-providers", _PLATFORMS})
+_TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+_SCANNED_CHARS = 8192
+
+
+def is_set(variable: str) -> bool:
+    """Whether a variable of the environment says yes."""
+    return os.environ.get(variable, "").strip().lower() in _TRUE_WORDS
+
+
+def find_manifests() -> list[PluginManifest]:
+    """All plugins there are, enabled or not; of two with one key the later source counts."""
+    found: dict[str, PluginManifest] = {}
+    for manifest in itertools.chain(_find_bundled(), _find_own(), _find_project(), _find_entry_points()):
+        if found.pop(manifest.key, None) is not None:
+            log.debug("plugin %s: the one from %s counts", manifest.key, manifest.source)
+        found[manifest.key] = manifest
+    return list(found.values())
+
+
+def _find_bundled() -> Iterator[PluginManifest]:
+    named = os.environ.get("HERMES_BUNDLED_PLUGINS", "").strip()
+    root = Path(named).expanduser() if named else Path(__file__).resolve().parent.parent / "plugins"
+    yield from _scan(root, "bundled", skipped=_OTHER_LOADERS)
+    yield from _scan(root / _PLATFORMS, "bundled")
+
+
+def _find_own() -> Iterator[PluginManifest]:
+    yield from _scan(get_hermes_home() / "plugins", "user")
+
+
+def _find_project() -> Iterator[PluginManifest]:
+    if is_set("HERMES_ENABLE_PROJECT_PLUGINS"):
+        yield from _scan(Path.cwd() / ".hermes" / "plugins", "project")
+
+
+def _find_entry_points() -> Iterator[PluginManifest]:
+    for point in metadata.entry_points(group=ENTRY_POINTS_GROUP):
+        version = point.dist.version if point.dist is not None else ""
+        yield PluginManifest(point.name, version=version, source="entrypoint", path=point.value, key=point.name)
+
+
+def find_entry_point(name: str) -> metadata.EntryPoint | None:
+    """The entry point that `find_manifests` listed under this name."""
+    return next(iter(reversed(tuple(metadata.entry_points(group=ENTRY_POINTS_GROUP, name=name)))), None)
+
+
+# --- folders
+
+
+def _scan(root: Path, source: str, skipped: frozenset[str] = frozenset()) -> Iterator[PluginManifest]:
+    """The plugins in a folder; a child without a manifest is a category, searched one level deeper."""
+    for child in list_folders(root):
+        if child.name in skipped:
+            continue
+        if find_manifest_file(child) is not None:
+            yield from _read_manifest(child, source)
+            continue
+        for grandchild in list_folders(child):
+            yield from _read_manifest(grandchild, source, category=child.name)
+
+
+def list_folders(root: Path) -> list[Path]:
+    """The folders in a folder (links to folders too), sorted; none when it cannot be read."""
+    try:
+        return sorted(child for child in root.iterdir() if child.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        log.warning("%s cannot be searched for plugins: %s", root, problem)
+        return []
+
+
+def find_manifest_file(folder: Path) -> Path | None:
+    return next((folder / name for name in _MANIFESTS if (folder / name).is_file()), None)
+
+
+def read_manifest_fields(folder: Path) -> Mapping[str, Any] | None:
+    """What a folder's manifest says; None when it has none, or (logged) when it cannot be read."""
+    file = find_manifest_file(folder)
+    if file is None:
+        return None
+    try:
+        fields = parse_yaml(file.read_text(encoding="utf-8-sig"))
+    except (OSError, YAMLError, ValueError, RecursionError) as problem:
+        log.warning("%s cannot be read, so the plugin is left out: %s", file, problem)
+        return None
+    if fields is None:
+        return {}
+    if not isinstance(fields, Mapping):
+        log.warning("%s holds no fields, so the plugin is left out", file)
+        return None
+    return fields
+
+
+def _read_manifest(folder: Path, source: str, category: str = "") -> Iterator[PluginManifest]:
+    fields = read_manifest_fields(folder)
+    if fields is None:
+        return
+    name = _read_text(fields, "name") or folder.name
+    yield PluginManifest(
+        name,
+        version=_read_text(fields, "version"),
+        description=_read_text(fields, "description"),
+        author=_read_text(fields, "author"),
+        requires_env=_read_list(fields, "requires_env"),
+        provides_tools=_read_list(fields, "provides_tools"),
+        provides_hooks=_read_list(fields, "provides_hooks"),
+        source=source,
+        path=str(folder),
+        kind=_read_kind(fields, folder),
+        key=f"{category}/{folder.name}" if category else name,
+    )
+
+
+def _read_text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return "" if value is None else str(value).strip()
+
+
+def _read_list(fields: Mapping[str, Any], name: str) -> list[Any]:
+    value = fields.get(name)
+    return list(value) if isinstance(value, list) else []
+
+
+def _read_kind(fields: Mapping[str, Any], folder: Path) -> str:
+    kind = _read_text(fields, "kind").lower()
+    if not kind:
+        return _guess_kind(folder)
+    if kind not in KINDS:
+        log.warning("plugin %s is of the unknown kind '%s'; it counts as standalone", folder.name, kind)
+        return "standalone"
+    return kind
+
+
+def _guess_kind(folder: Path) -> str:
+    """The kind that the start of the code speaks of; the text is read, not run."""
+    code = read_code_start(folder)
+    if "register_memory_provider" in code or "MemoryProvider" in code:
+        return "exclusive"
+    if "register_provider" in code and "ProviderProfile" in code:
+        return "model-provider"
+    return "standalone"
+
+
+def read_code_start(folder: Path) -> str:
+    """The first characters of a folder's `__init__.py`; empty when there is none."""
+    try:
+        with (folder / "__init__.py").open(encoding="utf-8", errors="replace") as file:
+            return file.read(_SCANNED_CHARS)
+    except OSError:
+        return ""

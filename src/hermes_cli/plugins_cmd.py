@@ -1,0 +1,164 @@
+"""`hermes plugins`: lists plugins with their state, and enables or disables one in the settings."""
+
+import argparse
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config
+from hermes_cli import plugins as plugin_host
+from hermes_cli.plugin_records import LoadedPlugin, PluginManifest
+from hermes_cli.plugin_sources import find_manifests, is_set
+from plugins import context_engine
+
+_SAFE_MODE = "HERMES_SAFE_MODE is set, so no plugin is loaded."
+#: What the list says of plugins that were not loaded, by the error they carry.
+_STATES: Mapping[str | None, str] = MappingProxyType({plugin_host.DISABLED: "disabled", plugin_host.NOT_ENABLED: "off"})
+
+
+def main(args: list[str]) -> int:
+    parsed = _build_parser().parse_args(args)
+    return _ACTIONS[parsed.action](parsed)
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes plugins", description="List, enable and disable plugins.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|enable|disable")
+    actions.add_parser("list", help="print the plugins that are installed, and what became of them")
+    enable = actions.add_parser("enable", help="let a plugin run")
+    enable.add_argument("name", metavar="NAME")
+    disable = actions.add_parser("disable", help="keep a plugin from running")
+    disable.add_argument("name", metavar="NAME")
+    return parser
+
+
+# --- list
+
+
+def _list(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are called alike
+    if is_set("HERMES_SAFE_MODE"):
+        print(_SAFE_MODE)
+        return 0
+    plugin_host.discover_plugins()
+    known = plugin_host.get_plugin_manager()._plugins
+    for key in sorted(known):
+        print(_describe(known[key]))
+    if not known:
+        print(f"No plugins. Put one into {config.get_hermes_home() / 'plugins'}, then: hermes plugins enable NAME")
+    missing = _list_enabled() - _collect_names([plugin.manifest for plugin in known.values()])
+    for name in sorted(missing):
+        print(f"{name}: missing; plugins.enabled names it, but it is not installed")
+    print("Context engines: " + ", ".join(name for name, _ in _discover_context_engines()))
+    return 0
+
+
+def _describe(plugin: LoadedPlugin) -> str:
+    manifest = plugin.manifest
+    facts = ", ".join(fact for fact in (_name_state(plugin), manifest.source, manifest.version) if fact)
+    lines = [f"{manifest.id}: {facts}"]
+    if manifest.description:
+        lines.append(f"    {manifest.description}")
+    if plugin.error not in _STATES and plugin.error is not None:
+        lines.append(f"    {plugin.error}")
+    return "\n".join(lines)
+
+
+def _name_state(plugin: LoadedPlugin) -> str:
+    if plugin.deferred:
+        return "when needed"
+    if plugin.enabled:
+        return "on"
+    if plugin.error is None:
+        return "chosen by its own setting"
+    return _STATES.get(plugin.error, "failed")
+
+
+def _discover_context_engines() -> list[tuple[str, str]]:
+    """Name and description of every engine that `context.engine` may name; one with a folder wins over a plugin's."""
+    engines = {name: description for name, description, _ in context_engine.discover_context_engines()}
+    plugin_host.discover_plugins()
+    registered = plugin_host.get_plugin_context_engine()
+    name = getattr(registered, "name", None)
+    if isinstance(name, str) and name:
+        engines.setdefault(name, "from a plugin")
+    return list(engines.items())
+
+
+# --- enable, disable
+
+
+def _enable(parsed: argparse.Namespace) -> int:
+    manifest = _find_plugin(parsed.name)
+    if manifest is None:
+        raise _report_unknown(parsed.name)
+    own = {manifest.id, manifest.name}
+    _write_names("disabled", _read_names("disabled", without=own))
+    if not own & _list_enabled():
+        _write_names("enabled", [*_read_names("enabled"), manifest.id])
+    return _report_load(manifest)
+
+
+def _report_load(manifest: PluginManifest) -> int:
+    """Load it at once: that it is enabled says nothing before it was seen to work."""
+    if is_set("HERMES_SAFE_MODE"):
+        print(f"{manifest.id} is enabled. {_SAFE_MODE}")
+        return 0
+    plugin_host.discover_plugins(force=True)
+    plugin = plugin_host.get_plugin_manager()._plugins.get(manifest.id)
+    if plugin is None or plugin.error is not None:
+        reason = plugin.error if plugin else "it is gone"
+        print(f"{manifest.id} is enabled, but it could not be loaded: {reason}")
+        return 1
+    print(f"{manifest.id} is enabled ({_name_state(plugin)}). It takes effect at the next start.")
+    return 0
+
+
+def _disable(parsed: argparse.Namespace) -> int:
+    manifest = _find_plugin(parsed.name)
+    own = {manifest.id, manifest.name} if manifest else {parsed.name}
+    if manifest is None and parsed.name not in _list_enabled():
+        raise _report_unknown(parsed.name)
+    _write_names("enabled", _read_names("enabled", without=own))
+    key = manifest.id if manifest else parsed.name
+    _write_names("disabled", [*_read_names("disabled", without=own), key])
+    print(f"{key} is disabled. It takes effect at the next start.")
+    return 0
+
+
+def _find_plugin(name: str) -> PluginManifest | None:
+    manifests = find_manifests()
+    by_key = (manifest for manifest in manifests if manifest.id == name)
+    by_name = (manifest for manifest in manifests if manifest.name == name)
+    return next(by_key, None) or next(by_name, None)
+
+
+def _report_unknown(name: str) -> ConfigProblem:
+    near = difflib.get_close_matches(name, _collect_names(find_manifests()), n=1, cutoff=0.5)
+    fix = f"Did you mean {near[0]}?" if near else "`hermes plugins list` shows those that are installed."
+    return ConfigProblem(f"There is no plugin called {name!r}.", kept="Nothing was changed.", fix=fix)
+
+
+def _collect_names(manifests: list[PluginManifest]) -> set[str]:
+    return {name for manifest in manifests for name in (manifest.id, manifest.name)}
+
+
+def _list_enabled() -> set[str]:
+    return set(_read_names("enabled"))
+
+
+def _read_names(setting: str, without: set[str] | None = None) -> list[str]:
+    value = config.cfg_get(config.load_config_readonly(), "plugins", setting)
+    names = value if isinstance(value, list) else []
+    return [str(name) for name in names if str(name) not in (without or ())]
+
+
+def _write_names(setting: str, names: list[str]) -> None:
+    if names != _read_names(setting):
+        config.set_value(f"plugins.{setting}", json.dumps(names, ensure_ascii=False))
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(
+    {"list": _list, "enable": _enable, "disable": _disable}
+)

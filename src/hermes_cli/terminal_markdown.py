@@ -1,0 +1,56 @@
+"""Cuts a growing markdown text into its top-level blocks, so that each is drawn once and only the last one changes."""
+
+from markdown_it import MarkdownIt
+
+
+def make_parser() -> MarkdownIt:
+    """The dialect of the chat: tables and strike-through; HTML and link definitions stay visible as text.
+
+    Definitions reach across blocks, which are drawn one by one; HTML has no meaning in a terminal.
+    """
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+
+
+_parser = make_parser()
+_parser.core.ruler.enableOnly(["normalize", "block"])  # where blocks begin; their inside does not matter here
+
+
+def split_blocks(text: str) -> list[str]:
+    """The top-level blocks of a text of whole lines, each with the blank lines after it; joined they are the text.
+
+    All but the last stay as they are whatever follows.
+    """
+    # A lone carriage return counts as a line end there and not here.
+    tokens = _parser.parse(text.replace("\r", " "))
+    starts = [token.map[0] for token in tokens if token.level == 0 and token.nesting >= 0 and token.map]
+    lines = _split_lines(text)
+    edges = [0, *starts[1:], len(lines)]
+    return ["".join(lines[start:end]) for start, end in zip(edges, edges[1:], strict=False) if start < end]
+
+
+def _split_lines(text: str) -> list[str]:
+    """Lines with their ends, where only a newline ends a line."""
+    *lines, last = text.split("\n")
+    return [*(line + "\n" for line in lines), *([last] if last else [])]
+
+
+class BlockSplitter:
+    """Takes a text in pieces and gives its blocks back as soon as they are finished."""
+
+    def __init__(self) -> None:
+        self.tail = ""  # what may still change
+
+    def feed(self, piece: str) -> list[str]:
+        """The blocks that this piece finished."""
+        self.tail += piece
+        if "\n" not in piece:
+            return []  # a line may mean anything until it is whole
+        whole, end, begun = self.tail.rpartition("\n")
+        *finished, last = split_blocks(whole + end)
+        self.tail = last + begun
+        return finished
+
+    def finish(self) -> list[str]:
+        """The rest, when nothing follows."""
+        rest, self.tail = self.tail, ""
+        return split_blocks(rest)

@@ -1,0 +1,225 @@
+"""The chat without a screen: one question with its answer on stdout, or lines in and plain text out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO, TextIO
+
+from hermes_base import commands
+from hermes_base.chat import (
+    Asked,
+    ChatHost,
+    Closed,
+    Event,
+    Idle,
+    Notice,
+    Question,
+    ReasoningDelta,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
+from hermes_cli import terminal_words as words
+from hermes_cli.terminal_events import Ended, Feed, Pressed
+
+ANSWERED, FAILED, INTERRUPTED = 0, 1, 130
+
+
+class Lines:
+    """Lines of a byte stream as text, whatever the bytes are."""
+
+    def __init__(self, stream: BinaryIO, ask: Callable[[], None] = lambda: None) -> None:
+        self._stream = stream
+        self._ask = ask  # shows that a line is awaited
+
+    def read(self) -> str | None:
+        """The next line without its end; None at the end of the input."""
+        self._ask()
+        line = self._stream.readline()
+        return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one submitted text."""
+
+    ended: TurnEnded | None = None
+    failed: bool = False  # an error was told
+    stopped: bool = False  # Ctrl-C was pressed
+    left: bool = False  # and pressed again, or the host is gone
+
+
+class PlainView:
+    """Writes events as plain text: the answer to `out`, other words to `side`, faults and progress to `notes`."""
+
+    def __init__(self, out: TextIO, side: TextIO, notes: TextIO, display: words.Display, *, stream: bool) -> None:
+        self._out = out
+        self._side = side
+        self._notes = notes
+        self._display = display
+        self._stream = stream  # False: only the whole answer, when the turn has ended
+        self._since_tool: list[str] = []
+        self._unfinished: TextIO | None = None  # the stream whose last line has no end yet
+        self._explained = False
+
+    def show(self, event: Event, *, stopped_here: bool = False) -> None:
+        match event:
+            case TextDelta(text):
+                self._take_text(text)
+            case ReasoningDelta(text) if self._display.reasoning:
+                self._write(self._notes, words.clean_shown(text))
+            case ToolStarted():
+                self._since_tool.clear()
+                if self._display.tool_progress == "full":
+                    self.say(self._notes, words.describe_start(event))
+            case ToolEnded() if self._display.tool_progress != "off":
+                self.say(self._notes, words.describe_end(event))
+            case Notice(text, level):
+                self._explained |= level == "error"
+                self.say(self._side if level == "info" else self._notes, words.clean_shown(text))
+            case TurnEnded():
+                self._end_turn(event, stopped_here)
+
+    def ask(self, question: Question) -> None:
+        for line in words.describe_question(question):
+            self.say(self._side, line)
+
+    def hint(self, text: str) -> None:
+        self.say(self._notes, text)
+
+    def say(self, stream: TextIO, text: str) -> None:
+        """Write whole lines."""
+        self._end_line()
+        print(text, file=stream, flush=True)
+
+    def _take_text(self, text: str) -> None:
+        self._since_tool.append(text)
+        if self._stream:
+            self._write(self._out, words.clean_shown(text))
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        """Write a part of a line; a part for another stream starts on a line of its own."""
+        if self._unfinished is not stream:
+            self._end_line()
+        if text:
+            stream.write(text)
+            stream.flush()
+            self._unfinished = None if text.endswith("\n") else stream
+
+    def _end_line(self) -> None:
+        if self._unfinished is not None:
+            print(file=self._unfinished, flush=True)
+            self._unfinished = None
+
+    def _end_turn(self, event: TurnEnded, stopped_here: bool) -> None:
+        shown = "".join(self._since_tool) if self._stream else ""
+        self._write(self._out, words.clean_shown(words.find_missing(shown, event)))
+        self._end_line()
+        ending = words.describe_ending(event, stopped_here=stopped_here, explained=self._explained)
+        if ending:
+            self.hint(ending)
+        self._since_tool.clear()
+        self._explained = False
+
+
+class PlainChat:
+    """Submits texts one after the other and shows what comes of each."""
+
+    def __init__(self, host: ChatHost, view: PlainView, lines: Lines) -> None:
+        self._host = host
+        self._view = view
+        self._lines = lines
+        self._kept: list[str] = []  # read already, to be dealt with next
+        self._feed = Feed(host)
+
+    def answer_one(self, text: str) -> int:
+        """Ask one question; the exit code."""
+        with self._feed.catch_presses():
+            outcome = self._submit(text)
+        if outcome.stopped or (outcome.ended is not None and outcome.ended.interrupted):
+            return INTERRUPTED
+        if outcome.ended is None:
+            return FAILED if outcome.failed else ANSWERED  # a slash command has no turn
+        return ANSWERED if outcome.ended.completed else FAILED
+
+    def answer_lines(self) -> int:
+        """Take each line as a message until the input or the chat ends; the exit code."""
+        with self._feed.catch_presses():
+            while (line := self._read()) is not None:
+                if not line.strip():
+                    continue
+                outcome = self._submit(line)
+                if outcome.left:
+                    return INTERRUPTED if outcome.stopped else ANSWERED
+        return ANSWERED
+
+    def _read(self) -> str | None:
+        if self._kept:
+            return self._kept.pop()
+        with self._feed.reading():
+            return self._lines.read()
+
+    def _submit(self, text: str) -> Outcome:
+        """Hand a text over and show events until it is dealt with."""
+        self._host.submit(text)
+        outcome = Outcome()
+        while not outcome.left:
+            match self._feed.take():
+                case Idle():
+                    break
+                case Pressed():
+                    self._stop(outcome)
+                case Closed():
+                    outcome.left = True
+                case Ended(error):
+                    if error is not None:
+                        raise error
+                    outcome.left = True
+                case Asked(question):
+                    self._ask(question, outcome)
+                case event:
+                    self._note(event, outcome)
+                    self._view.show(event, stopped_here=outcome.stopped)
+        return outcome
+
+    def _note(self, event: Event, outcome: Outcome) -> None:
+        if isinstance(event, TurnEnded):
+            outcome.ended = event
+        outcome.failed |= isinstance(event, Notice) and event.level == "error"
+
+    def _stop(self, outcome: Outcome) -> None:
+        """The first Ctrl-C stops the turn; the second does not wait for it."""
+        outcome.left = outcome.stopped
+        outcome.stopped = True
+        if not outcome.left:
+            self._host.stop()
+
+    def _ask(self, question: Question, outcome: Outcome) -> None:
+        """Read lines until one answers the question; the end of the input leaves it unanswered."""
+        self._view.ask(question)
+        while True:
+            try:
+                line = self._read()
+            except KeyboardInterrupt:
+                self._stop(outcome)
+                return
+            if line is None or _names_command(line):
+                self._leave_open(question, line)
+                return
+            answer = words.read_answer(question, line)
+            if answer is not None:
+                if not self._host.answer(question.id, answer):
+                    self._view.hint("The question is not open any more; the answer was not used.")
+                return
+            self._view.hint(words.describe_ways_to_answer(question) if question.choices else "Please type an answer.")
+
+    def _leave_open(self, question: Question, command: str | None) -> None:
+        """Give no answer; a command that was typed instead of one comes next."""
+        self._host.answer(question.id, "")
+        if command is not None:
+            self._kept.append(command)
+
+
+def _names_command(line: str) -> bool:
+    parsed = commands.parse(line)
+    return parsed is not None and parsed[0] is not None

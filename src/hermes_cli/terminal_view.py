@@ -1,0 +1,217 @@
+"""Turns the events of a chat into what stays on the screen and what still changes on it; writes nothing itself."""
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+
+from hermes_base.chat import (
+    Event,
+    Notice,
+    Question,
+    ReasoningDelta,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
+from hermes_cli import terminal_words as words
+from hermes_cli.terminal_markdown import BlockSplitter
+from hermes_cli.terminal_render import Renderer
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_LONGEST_DRAWN = 16_000  # characters of an unfinished block that are drawn as markdown again and again
+_LONGEST_ECHO = 12  # lines of a message that are shown again
+_LEVELS = {"info": ("", ""), "warning": ("! ", "yellow"), "error": ("✗ ", "red")}
+
+
+class _Kind(Enum):
+    """What a piece of output is; a blank line stands between pieces of different kinds."""
+
+    TYPED = auto()
+    BLOCK = auto()  # of markdown; each stands alone
+    LINE = auto()
+    REASONING = auto()
+    TOOL = auto()
+    NOTICE = auto()
+
+
+class LineSplitter:
+    """The twin of `BlockSplitter` for text that is shown as it is: a line is finished when it ends."""
+
+    def __init__(self) -> None:
+        self.tail = ""
+
+    def feed(self, piece: str) -> list[str]:
+        *finished, self.tail = (self.tail + piece).split("\n")
+        return finished
+
+    def finish(self) -> list[str]:
+        rest, self.tail = self.tail, ""
+        return [rest] if rest else []
+
+
+class TerminalView:
+    """The screen as text: `pop_finished` gives what stays, once; `draw_live` what is under way, as often as asked."""
+
+    def __init__(self, display: words.Display, renderer: Renderer, clock: Callable[[], float] = time.monotonic) -> None:
+        self._display = display
+        self._renderer = renderer
+        self._clock = clock
+        self._text: BlockSplitter | LineSplitter = BlockSplitter() if display.markdown else LineSplitter()
+        self._reasoning = LineSplitter()
+        self._tools: dict[str, ToolStarted] = {}
+        self._finished: list[str] = []
+        self._last_kind: _Kind | None = None
+        self._since_tool: list[str] = []
+        self._begun = clock()
+        self._explained = False
+
+    def pop_finished(self) -> str:
+        finished, self._finished = "".join(self._finished), []
+        return finished
+
+    def begin(self) -> None:
+        """Start the clock of what was submitted."""
+        self._begun = self._clock()
+
+    def show(self, event: Event, *, stopped_here: bool = False) -> None:
+        match event:
+            case TextDelta(text):
+                self._take_text(text)
+            case ReasoningDelta(text) if self._display.reasoning:
+                self._keep_reasoning(self._reasoning.feed(words.clean_shown(text)))
+            case ToolStarted():
+                self._start_tool(event)
+            case ToolEnded():
+                self._end_tool(event)
+            case Notice(text, level):
+                self.notice(text, level)
+            case TurnEnded():
+                self._end_turn(event, stopped_here)
+
+    def echo(self, typed: str) -> None:
+        """Repeat what was typed, since the line it was typed on is gone."""
+        lines = words.clean_shown(typed).rstrip().split("\n")
+        shown = lines[:_LONGEST_ECHO]
+        if len(lines) > len(shown):
+            shown.append(f"… and {len(lines) - len(shown)} lines more")
+        cut = [
+            line if len(line) <= 2000 else f"{line[:2000]} … and {len(line) - 2000} characters more" for line in shown
+        ]
+        self._keep(_Kind.TYPED, self._renderer.draw_lines("› " + "\n  ".join(cut), "bold"))
+
+    def ask(self, question: Question) -> None:
+        self.flush()
+        first, *rest = words.describe_question(question) or [""]
+        drawn = self._renderer.draw_lines(f"? {first}", "bold yellow") + "".join(
+            self._renderer.draw_lines(line) for line in rest
+        )
+        self._keep(_Kind.NOTICE, drawn)
+
+    def notice(self, text: str, level: str = "info") -> None:
+        """Say something that is not the model's; an error comes after the text that it broke off."""
+        if level == "error":
+            self._explained = True
+            self.flush()
+        sign, style = _LEVELS.get(level, _LEVELS["info"])
+        self._keep(_Kind.NOTICE, self._renderer.draw_lines(sign + words.clean_shown(text), style))
+
+    def flush(self) -> None:
+        """Keep what is unfinished: nothing will be added to it."""
+        self._keep_reasoning(self._reasoning.finish())
+        self._keep_text(self._text.finish())
+
+    def draw_live(self, *, rows: int, doing: str) -> str:
+        """What is under way, on at most so many rows; `doing` says in a word what is waited for."""
+        lines = [*self._draw_tail().splitlines(), *self._draw_tools(), *self._draw_status(doing)]
+        return "\n".join(lines[-rows:]) if rows > 0 else ""
+
+    # --- what stays
+
+    def _keep(self, kind: _Kind, drawn: str) -> None:
+        if not drawn:
+            return
+        apart = kind is not self._last_kind or kind is _Kind.BLOCK
+        self._finished.append("\n" + drawn if apart and self._last_kind is not None else drawn)
+        self._last_kind = kind
+
+    def _take_text(self, text: str) -> None:
+        self._keep_reasoning(self._reasoning.finish())
+        self._since_tool.append(text)
+        self._keep_text(self._text.feed(words.clean_shown(text)))
+
+    def _keep_text(self, pieces: list[str]) -> None:
+        for piece in pieces:
+            if self._display.markdown:
+                self._keep(_Kind.BLOCK, self._renderer.draw_markdown(piece))
+            elif piece or self._last_kind is _Kind.LINE:
+                self._keep(_Kind.LINE, self._renderer.draw_lines(piece) or "\n")
+
+    def _keep_reasoning(self, lines: list[str]) -> None:
+        for line in lines:
+            self._keep(_Kind.REASONING, self._renderer.draw_lines(line, "dim italic"))
+
+    def _start_tool(self, event: ToolStarted) -> None:
+        self.flush()
+        self._since_tool.clear()
+        self._tools[event.id] = event
+        if self._display.tool_progress == "full":
+            self._keep(_Kind.TOOL, self._renderer.draw_lines(words.describe_start(event), "dim"))
+
+    def _end_tool(self, event: ToolEnded) -> None:
+        started = self._tools.pop(event.id, None)
+        style = "dim" if event.ok else "red"
+        if self._display.tool_progress == "short":
+            asked = squeeze_preview(started)
+            line = words.describe_end(event, preview=not (asked and event.ok)) + asked
+            self._keep(_Kind.TOOL, self._renderer.draw_line(line, style))
+        elif self._display.tool_progress == "full":
+            told = [f"  {line}" for line in words.clean_shown(event.preview).splitlines()]
+            lines = [words.describe_end(event, preview=False), *told]
+            self._keep(_Kind.TOOL, self._renderer.draw_lines("\n".join(lines), style))
+
+    def _end_turn(self, event: TurnEnded, stopped_here: bool) -> None:
+        missing = words.find_missing("".join(self._since_tool), event)
+        if missing:
+            self._take_text(missing)
+        self.flush()
+        ending = words.describe_ending(event, stopped_here=stopped_here, explained=self._explained)
+        if ending:
+            self.notice(ending, "warning")
+        self._tools.clear()
+        self._since_tool.clear()
+        self._explained = False
+
+    # --- what still changes
+
+    def _draw_tail(self) -> str:
+        if self._reasoning.tail:
+            return self._renderer.draw_lines(self._reasoning.tail, "dim italic")
+        tail = self._text.tail
+        if not tail.strip():
+            return ""
+        if not self._display.markdown or len(tail) > _LONGEST_DRAWN:
+            drawn = self._renderer.draw_lines(tail[-_LONGEST_DRAWN // 4 :])
+        else:
+            drawn = self._renderer.draw_markdown(tail)
+        apart = self._last_kind is not (_Kind.BLOCK if self._display.markdown else _Kind.LINE) or self._display.markdown
+        return "\n" + drawn if apart and self._last_kind is not None else drawn
+
+    def _draw_tools(self) -> list[str]:
+        if self._display.tool_progress == "off":
+            return []
+        shown = [words.describe_start(tool) for tool in self._tools.values()]
+        return [self._renderer.draw_line(line, "dim").rstrip("\n") for line in shown]
+
+    def _draw_status(self, doing: str) -> list[str]:
+        if not doing:
+            return []
+        spent = self._clock() - self._begun
+        sign = _SPINNER[int(spent * 8) % len(_SPINNER)]
+        return [self._renderer.draw_line(f"{sign} {doing} · {spent:.0f} s", "dim").rstrip("\n")]
+
+
+def squeeze_preview(started: ToolStarted | None) -> str:
+    """What a finished call was asked for, to stand behind its name and time."""
+    asked = words.squeeze(started.preview) if started is not None else ""
+    return f"  {asked}" if asked else ""

@@ -1,0 +1,118 @@
+"""The words of the terminal chat: what is shown for an event, and what a typed answer means; no input or output."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_base.chat import Question, ToolEnded, ToolStarted, TurnEnded
+
+#: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
+_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_YES = frozenset({"y", "yes", "ok", "okay", "once", "allow", "approve", "accept", "confirm", "continue"})
+_NO = frozenset({"n", "no", "deny", "refuse", "reject", "cancel", "decline", "stop", "abort"})
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """How much is shown, and how."""
+
+    markdown: bool = True
+    tool_progress: str = "short"  # off, short, full
+    reasoning: bool = False
+
+
+def read_display(config: Mapping[str, Any], *, markdown: bool = True) -> Display:
+    """The settings under `display`; `markdown=False` turns markdown off whatever they say."""
+    display = config["display"]
+    return Display(markdown and display["markdown"], display["tool_progress"], display["reasoning"])
+
+
+def clean_shown(text: str) -> str:
+    """A text that cannot steer the terminal."""
+    return text.translate(_CONTROL)
+
+
+def clean_typed(text: str) -> str:
+    """A text from the keyboard or the command line, with bytes that were no UTF-8 replaced."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def squeeze(text: str) -> str:
+    """A text on one line."""
+    return " ".join(clean_shown(text).split())
+
+
+def describe_start(event: ToolStarted) -> str:
+    return f"→ {squeeze(event.name)} {squeeze(event.preview)}".rstrip()
+
+
+def describe_end(event: ToolEnded, *, preview: bool = True) -> str:
+    """A finished call on one line: sign, tool, time, and what came of it."""
+    sign = "✓" if event.ok else "✗"
+    told = squeeze(event.preview) if preview else ""
+    return f"{sign} {squeeze(event.name)} {describe_seconds(event.seconds)}  {told}".rstrip()
+
+
+def describe_seconds(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def describe_ending(event: TurnEnded, *, stopped_here: bool, explained: bool) -> str:
+    """What to say when a turn ended without its answer; empty when there is nothing to add."""
+    if event.interrupted:
+        return "Interrupted by you." if stopped_here else "" if explained else "The turn was interrupted."
+    if event.completed or explained:
+        return ""
+    return "The turn ended without an answer. What was said is kept; /retry asks again."
+
+
+def find_missing(streamed: str, event: TurnEnded) -> str:
+    """The part of the answer that has not been shown yet; `streamed` is the text since the last tool."""
+    answer, shown = event.answer.strip(), streamed.strip()
+    if not answer or answer in shown or (event.interrupted and shown):
+        return ""
+    return answer.removeprefix(shown)
+
+
+def describe_question(question: Question) -> list[str]:
+    """The question and its numbered choices, line by line."""
+    choices = [f"  {number}. {clean_shown(choice)}" for number, choice in enumerate(question.choices, start=1)]
+    return [*clean_shown(question.text).splitlines(), *choices]
+
+
+def describe_ways_to_answer(question: Question) -> str:
+    """The hint after an answer that was not understood."""
+    return f"Please answer with one of: {', '.join(map(clean_shown, question.choices))} (or a number)."
+
+
+def read_answer(question: Question, typed: str) -> str | None:
+    """The answer that was meant; None when it is none of the choices and the question leaves no other way."""
+    typed = typed.strip()
+    if not question.choices:
+        return typed or None
+    chosen = _choose(question.choices, typed.lower())
+    if chosen is None and question.kind == "clarification":
+        return typed or None  # the choices are suggestions
+    return chosen
+
+
+def _choose(choices: tuple[str, ...], typed: str) -> str | None:
+    """By name, by number, by y or n, or by a beginning that only one choice has."""
+    by_name = {choice.lower(): choice for choice in reversed(choices)}
+    if typed in by_name:
+        return by_name[typed]
+    if typed.isascii() and typed.isdigit() and 1 <= int(typed) <= len(choices):
+        return choices[int(typed) - 1]
+    for short, words in ((("y", "yes"), _YES), (("n", "no"), _NO)):
+        if typed in short:
+            return next(
+                (choice for choice in choices if choice.lower().split()[:1] and _opens_with(choice, words)), None
+            )
+    begun = [choice for choice in choices if typed and choice.lower().startswith(typed)]
+    return begun[0] if len(begun) == 1 else None
+
+
+def _opens_with(choice: str, words: frozenset[str]) -> bool:
+    return choice.lower().split()[0].strip(",.:;!") in words

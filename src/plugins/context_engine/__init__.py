@@ -1,0 +1,192 @@
+"""Finds and makes context engines: the one that `context.engine` names, from a folder of its own or from a plugin.
+
+Naming an engine in the settings is the consent to run it; folders that merely exist are listed, not run.
+"""
+
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agent.context_engine import ContextEngine
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config as cli_config
+from hermes_cli import plugins as plugin_host
+from hermes_cli.plugin_loading import import_folder
+from hermes_cli.plugin_sources import list_folders, read_manifest_fields
+from hermes_constants import get_hermes_home
+
+log = logging.getLogger(__name__)
+
+BUILT_IN = "compressor"
+_BUILT_IN_ROW = (BUILT_IN, "Built in: puts a summary in place of the middle of a long conversation.", True)
+_BUNDLED = Path(__file__).resolve().parent
+#: Our own engines need arguments; a module that merely imports one does not offer it.
+_HOST_ROOM = "agent."
+
+
+def discover_context_engines() -> list[tuple[str, str, bool]]:
+    """Name, description and availability of the built-in engine and of all that have a folder."""
+    rows = {BUILT_IN: _BUILT_IN_ROW}
+    chosen = _read_chosen()
+    for folder in _list_engine_folders():
+        if folder.name not in rows:
+            may_run = folder.parent == _BUNDLED or folder.name == chosen
+            rows[folder.name] = (folder.name, _read_description(folder), _is_available(folder.name, may_run))
+    return list(rows.values())
+
+
+def load_context_engine(name: str) -> Any:
+    """A new engine from the folder of this name; None when there is no such folder, or (logged) when it fails."""
+    folder = _find_folder(name)
+    if folder is None:
+        return None
+    try:
+        module = _import_engine(name, folder)
+        engine = _ask_register(name, module) or _build_from_class(module)
+    except (Exception, SystemExit):
+        log.warning("context engine %s could not be loaded from %s", name, folder, exc_info=True)
+        return None
+    if engine is None:
+        log.warning("%s holds no context engine", folder)
+    return engine
+
+
+def select_context_engine(name: str) -> Any:
+    """A new engine for one agent; None for the built-in one, which is also (logged) what an unknown name gets."""
+    if not name or name == BUILT_IN:
+        return None
+    engine = load_context_engine(name)
+    if engine is not None:
+        return engine
+    registered = plugin_host.get_plugin_context_engine()
+    if registered is not None and getattr(registered, "name", None) == name:
+        return plugin_host.get_plugin_manager().make_context_engine()
+    log.warning("there is no context engine called %s; the built-in one is used", name)
+    return None
+
+
+# --- folders
+
+
+def _list_engine_folders() -> Iterator[Path]:
+    """Folders with code in them; the bundled ones come first and win."""
+    for root in _list_roots():
+        yield from (
+            folder
+            for folder in list_folders(root)
+            if _is_plain_name(folder.name) and (folder / "__init__.py").is_file()
+        )
+
+
+def _list_roots() -> tuple[Path, Path]:
+    return _BUNDLED, get_hermes_home() / "plugins" / "context_engine"
+
+
+def _find_folder(name: str) -> Path | None:
+    if not _is_plain_name(name):
+        return None
+    return next((root / name for root in _list_roots() if (root / name / "__init__.py").is_file()), None)
+
+
+def _is_plain_name(name: str) -> bool:
+    """Whether a name is one folder's, and no way to somewhere else."""
+    return bool(name) and name[0] not in "._" and Path(name).name == name
+
+
+def _read_description(folder: Path) -> str:
+    fields = read_manifest_fields(folder) or {}
+    return str(fields.get("description") or "")
+
+
+def _read_chosen() -> str:
+    try:
+        return str(cli_config.cfg_get(cli_config.load_config_readonly(), "context", "engine", default=""))
+    except ConfigProblem as problem:
+        log.warning("context.engine cannot be read: %s", problem)
+        return ""
+
+
+def _is_available(name: str, may_run: bool) -> bool:
+    """What the engine says of itself; one that may not run counts as available, since nobody can ask it."""
+    if not may_run:
+        return True
+    engine = load_context_engine(name)
+    ask = getattr(engine, "is_available", None)
+    try:
+        return engine is not None and (ask is None or bool(ask()))
+    except Exception:
+        log.warning("context engine %s cannot say whether it is available", name, exc_info=True)
+        return False
+
+
+# --- making an engine from a module
+
+
+def _import_engine(name: str, folder: Path) -> ModuleType:
+    """The folder as a module, imported once as long as the name stands for the same folder."""
+    module_name = f"{__name__}.{name}"
+    known = sys.modules.get(module_name)
+    if known is not None and known.__file__ == str(folder / "__init__.py"):
+        return known
+    return import_folder(module_name, folder)
+
+
+def _ask_register(name: str, module: ModuleType) -> Any:
+    register = getattr(module, "register", None)
+    if not callable(register):
+        return None
+    collector = _EngineCollector(engine_name=name)
+    try:
+        register(collector)
+    except Exception:
+        log.warning("context engine %s failed to register", name, exc_info=True)
+    return collector.engine
+
+
+def _build_from_class(module: ModuleType) -> Any:
+    """An object of the first engine class in the module that needs no arguments."""
+    for candidate in vars(module).values():
+        if not _is_engine_class(candidate):
+            continue
+        try:
+            return candidate()
+        except Exception as problem:  # noqa: BLE001 - a class that wants more is no offer; the next one may be
+            log.debug("%s cannot be made without arguments: %s", candidate, problem)
+    return None
+
+
+def _is_engine_class(candidate: Any) -> bool:
+    return (
+        inspect.isclass(candidate)
+        and issubclass(candidate, ContextEngine)
+        and not inspect.isabstract(candidate)
+        and not candidate.__module__.startswith(_HOST_ROOM)
+    )
+
+
+class _EngineCollector:
+    """The `ctx` of an engine's folder: takes the engine (of any class) and slash commands, and ignores the rest."""
+
+    def __init__(self, engine_name: str = "") -> None:
+        self.engine: Any = None
+        self._owner = f"context-engine:{engine_name}"
+
+    def register_context_engine(self, engine: Any) -> None:
+        self.engine = engine
+
+    def register_command(
+        self, name: str, handler: Callable[[str], Any], description: str = "", args_hint: str = ""
+    ) -> None:
+        """Add a slash command for all; names that are built in or belong to a plugin are refused."""
+        manager = plugin_host.get_plugin_manager()
+        manager.add_command(name, handler, self._owner, description, args_hint, may_replace=False)
+
+    def _ignore(self, *args: Any, **kwargs: Any) -> None:
+        """Engines that are plugins too register more; on this way only the engine counts."""
+
+    register_tool = register_hook = register_middleware = _ignore
+    register_cli_command = register_skill = register_auxiliary_task = register_memory_provider = _ignore
