@@ -1,4 +1,4 @@
-"""Middleware of plugins: runs what may replace a request, and what stands around an execution, over a list of callbacks.
+"""Middleware of plugins: callbacks that may replace a request, and callbacks that stand around an execution.
 
 A callback that fails is logged and left out; a failure of the execution itself passes through all of them.
 """
@@ -24,7 +24,7 @@ VALID_MIDDLEWARE = frozenset(PAYLOAD_NAMES)
 
 
 def apply_request(
-    kind: str, payload: Mapping[str, Any], callbacks: Sequence[Callback], **facts: Any
+    kind: str, payload: Mapping[str, Any], callbacks: Sequence[Callback], /, **facts: Any
 ) -> Mapping[str, Any]:
     """The payload after each callback in turn could replace it; the very same object when none did."""
     if not callbacks:
@@ -41,7 +41,7 @@ def apply_request(
     return current
 
 
-def invoke_all(kind: str, callbacks: Sequence[Callback], **facts: Any) -> list[Any]:
+def invoke_all(kind: str, callbacks: Sequence[Callback], /, **facts: Any) -> list[Any]:
     """What the callbacks answer, in order, without the Nones."""
     answers = [call_isolated(kind, callback, facts) for callback in tuple(callbacks)]
     return [answer for answer in answers if answer is not None]
@@ -57,7 +57,7 @@ def call_isolated(kind: str, callback: Callback, facts: Mapping[str, Any]) -> An
 
 
 def run_execution(
-    kind: str, payload: Any, callbacks: Sequence[Callback], call: Callable[[Any], Any], **facts: Any
+    kind: str, payload: Any, callbacks: Sequence[Callback], call: Callable[[Any], Any], /, **facts: Any
 ) -> Any:
     """Run `call(payload)` inside the callbacks, the first one outermost."""
     if not callbacks:

@@ -80,8 +80,8 @@ class PluginContext(PluginOffers):
         if known is not None and not override and _is_built_in(known):
             log.warning("plugin %s wants the tool %s, which is built in; it is refused", self.manifest.id, name)
             return
-        facts = {"check_fn": check_fn, "requires_env": requires_env, "is_async": is_async, "emoji": emoji}
-        if registry.register(name, toolset, schema, handler, description=description, override=override, **facts):
+        rest = (check_fn, requires_env, is_async, description, emoji)
+        if registry.register(name, toolset, schema, handler, *rest, override=override):
             self._manager.note_tool(name, known if override else None)
             self._plugin.tools_registered.append(name)
 

@@ -85,7 +85,7 @@ class LoadedPlugin:
 
 
 class PluginRecords:
-    """Everything that plugins registered. The names of the fields are part of the interface: plugins' tests read them."""
+    """Everything that plugins registered. The fields' names are part of the interface: tests of plugins read them."""
 
     def __init__(self) -> None:
         self._plugins: dict[str, LoadedPlugin] = {}

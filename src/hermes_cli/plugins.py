@@ -14,6 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import model_tools  # noqa: F401 - the built-in tools are registered first, so that no plugin takes their names
 from hermes_base.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
@@ -171,18 +172,18 @@ class PluginManager(PluginRecords):
 
     # --- calling
 
-    def has_hook(self, name: str) -> bool:
-        return bool(self._hooks.get(name))
+    def has_hook(self, hook_name: str) -> bool:
+        return bool(self._hooks.get(hook_name))
 
-    def invoke_hook(self, name: str, **facts: Any) -> list[Any]:
+    def invoke_hook(self, hook_name: str, **facts: Any) -> list[Any]:
         """Call a hook's callbacks in the order of their registration; what they answer, without the Nones."""
         answers = []
         facts.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA_VERSION)
-        for callback in tuple(self._hooks.get(name, ())):
+        for callback in tuple(self._hooks.get(hook_name, ())):
             try:
                 answer = callback(**facts)
             except Exception:
-                log.warning("hook %s: %s failed", name, middleware.describe(callback), exc_info=True)
+                log.warning("hook %s: %s failed", hook_name, middleware.describe(callback), exc_info=True)
                 continue
             if answer is not None:
                 answers.append(answer)
@@ -205,7 +206,8 @@ class PluginManager(PluginRecords):
             return copy.deepcopy(engine)
         except Exception as problem:  # noqa: BLE001 - engines with open files or locks cannot be copied
             log.info("context engine %s cannot be copied (%s); its plugin makes another", self._engine_owner, problem)
-        return self._register_engine_again() or self._share_engine()
+        again = self._register_engine_again()
+        return self._share_engine() if again is None else again
 
     def _register_engine_again(self) -> Any:
         register = self._registrars.get(self._engine_owner)
@@ -252,12 +254,12 @@ def discover_plugins(force: bool = False) -> None:
     get_plugin_manager().discover_and_load(force=force)
 
 
-def has_hook(name: str) -> bool:
-    return get_plugin_manager().has_hook(name)
+def has_hook(hook_name: str) -> bool:
+    return get_plugin_manager().has_hook(hook_name)
 
 
-def invoke_hook(name: str, **facts: Any) -> list[Any]:
-    return get_plugin_manager().invoke_hook(name, **facts)
+def invoke_hook(hook_name: str, **facts: Any) -> list[Any]:
+    return get_plugin_manager().invoke_hook(hook_name, **facts)
 
 
 def has_middleware(kind: str) -> bool:

@@ -4,6 +4,7 @@ import argparse
 import difflib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from hermes_base.errors import ConfigProblem
@@ -93,6 +94,9 @@ def _enable(parsed: argparse.Namespace) -> int:
     manifest = _find_plugin(parsed.name)
     if manifest is None:
         raise _report_unknown(parsed.name)
+    if manifest.kind == "exclusive":
+        fix = f"For a memory provider: hermes config set memory.provider {Path(manifest.path or '').name}"
+        raise ConfigProblem(f"{manifest.id} is chosen by its own setting, not by its name here.", fix=fix)
     own = {manifest.id, manifest.name}
     _write_names("disabled", _read_names("disabled", without=own))
     if not own & _list_enabled():

@@ -33,7 +33,7 @@ def carry_events(host: ChatHost, put: Callable[[Event | Ended], None]) -> None:
         try:
             for event in host.events():
                 put(event)
-        except Exception as error:  # noqa: BLE001 - the top of a thread; whoever reads the events raises it again
+        except Exception as error:  # the top of a thread; whoever reads the events raises it again
             log.debug("The events ended with an error.", exc_info=True)
             put(Ended(error))
         else:

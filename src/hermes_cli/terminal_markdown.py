@@ -1,5 +1,7 @@
 """Cuts a growing markdown text into its top-level blocks, so that each is drawn once and only the last one changes."""
 
+import itertools
+
 from markdown_it import MarkdownIt
 
 
@@ -25,7 +27,7 @@ def split_blocks(text: str) -> list[str]:
     starts = [token.map[0] for token in tokens if token.level == 0 and token.nesting >= 0 and token.map]
     lines = _split_lines(text)
     edges = [0, *starts[1:], len(lines)]
-    return ["".join(lines[start:end]) for start, end in zip(edges, edges[1:], strict=False) if start < end]
+    return ["".join(lines[start:end]) for start, end in itertools.pairwise(edges) if start < end]
 
 
 def _split_lines(text: str) -> list[str]:

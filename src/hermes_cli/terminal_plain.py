@@ -59,6 +59,7 @@ class PlainView:
         self._display = display
         self._stream = stream  # False: only the whole answer, when the turn has ended
         self._since_tool: list[str] = []
+        self._asked: dict[str, str] = {}  # tools under way and what they were asked for
         self._unfinished: TextIO | None = None  # the stream whose last line has no end yet
         self._explained = False
 
@@ -70,10 +71,11 @@ class PlainView:
                 self._write(self._notes, words.clean_shown(text))
             case ToolStarted():
                 self._since_tool.clear()
+                self._asked[event.id] = event.preview
                 if self._display.tool_progress == "full":
                     self.say(self._notes, words.describe_start(event))
             case ToolEnded() if self._display.tool_progress != "off":
-                self.say(self._notes, words.describe_end(event))
+                self.say(self._notes, words.describe_end(event, self._asked.pop(event.id, "")))
             case Notice(text, level):
                 self._explained |= level == "error"
                 self.say(self._side if level == "info" else self._notes, words.clean_shown(text))

@@ -13,6 +13,7 @@ from rich.theme import Theme
 from hermes_cli.terminal_markdown import make_parser
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_EMPTY_EDGES = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
 _MOST_COLOURED = 100_000  # characters; colouring more code than this would take seconds
 _NARROWEST = 10
 _THEME = Theme(
@@ -87,12 +88,12 @@ class Renderer:
 
     def draw_line(self, text: str, style: str = "") -> str:
         """Text on one line, cut at the edge."""
-        return self._draw(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
+        return self._draw(Text(text, style=style), one_line=True)
 
-    def _draw(self, what: RenderableType) -> str:
+    def _draw(self, what: RenderableType, *, one_line: bool = False) -> str:
         """Whole lines, without the spaces that fill them up."""
         self._console.width = max(self._find_width(), _NARROWEST)
         with self._console.capture() as captured:
-            self._console.print(what, crop=False)
-        drawn = _PADDING.sub(r"\1", captured.get()).strip("\n")
+            self._console.print(what, crop=False, no_wrap=one_line or None, overflow="ellipsis" if one_line else None)
+        drawn = _EMPTY_EDGES.sub("", _PADDING.sub(r"\1", captured.get()))
         return drawn + "\n" if drawn else ""

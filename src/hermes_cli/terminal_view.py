@@ -1,7 +1,8 @@
 """Turns the events of a chat into what stays on the screen and what still changes on it; writes nothing itself."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
 from hermes_base.chat import (
@@ -21,6 +22,7 @@ from hermes_cli.terminal_render import Renderer
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _LONGEST_DRAWN = 16_000  # characters of an unfinished block that are drawn as markdown again and again
 _LONGEST_ECHO = 12  # lines of a message that are shown again
+_LONGEST_ECHO_LINE = 500  # characters
 _LEVELS = {"info": ("", ""), "warning": ("! ", "yellow"), "error": ("✗ ", "red")}
 
 
@@ -95,10 +97,7 @@ class TerminalView:
         shown = lines[:_LONGEST_ECHO]
         if len(lines) > len(shown):
             shown.append(f"… and {len(lines) - len(shown)} lines more")
-        cut = [
-            line if len(line) <= 2000 else f"{line[:2000]} … and {len(line) - 2000} characters more" for line in shown
-        ]
-        self._keep(_Kind.TYPED, self._renderer.draw_lines("› " + "\n  ".join(cut), "bold"))
+        self._keep(_Kind.TYPED, self._renderer.draw_lines("› " + "\n  ".join(map(_cut, shown)), "bold"))
 
     def ask(self, question: Question) -> None:
         self.flush()
@@ -121,10 +120,16 @@ class TerminalView:
         self._keep_reasoning(self._reasoning.finish())
         self._keep_text(self._text.finish())
 
-    def draw_live(self, *, rows: int, doing: str) -> str:
-        """What is under way, on at most so many rows; `doing` says in a word what is waited for."""
-        lines = [*self._draw_tail().splitlines(), *self._draw_tools(), *self._draw_status(doing)]
-        return "\n".join(lines[-rows:]) if rows > 0 else ""
+    def draw_live(self, *, rows: int, doing: str, waiting: Sequence[str] = ()) -> str:
+        """What is under way, on at most so many rows: `doing` in a few words, `waiting` for its end."""
+        lines = [
+            *self._draw_tail().splitlines(),
+            *([""] if self._last_kind is not None else []),  # between what was said and what is typed
+            *self._draw_tools(),
+            *self._draw_status(doing),
+            *(self._renderer.draw_line(f"waiting › {text}", "dim").rstrip("\n") for text in waiting),
+        ]
+        return "".join(line + "\n" for line in lines[-rows:]) if rows > 0 else ""
 
     # --- what stays
 
@@ -162,12 +167,11 @@ class TerminalView:
         started = self._tools.pop(event.id, None)
         style = "dim" if event.ok else "red"
         if self._display.tool_progress == "short":
-            asked = squeeze_preview(started)
-            line = words.describe_end(event, preview=not (asked and event.ok)) + asked
+            line = words.describe_end(event, started.preview if started is not None else "")
             self._keep(_Kind.TOOL, self._renderer.draw_line(line, style))
         elif self._display.tool_progress == "full":
             told = [f"  {line}" for line in words.clean_shown(event.preview).splitlines()]
-            lines = [words.describe_end(event, preview=False), *told]
+            lines = [words.describe_end(replace(event, preview="")), *told]
             self._keep(_Kind.TOOL, self._renderer.draw_lines("\n".join(lines), style))
 
     def _end_turn(self, event: TurnEnded, stopped_here: bool) -> None:
@@ -211,7 +215,6 @@ class TerminalView:
         return [self._renderer.draw_line(f"{sign} {doing} · {spent:.0f} s", "dim").rstrip("\n")]
 
 
-def squeeze_preview(started: ToolStarted | None) -> str:
-    """What a finished call was asked for, to stand behind its name and time."""
-    asked = words.squeeze(started.preview) if started is not None else ""
-    return f"  {asked}" if asked else ""
+def _cut(line: str) -> str:
+    more = len(line) - _LONGEST_ECHO_LINE
+    return line if more <= 0 else f"{line[:_LONGEST_ECHO_LINE]} … and {more} characters more"

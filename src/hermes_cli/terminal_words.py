@@ -8,6 +8,7 @@ from hermes_base.chat import Question, ToolEnded, ToolStarted, TurnEnded
 
 #: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_LONGEST_ASKED = 60  # characters, so that the time and the fault behind it still fit
 _YES = frozenset({"y", "yes", "ok", "okay", "once", "allow", "approve", "accept", "confirm", "continue"})
 _NO = frozenset({"n", "no", "deny", "refuse", "reject", "cancel", "decline", "stop", "abort"})
 
@@ -46,11 +47,15 @@ def describe_start(event: ToolStarted) -> str:
     return f"→ {squeeze(event.name)} {squeeze(event.preview)}".rstrip()
 
 
-def describe_end(event: ToolEnded, *, preview: bool = True) -> str:
-    """A finished call on one line: sign, tool, time, and what came of it."""
-    sign = "✓" if event.ok else "✗"
-    told = squeeze(event.preview) if preview else ""
-    return f"{sign} {squeeze(event.name)} {describe_seconds(event.seconds)}  {told}".rstrip()
+def describe_end(event: ToolEnded, asked: str = "") -> str:
+    """A finished call on one line: tool, what it was asked for, time, and what came of it when that is news."""
+    call = f"{'✓' if event.ok else '✗'} {squeeze(event.name)} {_shorten(squeeze(asked))}".rstrip()
+    told = squeeze(event.preview) if not (event.ok and asked) else ""
+    return " · ".join(part for part in (call, describe_seconds(event.seconds), told) if part)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_ASKED else text[: _LONGEST_ASKED - 1] + "…"
 
 
 def describe_seconds(seconds: float) -> str:

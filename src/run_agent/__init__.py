@@ -95,7 +95,6 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._gateway_session_key = options.get("gateway_session_key") or ""
         self._journal = options.get("journal") or memory_journal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
-        self._redact = options.get("redact") or cli_config.redactor()
         self._running = threading.Lock()
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
         self._take_callbacks(options)
@@ -353,7 +352,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             hooks=self._hooks,
             engine=self.context_compressor,
             emit=self.emit,
-            redact=self._redact,
+            redact=self._options.get("redact") or cli_config.redactor(),  # today's secrets
             touch=self._touch,
             render_part=self._render_part,
             on_rotated=self._session_rotated,

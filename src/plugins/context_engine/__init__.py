@@ -46,7 +46,8 @@ def load_context_engine(name: str) -> Any:
         return None
     try:
         module = _import_engine(name, folder)
-        engine = _ask_register(name, module) or _build_from_class(module)
+        engine = _ask_register(name, module)
+        engine = _build_from_class(module) if engine is None else engine
     except (Exception, SystemExit):
         log.warning("context engine %s could not be loaded from %s", name, folder, exc_info=True)
         return None

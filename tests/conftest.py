@@ -1,0 +1,38 @@
+"""Every test has a home of its own, no keys, and the lab server for a model."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from agent.health import health
+from hermes_lab.server import LabServer
+
+# These machines are noisy: how long an example takes says nothing about the code.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home; keys of the machine's owner must not reach a test."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("HERMES_HOME", str(folder))
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_TOKEN")) or name == "HERMES_PROFILE":
+            monkeypatch.delenv(name)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def well_providers() -> None:
+    """Health is shared by the whole process; a failure in one test must not open a circuit in the next."""
+    health._circuits.clear()
+
+
+@pytest.fixture
+def lab() -> Iterator[LabServer]:
+    with LabServer() as server:
+        yield server
