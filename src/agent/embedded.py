@@ -81,6 +81,7 @@ def _parameters(engine: Any, weights: Path, key: str) -> Any:
     parameters.port = _free_port()
     parameters.api_keys = [key]
     parameters.cpuparams.n_threads = min(4, os.cpu_count() or 1)
+    parameters.sampling.temp, parameters.sampling.top_p = 0.2, 0.9  # a model of this size wanders off at more
     parameters.verbosity = -1
     return parameters
 

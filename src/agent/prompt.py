@@ -26,7 +26,8 @@ DEFAULT_IDENTITY = """You are Hermes, an AI agent that works for the person who 
 Be accurate, direct and brief. Do the work instead of describing it; use your tools when they help, and look before
 you guess. Say plainly when you do not know something or could not do it. Never claim to have done what you did not."""
 
-SMALL_IDENTITY = "You are Hermes, a helpful assistant. Answer briefly and honestly."
+#: Worded close to what small models were trained on: other words make their answers worse.
+SMALL_IDENTITY = "You are a helpful AI assistant named Hermes."
 
 _DATE = "%A, %d %B %Y"
 _FACTS = re.compile(r"^\[\w+, \d\d \w+ \d{4}; working folder .*\]$", re.MULTILINE)

@@ -13,6 +13,12 @@ class Hooks(Protocol):
         """Call a hook's callbacks in order; the results that are not None."""
         ...
 
+    def refuse_tool(
+        self, name: str, args: Mapping[str, Any], approve: Callable[[str], bool] | None, **facts: Any
+    ) -> str | None:
+        """Why plugins do not let a tool run; None when they do. `approve` asks a person where a plugin wants that."""
+        ...
+
     def request(self, kind: str, payload: Mapping[str, Any], **facts: Any) -> Mapping[str, Any]:
         """Let request middleware (`llm_request`, `tool_request`) replace the payload."""
         ...
@@ -30,6 +36,11 @@ class NoHooks:
 
     def invoke(self, name: str, **facts: Any) -> list[Any]:
         return []
+
+    def refuse_tool(
+        self, name: str, args: Mapping[str, Any], approve: Callable[[str], bool] | None, **facts: Any
+    ) -> str | None:
+        return None
 
     def request(self, kind: str, payload: Mapping[str, Any], **facts: Any) -> Mapping[str, Any]:
         return payload

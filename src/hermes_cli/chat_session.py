@@ -15,6 +15,7 @@ from hermes_base.chat import Asker, Event, ReasoningDelta, TextDelta
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.keys import ConversationKey
 from hermes_cli import config as cli_config
+from hermes_cli.plugins import get_plugin_toolsets
 from hermes_cli.profiles import get_active_profile_name
 from hermes_cli.sessions_cmd import find_session
 from hermes_constants import get_hermes_home
@@ -148,14 +149,17 @@ class ChatSession:
             model=runtime.model,
             provider=runtime.provider,
             base_url=runtime.base_url,
-            api_key=runtime.api_key,
+            key_env=str(cli_config.cfg_get(settings, "model", "key_env") or ""),
             api_mode=runtime.api_mode,
             max_tokens=runtime.max_tokens,
             context_length=runtime.context_length,
             fallback_model=cli_config.cfg_get(settings, "model", "fallbacks", default=[]),
             reasoning_config=_reasoning(self._effort),
             max_iterations=int(cli_config.cfg_get(settings, "agent", "max_iterations", default=90)),
-            enabled_toolsets=cli_config.cfg_get(settings, "agent", "toolsets", default=None),
+            enabled_toolsets=[
+                *cli_config.cfg_get(settings, "agent", "toolsets", default=[]),
+                *(name for name, *_ in get_plugin_toolsets()),
+            ],
             skip_context_files=not cli_config.cfg_get(settings, "agent", "context_files", default=True),
             skip_memory=not cli_config.cfg_get(settings, "memory", "memory_enabled", default=True),
             settings=settings,

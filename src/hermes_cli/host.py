@@ -15,7 +15,12 @@ from hermes_base.chat import Answer, Asked, ChatHost, Closed, Event, Idle, Notic
 from hermes_base.errors import HermesError
 from hermes_cli.chat_commands import HANDLERS
 from hermes_cli.chat_session import ChatSession, ModelChoice
-from hermes_cli.plugins import discover_plugins, get_plugin_command_handler, resolve_plugin_command_result
+from hermes_cli.plugins import (
+    discover_plugins,
+    get_plugin_command_handler,
+    get_plugin_manager,
+    resolve_plugin_command_result,
+)
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.home_lock import HomeLock
 
@@ -69,6 +74,7 @@ class InProcessHost:
         self._session = ChatSession(choice, self._events.put, self)
         self._worker = threading.Thread(target=self._work_on, name="chat-worker", daemon=True)
         self._worker.start()
+        get_plugin_manager()._cli_ref = self  # lets plugins put a message into this chat
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
 
     def open_conversation(self, options: ChatOptions) -> list[str]:

@@ -288,6 +288,12 @@ class PluginHooks:
     def invoke(self, name: str, **facts: Any) -> list[Any]:
         return self._manager.invoke_hook(name, **facts)
 
+    def refuse_tool(
+        self, name: str, args: Mapping[str, Any], approve: Callable[[str], bool] | None, **facts: Any
+    ) -> str | None:
+        """Why plugins (or the thread's whitelist) do not let a tool run; `approve` asks a person."""
+        return _resolve_block(self._manager.invoke_hook, name, args, approve, facts)
+
     def request(self, kind: str, payload: Mapping[str, Any], **facts: Any) -> Mapping[str, Any]:
         """The payload (of tools: their arguments) after request middleware; the same object when nobody replaced it."""
         return middleware.apply_request(kind, payload, self._manager._middleware.get(kind, ()), **facts)
@@ -326,12 +332,14 @@ class _Directive(NamedTuple):
     rule_key: str | None = None
 
 
-def _find_directive(tool_name: str, args: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> _Directive:
+def _find_directive(
+    invoke: Callable[..., list[Any]], tool_name: str, args: Mapping[str, Any] | None, facts: Mapping[str, Any]
+) -> _Directive:
     """The first valid directive about a tool call; this asks the hook `pre_tool_call`, so once per call."""
     if _whitelist.names is not None and tool_name not in _whitelist.names:
         return _Directive("block", _whitelist.refusal.format(tool_name=tool_name))
     all_facts = {**_TOOL_FACTS, "middleware_trace": [], **facts}
-    answers = invoke_hook("pre_tool_call", tool_name=tool_name, args={} if args is None else args, **all_facts)
+    answers = invoke("pre_tool_call", tool_name=tool_name, args={} if args is None else args, **all_facts)
     return next((found for found in map(_read_directive, answers) if found.action), _Directive())
 
 
@@ -353,13 +361,13 @@ def get_pre_tool_call_directive(
     tool_name: str, args: Mapping[str, Any] | None, **facts: Any
 ) -> tuple[str | None, str | None]:
     """What plugins say about a tool call: `block`, `approve` (a person must agree) or None, and their message."""
-    found = _find_directive(tool_name, args, facts)
+    found = _find_directive(invoke_hook, tool_name, args, facts)
     return found.action, found.message
 
 
 def get_pre_tool_call_block_message(tool_name: str, args: Mapping[str, Any] | None, **facts: Any) -> str | None:
     """Why a tool call is blocked; None when no plugin blocks it."""
-    found = _find_directive(tool_name, args, facts)
+    found = _find_directive(invoke_hook, tool_name, args, facts)
     return found.message if found.action == "block" else None
 
 
@@ -371,7 +379,17 @@ def resolve_pre_tool_block(
     **facts: Any,
 ) -> str | None:
     """Why a tool must not run, or None. `approve` asks a person; where nobody can be asked the answer is no."""
-    found = _find_directive(tool_name, args, facts)
+    return _resolve_block(invoke_hook, tool_name, args, approve, facts)
+
+
+def _resolve_block(
+    invoke: Callable[..., list[Any]],
+    tool_name: str,
+    args: Mapping[str, Any] | None,
+    approve: Callable[[str], bool] | None,
+    facts: Mapping[str, Any],
+) -> str | None:
+    found = _find_directive(invoke, tool_name, args, facts)
     if found.action != "approve":
         return found.message
     question = found.message or f"A plugin asks for your consent before {tool_name} runs."

@@ -287,7 +287,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         """What the options left open is decided now; what cannot be decided is said when the model is called."""
         self._runtime_problem = None
         if self.base_url:
-            self.api_key = self.api_key or find_key(provider_or_custom(self.provider), auxiliary_client.environment())
+            self.api_key = self.api_key or self._todays_key(self.provider)
             return
         try:
             found = resolve_runtime(
@@ -432,6 +432,13 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         if runtime.api_mode == ANTHROPIC_MESSAGES:
             return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url)
         return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url)
+
+    def _todays_key(self, provider: str) -> str:
+        if provider == "embedded":
+            return embedded.ensure_started().api_key
+        options = self._options
+        found = find_key(provider_or_custom(provider), auxiliary_client.environment(), options.get("key_env") or "")
+        return options.get("api_key") or found
 
     def _summarise(self, request: str, max_tokens: int) -> str:
         """The built-in engine's summary, by the model in use, charged to the conversation."""

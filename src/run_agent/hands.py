@@ -78,7 +78,8 @@ class AgentHands:
             return tool_error(f"There is no tool called '{call.name}'.", available=sorted(self.allowed()))
         if self.hooks.has("tool_request"):
             args = dict(self.hooks.request("tool_request", args, **ids))
-        refusal = self._ask_plugins(args, ids)
+        facts = {key: value for key, value in ids.items() if key != "tool_name"}
+        refusal = self.hooks.refuse_tool(call.name, args, self._approve, **facts)
         if refusal:
             return tool_error(refusal)
 
@@ -86,7 +87,8 @@ class AgentHands:
             return self._perform(call.name, args if changed is None else dict(changed), messages)
 
         if self.hooks.has("tool_execution"):
-            return str(self.hooks.execute("tool_execution", args, perform, **ids))
+            result = self.hooks.execute("tool_execution", args, perform, **ids)
+            return result if isinstance(result, str) else tool_error(f"A plugin took the result of {call.name} away.")
         return perform(args)
 
     def _perform(self, name: str, args: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
@@ -101,22 +103,6 @@ class AgentHands:
             cancel=self.cancel,
             timeout=self.timeout,
         )
-
-    def _ask_plugins(self, args: dict[str, Any], ids: dict[str, Any]) -> str:
-        """Why the call must not run, or nothing; the first valid directive of a plugin counts."""
-        if not self.hooks.has("pre_tool_call"):
-            return ""
-        facts = {"args": args, "api_request_id": "", "middleware_trace": []}
-        for directive in self.hooks.invoke("pre_tool_call", **ids, **facts):
-            if not isinstance(directive, Mapping):
-                continue
-            message = directive.get("message")
-            if directive.get("action") == "block" and isinstance(message, str) and message:
-                return message
-            if directive.get("action") == "approve":
-                agreed = self._approve(str(message or f"{ids['tool_name']} {_preview(args)}"))
-                return "" if agreed else "The person did not approve this call, so it was not run."
-        return ""
 
     def _approve(self, what: str) -> bool:
         """Ask the person; nobody there, or no answer, means no."""

@@ -16,7 +16,8 @@ class AgentOptions(TypedDict, total=False):
     model: str
     provider: str
     base_url: str
-    api_key: str
+    api_key: str  # left out: the provider's variable in the environment, looked up anew when it is needed
+    key_env: str  # the name of another variable for it
     api_mode: str
     max_tokens: int | None
     context_length: int | None

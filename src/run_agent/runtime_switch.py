@@ -12,7 +12,7 @@ from agent.failures import is_transport_error
 from agent.health import health, health_name
 from agent.model_metadata import get_model_context_length
 from agent.providers import CHAT_COMPLETIONS, provider_or_custom
-from agent.runtime import Runtime, find_key
+from agent.runtime import Runtime
 from hermes_base.errors import HermesError
 from run_agent.engines import model_facts
 from run_agent.failover import may_recover_transport, runtime_of_snapshot, snapshot, uses_prompt_caching
@@ -162,7 +162,7 @@ class SwitchableRuntime:
         if not self._fallback_activated:
             return False
         taken = self._primary_runtime
-        runtime = runtime_of_snapshot(taken, self._todays_key(taken))
+        runtime = runtime_of_snapshot(taken, self._todays_key(taken["provider"]))
         try:
             client = self._build_client(runtime)
         except Exception:
@@ -178,11 +178,9 @@ class SwitchableRuntime:
         self._fallback_activated, self._fallback_index = False, 0
         return True
 
-    def _todays_key(self, taken: Mapping[str, Any]) -> str:
-        """The key that is set now, if this provider's key comes from the environment."""
-        if taken["provider"] == "embedded" or not taken["api_key"]:
-            return str(taken["api_key"])
-        return find_key(provider_or_custom(taken["provider"]), auxiliary_client.environment()) or str(taken["api_key"])
+    def _todays_key(self, provider: str) -> str:
+        """The key that is set now for a provider, by whatever the caller said about it."""
+        raise NotImplementedError
 
     def _try_recover_primary_transport(self, error: BaseException, *, retry_count: int, max_retries: int) -> bool:
         """One new connection to the first choice after its old one broke, after a short pause."""

@@ -169,7 +169,7 @@ def test_any_bytes_are_settings_or_a_config_problem(home: Path, body: bytes) -> 
 
 def test_env_lines_are_read_with_quotes_comments_and_export(home: Path) -> None:
     (home / ".env").write_text(
-        "# a comment\n\nPLAIN=one\nexport EXPORTED = two \nSINGLE='a \\n # b'\nDOUBLE=\"a \\\"q\\\"\\n# b\" # c\n"
+        '# a comment\n\nPLAIN=one\nexport EXPORTED = two \nSINGLE=\'a \\n # b\'\nDOUBLE="a \\"q\\"\\n# b" # c\n'
         "NOTED=three # why\nHASH=a#b\nEMPTY=\nno assignment\nPLAIN=last\n"
     )
     assert config.load_env() == {

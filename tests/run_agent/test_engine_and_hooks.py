@@ -1,32 +1,24 @@
 """What other people's code sees of a turn: token buckets reach the engine, hooks fire in order, edits are named."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from agent.context_engine import ContextEngine
-from hermes_base.hooks import NoHooks
+from hermes_cli.plugins import VALID_HOOKS, PluginHooks, PluginManager
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
 from hermes_state.memory import MemoryStore
 
+KINDS = ("llm_request", "llm_execution", "tool_request", "tool_execution")
 
-class Recorder(NoHooks):
-    """Plugins as a dict of callbacks; keeps the names of what was fired."""
 
-    def __init__(self, **callbacks: Callable[..., Any]) -> None:
-        self.callbacks = callbacks
-        self.fired: list[str] = []
-
-    def has(self, name: str) -> bool:
-        return name not in ("llm_request", "llm_execution", "tool_request", "tool_execution") or name in self.callbacks
-
-    def invoke(self, name: str, **facts: Any) -> list[Any]:
-        self.fired.append(name)
-        answer = self.callbacks[name](**facts) if name in self.callbacks else None
-        return [] if answer is None else [answer]
-
-    def request(self, kind: str, payload: Mapping[str, Any], **facts: Any) -> Mapping[str, Any]:
-        return self.callbacks[kind](payload)
+def plugins(**callbacks: Callable[..., Any]) -> PluginHooks:
+    """The plugin host with these hooks and middleware registered."""
+    manager = PluginManager()
+    for name, callback in callbacks.items():
+        registered = manager._middleware if name in KINDS else manager._hooks
+        registered.setdefault(name, []).append(callback)
+    return PluginHooks(manager)
 
 
 class Watching(ContextEngine):
@@ -88,9 +80,10 @@ def test_the_engines_own_tools_are_offered_and_run(make_agent: Any, monkeypatch:
 
 def test_hooks_fire_in_the_documented_order(make_agent: Any, tool: Any) -> None:
     tool("look", lambda args: "seen")
-    hooks = Recorder()
+    fired: list[str] = []
+    hooks = plugins(**{name: lambda name=name, **_: fired.append(name) for name in VALID_HOOKS})
     make_agent(hooks=hooks).run_conversation("[[tool look {}]]")
-    assert hooks.fired == [
+    assert fired == [
         "on_session_start",
         "pre_llm_call",
         "pre_api_request",
@@ -109,7 +102,7 @@ def test_hooks_fire_in_the_documented_order(make_agent: Any, tool: Any) -> None:
 def test_what_a_hook_adds_to_a_message_is_stored_as_sent_and_sent_again(make_agent: Any, lab: LabServer) -> None:
     """A1, A3"""
     count = iter(range(9))
-    hooks = Recorder(pre_llm_call=lambda **_: {"context": f"note {next(count)}"})
+    hooks = plugins(pre_llm_call=lambda **_: {"context": f"note {next(count)}"})
     agent = make_agent(hooks=hooks)
     agent.run_conversation("one")
     result = agent.run_conversation("two")
@@ -126,7 +119,7 @@ def test_an_edit_of_an_older_message_shows_in_the_request_and_is_a_named_break(m
         if conversation_history:
             conversation_history[0]["content"] = "(shortened)"
 
-    agent = make_agent(hooks=Recorder(pre_llm_call=shorten))
+    agent = make_agent(hooks=plugins(pre_llm_call=shorten))
     agent.run_conversation("a long first message")
     result = agent.run_conversation("two")
     assert lab.requests[-1].json()["messages"][1]["content"] == "(shortened)"
@@ -136,23 +129,23 @@ def test_an_edit_of_an_older_message_shows_in_the_request_and_is_a_named_break(m
 def test_a_hook_can_block_a_call_and_replace_a_result(make_agent: Any, tool: Any) -> None:
     ran: list[Any] = []
     tool("look", lambda args: ran.append(args) or "seen")
-    block = Recorder(pre_tool_call=lambda **_: {"action": "block", "message": "not today"})
+    block = plugins(pre_tool_call=lambda **_: {"action": "block", "message": "not today"})
     result = make_agent(hooks=block).run_conversation("[[tool look {}]]")
     assert result["messages"][2]["content"] == '{"error": "not today"}'
     assert ran == []
-    replace = Recorder(transform_tool_result=lambda result, **_: result.upper())
+    replace = plugins(transform_tool_result=lambda result, **_: result.upper())
     assert make_agent(hooks=replace).run_conversation("[[tool look {}]]")["messages"][2]["content"] == "SEEN"
 
 
 def test_middleware_may_replace_the_request(make_agent: Any, lab: LabServer) -> None:
-    hooks = Recorder(llm_request=lambda request: {**request, "temperature": 0})
+    hooks = plugins(llm_request=lambda request, **_: {"request": {**request, "temperature": 0}})
     result = make_agent(hooks=hooks).run_conversation("hi")
     assert lab.requests[0].json()["temperature"] == 0
     assert result["prefix_breaks"][0][0] == "llm_request_middleware"
 
 
 def test_the_final_text_can_be_transformed_for_people(make_agent: Any) -> None:
-    agent = make_agent(hooks=Recorder(transform_llm_output=lambda response_text, **_: response_text.upper()))
+    agent = make_agent(hooks=plugins(transform_llm_output=lambda response_text, **_: response_text.upper()))
     result = agent.run_conversation("[[say hello]]")
     assert (result["final_response"], result["messages"][-1]["content"]) == ("HELLO", "hello")
 

@@ -20,7 +20,7 @@ def second() -> Iterator[LabServer]:
 def chained(make_agent: Any, second: LabServer) -> Any:
     """An agent whose fallback is the second server."""
     entry = {"provider": "custom", "base_url": second.base_url, "model": "second", "api_key": "second-key-1"}
-    return make_agent(fallback_model=entry, hooks=None or make_agent()._hooks)
+    return make_agent(fallback_model=entry)
 
 
 DOWN = [{"fault": {"status": 503}, "times": 0}]

@@ -43,21 +43,22 @@ def test_30_turns_with_tools_over_evictions_and_reopened_stores(
     make_agent: Any, lab: LabServer, looking: None, tmp_path: Path
 ) -> None:
     """A1, A6: also with an agent rebuilt after eviction and with the store opened anew."""
-    store = SqliteStore(tmp_path / "store.db")
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    stores = [SqliteStore(tmp_path / "store.db")]
+    build = lambda: make_agent(journal=StoreJournal(lambda: stores[-1], "c"))  # noqa: E731
+    agent = build()
     for turn in range(TURNS):
         if turn % 7 == 6:
             agent.release_clients()
-            agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+            agent = build()
         if turn % 10 == 9:
-            store.close()
-            store = reopened = SqliteStore(tmp_path / "store.db")
-            agent = make_agent(journal=StoreJournal(lambda opened=reopened: opened, "c"))
+            stores[-1].close()
+            stores.append(SqliteStore(tmp_path / "store.db"))
+            agent = build()
         result = agent.run_conversation(script(turn))
         assert (result["completed"], result["prefix_breaks"]) == (True, [])
     assert len(lab.requests) == TURNS + 2 * TURNS // 3
     assert_each_starts_with_the_last(lab)
-    store.close()
+    stores[-1].close()
 
 
 CHILD = """

@@ -1,0 +1,174 @@
+"""The agent cache: the pure policy as tables and properties, the runner with agents that really talk."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from waiting import wait_until
+
+from gateway import run as gateway_run
+from gateway.agent_cache import CACHE_BUSTING_KEYS, config_signature, extract_cache_busting, idle_keys, over_cap
+from gateway.run import GatewayRunner
+from hermes_base.errors import HermesError
+from hermes_base.hooks import NoHooks
+from hermes_lab.server import LabServer
+from hermes_state.journal import StoreJournal
+from hermes_state.memory import MemoryStore
+from run_agent import AIAgent
+
+NAMES = st.text(max_size=6)
+RUNTIMES = st.fixed_dictionaries({"api_key": NAMES, "base_url": NAMES, "provider": NAMES, "api_mode": NAMES})
+INPUTS = st.tuples(
+    NAMES, RUNTIMES, st.lists(NAMES, max_size=3), NAMES, st.dictionaries(NAMES, st.integers(), max_size=3)
+)
+
+
+@given(INPUTS, INPUTS)
+def test_signatures_are_equal_exactly_when_their_inputs_are(one: Any, other: Any) -> None:
+    same = (one[0], one[1], sorted(one[2]), *one[3:]) == (other[0], other[1], sorted(other[2]), *other[3:])
+    assert (config_signature(*one) == config_signature(*other)) == same
+
+
+@given(INPUTS)
+def test_the_order_of_toolsets_and_settings_does_not_matter(inputs: Any) -> None:
+    model, runtime, toolsets, prompt, keys = inputs
+    turned = dict(reversed(list(keys.items())))
+    assert config_signature(*inputs) == config_signature(model, runtime, toolsets[::-1], prompt, turned)
+
+
+def test_the_key_itself_is_not_in_the_signature() -> None:
+    """G6"""
+    assert "secret-key" not in config_signature("m", {"api_key": "secret-key"}, [], "", None)
+
+
+@given(st.one_of(st.none(), st.integers(), st.dictionaries(NAMES, st.one_of(st.none(), st.integers(), NAMES))))
+def test_extraction_takes_any_config(config: Any) -> None:
+    found = extract_cache_busting(config, 7)
+    assert found.keys() == {f"{section}.{key}" for section, key in CACHE_BUSTING_KEYS} | {"tools.registry_generation"}
+
+
+KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True)
+
+
+@given(KEYS, KEYS, st.integers(0, 8))
+def test_the_cap_never_touches_running_agents_nor_newer_ones_in_their_place(
+    keys: list[str], active: list[str], cap: int
+) -> None:
+    going, busy = over_cap(keys, active, cap)
+    excess = keys[: max(0, len(keys) - cap)]
+    assert set(going) == set(excess) - set(active)
+    assert len(going) + busy == len(excess)
+
+
+@given(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 100)), KEYS)
+def test_only_idle_agents_go(seen: dict[str, float], active: list[str]) -> None:
+    going = idle_keys(seen, active, now=100.0, limit=40.0)
+    assert all(seen[key] < 60.0 and key not in active for key in going)
+    assert all(key in going or key in active or seen[key] >= 60.0 for key in seen)
+
+
+# --- the runner, with real agents
+
+
+@pytest.fixture
+def runner(lab: LabServer) -> Iterator[Any]:
+    """A gateway whose conversations live in one store; `talk(key, text)` is a whole turn."""
+    gateway = GatewayRunner()
+    store = MemoryStore()
+
+    def build(key: str) -> AIAgent:
+        return AIAgent(
+            base_url=lab.base_url,
+            model="m",
+            api_key="k",
+            hooks=NoHooks(),
+            skip_context_files=True,
+            gateway_session_key=key,
+            journal=StoreJournal(lambda: store, key),
+        )
+
+    def talk(key: str, text: str, signature: str = "sig") -> tuple[AIAgent, dict[str, Any]]:
+        agent = gateway.claim_agent(key, signature, lambda: build(key))
+        try:
+            return agent, agent.run_conversation(text)
+        finally:
+            gateway.finish_turn(key)
+
+    gateway.talk = talk  # type: ignore[attr-defined]
+    yield gateway
+    for agent, _ in list(gateway._agent_cache.values()):
+        gateway._cleanup_agent_resources(agent)
+
+
+def test_the_next_message_meets_the_same_warm_agent(runner: Any) -> None:
+    agent, _ = runner.talk("a", "[[say one]]")
+    again, result = runner.talk("a", "[[say two]]")
+    assert again is agent
+    assert len(result["messages"]) == 4
+    assert agent._last_activity_ts > 0
+
+
+def test_a_hit_refreshes_its_place(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_run, "_AGENT_CACHE_MAX_SIZE", 2)
+    first, _ = runner.talk("a", "hi")
+    second, _ = runner.talk("b", "hi")
+    runner.talk("a", "hi again")
+    runner.talk("c", "hi")
+    assert list(runner._agent_cache) == ["a", "c"]
+    wait_until(lambda: second.client is None)
+    assert first.client is not None
+
+
+def test_another_signature_builds_anew_and_keeps_the_conversation(runner: Any) -> None:
+    old, _ = runner.talk("a", "[[say one]]")
+    new, result = runner.talk("a", "[[say two]]", signature="changed")
+    assert new is not old
+    assert len(result["messages"]) == 4
+    wait_until(lambda: old.client is None)
+
+
+def test_an_agent_evicted_in_mid_turn_finishes_it_and_is_then_let_go(runner: Any, lab: LabServer) -> None:
+    box: list[Any] = []
+    thread = threading.Thread(target=lambda: box.append(runner.talk("a", "[[stall 1]][[say done]]")))
+    thread.start()
+    wait_until(lambda: lab.in_flight == 1)
+    runner._evict_cached_agent("a")
+    thread.join(20)
+    agent, result = box[0]
+    assert result["final_response"] == "done"
+    wait_until(lambda: agent.client is None)
+
+
+def test_a_conversation_has_one_turn_at_a_time(runner: Any) -> None:
+    runner.claim_agent("a", "sig", lambda: object())
+    with pytest.raises(HermesError, match="under way"):
+        runner.claim_agent("a", "sig", lambda: object())
+    runner._agent_cache.clear()
+
+
+def test_an_agent_that_cannot_be_built_leaves_no_trace(runner: Any) -> None:
+    def fail() -> Any:
+        raise HermesError("no")
+
+    with pytest.raises(HermesError):
+        runner.claim_agent("a", "sig", fail)
+    assert (runner._running_agents, dict(runner._agent_cache)) == ({}, {})
+    assert runner.talk("a", "[[say fine]]")[1]["final_response"] == "fine"
+
+
+def test_restoration_happens_at_the_start_of_the_next_turn_with_the_same_agent(runner: Any, lab: LabServer) -> None:
+    """D3: no eviction after a fallback; the warm agent goes back to its first choice."""
+    with LabServer() as second:
+        agent, _ = runner.talk("a", "[[say one]]")
+        agent._fallback_chain = ({"base_url": second.base_url, "model": "second"},)
+        lab.set_plan([{"fault": {"status": 401}, "times": 0}])
+        assert runner.talk("a", "[[say two]]")[1]["model"] == "second"
+        lab.set_plan([])
+        from agent.health import health
+
+        health._circuits.clear()
+        again, result = runner.talk("a", "[[say three]]")
+        assert (again, result["model"]) == (agent, "m")
