@@ -1,0 +1,87 @@
+"""Writes the tables of docs/settings.md and docs/providers.md from the code; a test compares them."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from agent.providers import _ALIASES, PROVIDERS, Provider
+from hermes_base.settings import OPEN_SECTIONS, SETTINGS, Setting
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+SETTINGS_INTRO = """# Settings
+
+Written by `scripts/tables.py` from `hermes_base.settings`; do not edit.
+
+Settings are kept in `config.yaml` in the home (`~/.hermes`, or where `HERMES_HOME` points; `hermes config path` prints
+it), keys and other secrets in `.env` beside it. `hermes config set KEY VALUE` changes one and refuses what is wrong;
+`hermes config explain KEY` tells where a value comes from. In the file the part before the dot is a section:
+
+```yaml
+model:
+  provider: openrouter
+  fallbacks:
+    - provider: openai
+      model: gpt-5-mini
+```
+"""
+PROVIDERS_INTRO = """# Providers
+
+Written by `scripts/tables.py` from `agent.providers`; do not edit.
+
+`hermes config set model.provider NAME` chooses one, `model.default` the model, `model.base_url` another address.
+Without a choice the first provider in this list whose key is set answers, then a server that runs on this machine, then
+the built-in model. `custom` is any address in the OpenAI format; it takes a key if it needs one. All are spoken to in
+the Chat Completions format.
+"""
+
+
+def write_settings() -> str:
+    rows = [(f"`{row.key}`", _describe(row), f"`{_show(row.default)}`", row.takes_effect) for row in SETTINGS]
+    parts = [SETTINGS_INTRO, _write_table(("setting", "meaning", "default", "a change takes effect"), rows)]
+    prefix = ", ".join(f"`{row.key}`" for row in SETTINGS if row.breaks_prefix)
+    owned = ", ".join(f"`{name}`" for name in OPEN_SECTIONS)
+    parts.append(f"A change of {prefix} makes a running conversation send its whole prompt anew once, at full price.")
+    parts.append(f"Plugins and providers own {owned}: these may hold anything. An unknown key is kept, with a warning.")
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def write_providers() -> str:
+    columns = ("name", "provider", "key", "address", "default model")
+    aliases = ", ".join(f"`{alias}` for `{name}`" for alias, name in _ALIASES.items())
+    parts = [PROVIDERS_INTRO, _write_table(columns, map(_provider_row, PROVIDERS.values())), f"Also taken: {aliases}."]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _describe(row: Setting) -> str:
+    choices = ", ".join(f"`{choice}`" for choice in row.choices if choice)
+    return f"{row.doc} One of {choices}." if choices else row.doc
+
+
+def _show(value: object) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _provider_row(provider: Provider) -> tuple[str, ...]:
+    keys = " or ".join(f"`{name}`" for name in provider.key_env) or "none"
+    model = f"`{provider.default_model}`" if provider.default_model else "the server's first"
+    return f"`{provider.name}`", provider.label, keys, _show_address(provider), model
+
+
+def _show_address(provider: Provider) -> str:
+    if provider.base_url:
+        return f"`{provider.base_url}`"
+    return "in this process" if not provider.calls_tools else "`model.base_url`"
+
+
+def _write_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (columns, ("---",) * len(columns), *rows))
+
+
+#: Each page and what it has to hold.
+PAGES = {"settings.md": write_settings, "providers.md": write_providers}
+
+
+if __name__ == "__main__":
+    for name, write in PAGES.items():
+        (DOCS / name).write_text(write(), encoding="utf-8")
