@@ -58,6 +58,18 @@ def resolve_provider_client(
     return build_client(runtime), runtime.model
 
 
+def find_runtime(settings: Mapping[str, Any], *, model: str = "", provider: str = "") -> Runtime:
+    """Which model answers, by what was asked for, the settings, the keys and what runs on this machine."""
+    return resolve_runtime(
+        settings,
+        environment(),
+        probe_model_servers,
+        model=model,
+        provider=provider,
+        embedded_found=embedded.is_installed(),
+    )
+
+
 def connect_runtime(runtime: Runtime) -> Runtime:
     """The runtime with an address to call: the built-in model's is known once its server runs."""
     if runtime.provider != "embedded":
@@ -191,7 +203,7 @@ def _choose_runtime(
         if "provider" in named or "base_url" in named:
             return runtime_of_entry({**named, "model": named.get("model") or own.get("model")}, env)
     model = str(own.get("model") or configured.get("model") or "")
-    return resolve_runtime(settings, env, probe_model_servers, model=model, embedded_found=embedded.is_installed())
+    return find_runtime(settings, model=model)
 
 
 def environment() -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from agent.ports import Ports, TurnFacts
 from agent.repair import clean_text, repair_messages, unknown_result
 from agent.reply import Reply, ToolCall
 from agent.request import ModelCaller
-from agent.usage_pricing import CanonicalUsage
+from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row, UsageRow
@@ -114,26 +114,25 @@ class Turn:
         try:
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools)
         except ModelFailure as failure:
-            log.warning("a model call failed: %s", failure)
+            log.info("a model call failed: %s", failure)  # the person is told by a notice
             return failure
         self._stream = None
         return self._keep(reply)
 
     def _keep(self, reply: Reply) -> Reply:
         """Take the answer into the conversation, in the form in which it will be sent back."""
-        usage = reply.usage or CanonicalUsage()
-        self.result.usage += usage
-        ledger_row = self._ledger_row(usage, settled=reply.usage is not None)
+        self.result.usage += reply.usage or CanonicalUsage()
+        spent = self._ledger_row(reply.usage)
         if reply.empty:
-            self._ports.journal.charge([ledger_row])
+            self._ports.journal.charge([spent])
             return reply
         message = repair_messages([reply.as_message()])[0]
         parts = message.get("tool_calls", ())
         calls = tuple(ToolCall(p["id"], p["function"]["name"], p["function"]["arguments"]) for p in parts)
         if calls:
-            self._append(message, usage=ledger_row)
+            self._append(message, usage=spent)
         else:
-            self._held = message, ledger_row
+            self._held = message, spent
         return replace(reply, tool_calls=calls)
 
     def _run_tools(self, step: rules.RunTools) -> None:
@@ -237,7 +236,7 @@ class Turn:
         text = self._stream.text if self._stream is not None else ""
         result = self.result
         result.text, result.interrupted, result.reason = text, True, stop.what
-        usage = [self._ledger_row(CanonicalUsage(), settled=False)] if self._stream is not None else []
+        usage = [self._ledger_row(None)] if self._stream is not None else []
         if self._held is not None:
             message, held_usage = self._held
             result.text = message["content"]
@@ -280,14 +279,5 @@ class Turn:
         version = self._ports.journal.finish([row], usage, shown)
         self.conversation.note([row], version)
 
-    def _ledger_row(self, usage: CanonicalUsage, *, settled: bool) -> UsageRow:
-        return UsageRow(
-            provider=self._ports.model.provider,
-            model=self._ports.model.model,
-            input_tokens=usage.input_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            output_tokens=usage.output_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
-            settled=settled,
-        )
+    def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:
+        return ledger_row(usage, self._ports.model.provider, self._ports.model.model)

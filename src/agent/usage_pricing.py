@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_base.journal import UsageRow
+
 
 @dataclass(frozen=True, slots=True)
 class CanonicalUsage:
@@ -44,6 +46,22 @@ class CanonicalUsage:
             "cache_write_tokens": self.cache_write_tokens,
             "reasoning_tokens": self.reasoning_tokens,
         }
+
+
+def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: str = "turn") -> UsageRow:
+    """A call as the ledger keeps it; without a count it stays unsettled."""
+    counted = usage or CanonicalUsage()
+    return UsageRow(
+        provider=provider,
+        model=model,
+        kind=kind,
+        input_tokens=counted.input_tokens,
+        cache_read_tokens=counted.cache_read_tokens,
+        cache_write_tokens=counted.cache_write_tokens,
+        output_tokens=counted.output_tokens,
+        reasoning_tokens=counted.reasoning_tokens,
+        settled=usage is not None,
+    )
 
 
 def usage_from_chat_completions(usage: Mapping[str, Any] | None) -> CanonicalUsage | None:

@@ -127,7 +127,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("compression.protect_first_n", "int", 3, "Messages at the start that are never summarised.", at_least=0),
     Setting("compression.protect_last_n", "int", 20, "Messages at the end that are never summarised.", at_least=0),
-    Setting("compression.abort_on_summary_failure", "bool", False, "Stop the turn when the summary fails."),
+    Setting(
+        "compression.abort_on_summary_failure",
+        "bool",
+        False,
+        "Kept for other programs: a failed summary never drops anything here.",
+    ),
     Setting("compression.in_place", "bool", False, "Keep the session id when a conversation is compacted."),
     Setting(
         "memory.memory_enabled",
@@ -140,7 +145,7 @@ SETTINGS: tuple[Setting, ...] = (
         "memory.provider",
         "str",
         "",
-        "Plugin that keeps the memory; empty: files in the home.",
+        "Plugin that keeps the memory, once the plugin host loads such plugins; empty: files in the home.",
         takes_effect=NEW_CONVERSATION,
     ),
     Setting("plugins.enabled", "list[str]", [], "Plugins that may run.", takes_effect=NEXT_START),

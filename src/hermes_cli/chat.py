@@ -25,10 +25,13 @@ _DUMB = frozenset({"dumb", "unknown"})
 
 def main(args: list[str]) -> int:
     """Open the host and chat with it; the exit code."""
-    parsed = _build_parser().parse_args(join_query(args))
+    args, question = take_question(args)
+    parsed = _build_parser().parse_args(args)
+    question = parsed.query if question is None else question
     display = read_display(config.load_config_readonly(), markdown=not parsed.no_markdown)
     _let_output_take_any_text()
-    question = None if parsed.query is None else _read_question(parsed.query)
+    if question is not None:
+        question = _read_question(question)
     options = ChatOptions(
         model=parsed.model, provider=parsed.provider, resume=parsed.resume, continue_last=parsed.continue_last
     )
@@ -55,17 +58,13 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def join_query(args: list[str]) -> list[str]:
-    """The arguments with a question tied to its `-q`, since a question may look like an option."""
+def take_question(args: list[str]) -> tuple[list[str], str | None]:
+    """The arguments without a question that follows `-q`, and the question: it may look like an option."""
     known = {name for action in _build_parser()._actions for name in action.option_strings}
-    joined: list[str] = []
-    waiting = list(args)
-    while waiting:
-        word = waiting.pop(0)
-        if word in _QUERY and waiting and waiting[0].partition("=")[0] not in known:
-            word = f"--query={waiting.pop(0)}"
-        joined.append(word)
-    return joined
+    for place, word in enumerate(args[:-1]):
+        if word in _QUERY and args[place + 1] not in known:
+            return [*args[:place], *args[place + 2 :]], args[place + 1]
+    return args, None
 
 
 def _read_question(given: str) -> str:

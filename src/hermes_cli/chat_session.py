@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.auxiliary_client import environment
-from agent.embedded import is_installed
-from agent.local_servers import probe_model_servers
+from agent.auxiliary_client import find_runtime
 from agent.providers import PROVIDERS
-from agent.runtime import Runtime, resolve_runtime
-from hermes_base.chat import Asker, Event, ReasoningDelta, TextDelta
+from agent.runtime import Runtime
+from hermes_base.chat import Asker, Event, Notice, ReasoningDelta, TextDelta
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.keys import ConversationKey
 from hermes_cli import config as cli_config
@@ -45,8 +43,10 @@ class ChatSession:
         self._asker = asker
         self._store: Store | None = None
         self._store_lock = threading.Lock()
-        self._effort = str(cli_config.cfg_get(cli_config.load_config_readonly(), "agent", "reasoning_effort") or "")
-        self.runtime = find_runtime(choice)
+        self._choice = choice
+        self._settings = cli_config.load_config_readonly()
+        self._effort = str(cli_config.cfg_get(self._settings, "agent", "reasoning_effort") or "")
+        self.runtime = self._find_runtime()
         self._place = NewSession(_fresh_key(), id=make_session_id(), model=self.runtime.model)
         self._agent = self._build_agent()
 
@@ -67,7 +67,21 @@ class ChatSession:
     # --- turns
 
     def run_turn(self, text: str) -> dict[str, Any]:
+        self._take_changed_settings()
         return self._agent.run_conversation(text)
+
+    def _take_changed_settings(self) -> None:
+        """An edit of the settings holds from the next message on; a broken one is told, and the old ones stay."""
+        try:
+            settings = cli_config.load_config_readonly()
+            if settings is self._settings:
+                return
+            self._settings = settings
+            self._rebuild(self._find_runtime())
+        except ConfigProblem as problem:
+            self._emit(Notice(f"The changed settings are not used: {problem}", "warning"))
+            return
+        self._emit(Notice("The changed settings are in use."))
 
     def interrupt(self, reason: str) -> bool:
         return self._agent.interrupt(reason)
@@ -103,11 +117,12 @@ class ChatSession:
 
     def change_model(self, choice: ModelChoice) -> Runtime:
         """Another model for this conversation; what was said and sent stays as it is."""
-        provider = choice.provider or ("" if choice.model else self.runtime.provider)
-        self.runtime = find_runtime(replace(choice, provider=provider or self.runtime.provider))
-        self._agent.release_clients()
-        self._place = replace(self._place, id=self._agent.session_id)
-        self._agent = self._build_agent()
+        old, self._choice = self._choice, replace(choice, provider=choice.provider or self.runtime.provider)
+        try:
+            self._rebuild(self._find_runtime())
+        except ConfigProblem:
+            self._choice = old
+            raise
         return self.runtime
 
     @property
@@ -142,9 +157,18 @@ class ChatSession:
 
     # --- parts
 
+    def _find_runtime(self) -> Runtime:
+        return find_runtime(self._settings, model=self._choice.model, provider=self._choice.provider)
+
+    def _rebuild(self, runtime: Runtime) -> None:
+        """The same conversation with another agent; what was sent is in the store."""
+        self.runtime = runtime
+        self._agent.release_clients()
+        self._place = replace(self._place, id=self._agent.session_id)
+        self._agent = self._build_agent()
+
     def _build_agent(self) -> AIAgent:
-        settings = cli_config.load_config_readonly()
-        place, runtime = self._place, self.runtime
+        settings, place, runtime = self._settings, self._place, self.runtime
         return AIAgent(
             model=runtime.model,
             provider=runtime.provider,
@@ -156,10 +180,7 @@ class ChatSession:
             fallback_model=cli_config.cfg_get(settings, "model", "fallbacks", default=[]),
             reasoning_config=_reasoning(self._effort),
             max_iterations=int(cli_config.cfg_get(settings, "agent", "max_iterations", default=90)),
-            enabled_toolsets=[
-                *cli_config.cfg_get(settings, "agent", "toolsets", default=[]),
-                *(name for name, *_ in get_plugin_toolsets()),
-            ],
+            enabled_toolsets=_toolsets(settings),
             skip_context_files=not cli_config.cfg_get(settings, "agent", "context_files", default=True),
             skip_memory=not cli_config.cfg_get(settings, "memory", "memory_enabled", default=True),
             settings=settings,
@@ -176,18 +197,6 @@ class ChatSession:
         )
 
 
-def find_runtime(choice: ModelChoice) -> Runtime:
-    """Which model answers, by what was asked for, the settings, the keys and what runs here."""
-    return resolve_runtime(
-        cli_config.load_config_readonly(),
-        environment(),
-        probe_model_servers,
-        model=choice.model,
-        provider=choice.provider,
-        embedded_found=is_installed(),
-    )
-
-
 def parse_choice(text: str) -> ModelChoice:
     """`NAME`, or `PROVIDER NAME`, or a provider alone."""
     words = text.split()
@@ -196,6 +205,12 @@ def parse_choice(text: str) -> ModelChoice:
     if len(words) == 2:
         return ModelChoice(words[1], words[0])
     return ModelChoice(provider=words[0]) if words[0].lower() in PROVIDERS else ModelChoice(words[0])
+
+
+def _toolsets(settings: Mapping[str, Any]) -> list[str]:
+    """What the settings name, what enabled plugins bring, and the tools of the context engine."""
+    named = cli_config.cfg_get(settings, "agent", "toolsets", default=[])
+    return [*named, *(name for name, *_ in get_plugin_toolsets()), "context_engine"]
 
 
 def _reasoning(effort: str) -> Mapping[str, Any] | None:

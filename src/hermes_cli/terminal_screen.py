@@ -98,8 +98,8 @@ class Screen:
             self._output.flush()
         self._app.invalidate()
 
-    def write_last(self, finished: str) -> None:
-        """Write what is left when the region is gone."""
+    def write_alone(self, finished: str) -> None:
+        """Write while the region is not there: before it is drawn first, or when it is gone."""
         self._output.write_raw(finished)
         self._output.flush()
 

@@ -20,7 +20,7 @@ from hermes_cli.terminal_markdown import BlockSplitter
 from hermes_cli.terminal_render import Renderer
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_LONGEST_DRAWN = 16_000  # characters of an unfinished block that are drawn as markdown again and again
+_LONGEST_DRAWN = 2_000  # characters of an unfinished block that are drawn again and again; more would not fit anyway
 _LONGEST_ECHO = 12  # lines of a message that are shown again
 _LONGEST_ECHO_LINE = 500  # characters
 _LEVELS = {"info": ("", ""), "warning": ("! ", "yellow"), "error": ("✗ ", "red")}
@@ -194,10 +194,8 @@ class TerminalView:
         tail = self._text.tail
         if not tail.strip():
             return ""
-        if not self._display.markdown or len(tail) > _LONGEST_DRAWN:
-            drawn = self._renderer.draw_lines(tail[-_LONGEST_DRAWN // 4 :])
-        else:
-            drawn = self._renderer.draw_markdown(tail)
+        draw = self._renderer.draw_markdown if self._display.markdown else self._renderer.draw_lines
+        drawn = draw(_keep_end(tail))
         apart = self._last_kind is not (_Kind.BLOCK if self._display.markdown else _Kind.LINE) or self._display.markdown
         return "\n" + drawn if apart and self._last_kind is not None else drawn
 
@@ -218,3 +216,11 @@ class TerminalView:
 def _cut(line: str) -> str:
     more = len(line) - _LONGEST_ECHO_LINE
     return line if more <= 0 else f"{line[:_LONGEST_ECHO_LINE]} … and {more} characters more"
+
+
+def _keep_end(tail: str) -> str:
+    """The end of an unfinished block, still as code when it is code."""
+    if len(tail) <= _LONGEST_DRAWN:
+        return tail
+    first, end = tail.partition("\n")[0], tail[-_LONGEST_DRAWN:]
+    return f"{first}\n{end.partition(chr(10))[2]}" if first.startswith(("```", "~~~")) else end

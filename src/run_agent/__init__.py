@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -21,18 +22,18 @@ from agent.compaction import compact, guarded
 from agent.context_compressor import ContextCompressor
 from agent.conversation import Conversation, PrefixBreak
 from agent.health import health, health_name
-from agent.local_servers import probe_model_servers
 from agent.ports import Ports, TurnFacts
 from agent.prompt import PromptSources, build_system_prompt, turn_facts
 from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
 from agent.repair import repair_messages
-from agent.runtime import Runtime, find_key, resolve_runtime
-from agent.turn import Message, Turn, TurnResult
+from agent.runtime import Runtime, find_key
+from agent.turn import Message, Turn
+from agent.usage_pricing import ledger_row
 from agent.wire import Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.journal import SYSTEM, Row, UsageRow, head_row, is_question, shown_text
+from hermes_base.journal import SYSTEM, Row, head_row, is_question, shown_text
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
@@ -41,11 +42,12 @@ from hermes_state.journal import memory_journal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
+from run_agent.ending import as_dict, tell_plugins
 from run_agent.events import EventCallbacks
 from run_agent.failover import fallback_chain
 from run_agent.hands import AgentHands, tool_names_of
 from run_agent.model_port import AgentModel
-from run_agent.options import AgentOptions, runtime_of_options
+from run_agent.options import AgentOptions, runtime_of_options, with_options
 from run_agent.runtime_switch import SwitchableRuntime
 from tools.browser_tool import cleanup_browser
 from tools.process_registry import process_registry
@@ -268,8 +270,21 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         finally:
             current_turn.reset(token)
             self._conversation = turn.conversation
-        self._tell_end(result, facts, text)
-        return self._as_dict(result)
+        replaced, self._replaced = self._replaced, None
+        if replaced:
+            result.breaks.insert(0, replaced)
+        tell_plugins(
+            self._hooks, result, replace(facts, session=self.session_id), text, self.model, turn.conversation.messages
+        )
+        return {**as_dict(result), **self._standing()}
+
+    def _standing(self) -> dict[str, Any]:
+        return {
+            "messages": list(self._conversation.messages) if self._conversation else [],
+            "session_id": self.session_id,
+            "model": self.model,
+            "provider": self.provider,
+        }
 
     def _begin_on_first_choice(self) -> None:
         """Find the model if none is known yet; take the first choice back if it is well, else start on the chain."""
@@ -290,15 +305,8 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             self.api_key = self.api_key or self._todays_key(self.provider)
             return
         try:
-            found = resolve_runtime(
-                self._settings,
-                auxiliary_client.environment(),
-                probe_model_servers,
-                model=self.model,
-                provider=self.provider,
-                embedded_found=embedded.is_installed(),
-            )
-            self._adopt(auxiliary_client.connect_runtime(found))
+            found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
+            self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options)))
             self._client = None
             self._snapshot_primary()
         except ConfigProblem as problem:
@@ -361,37 +369,6 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             cancel=cancel,
         )
 
-    def _tell_end(self, result: TurnResult, facts: TurnFacts, text: str) -> None:
-        ids = {"session_id": self.session_id, "task_id": facts.task, "turn_id": facts.turn}
-        where = {"model": self.model, "platform": self.platform}
-        if result.text and not result.interrupted:
-            self._hooks.invoke(
-                "post_llm_call",
-                **ids,
-                **where,
-                user_message=text,
-                assistant_response=result.text,
-                conversation_history=self._conversation.messages if self._conversation else [],
-            )
-        self._hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
-
-    def _as_dict(self, result: TurnResult) -> dict[str, Any]:
-        breaks, self._replaced = ([self._replaced] if self._replaced else []) + result.breaks, None
-        return {
-            "final_response": result.text,
-            "messages": list(self._conversation.messages) if self._conversation else [],
-            "api_calls": result.api_calls,
-            "completed": result.completed,
-            "interrupted": result.interrupted,
-            "reason": result.reason,
-            "error": result.error,
-            "usage": result.usage.as_engine_usage(),
-            "session_id": self.session_id,
-            "model": self.model,
-            "provider": self.provider,
-            "prefix_breaks": [(broken.reason, broken.position) for broken in breaks],
-        }
-
     # --- parts
 
     @property
@@ -444,22 +421,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         """The built-in engine's summary, by the model in use, charged to the conversation."""
         call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], max_tokens=max_tokens)
         reply = auxiliary_client.complete(self.runtime, self.ensure_client(), call, self._cancel)
-        used = reply.usage
-        self._journal.charge(
-            [
-                UsageRow(
-                    self.provider,
-                    self.model,
-                    "compression",
-                    used.input_tokens if used else 0,
-                    used.cache_read_tokens if used else 0,
-                    used.cache_write_tokens if used else 0,
-                    used.output_tokens if used else 0,
-                    used.reasoning_tokens if used else 0,
-                    settled=used is not None,
-                )
-            ]
-        )
+        self._journal.charge([ledger_row(reply.usage, self.provider, self.model, "compression")])
         return reply.text
 
     def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:

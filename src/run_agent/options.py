@@ -1,6 +1,7 @@
 """What an agent can be told when it is built. Every option may be left out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from agent.model_metadata import get_model_context_length
@@ -48,6 +49,17 @@ class AgentOptions(TypedDict, total=False):
     tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None
     step_callback: Callable[[int], None] | None
     status_callback: Callable[[Notice], None] | None
+
+
+def with_options(found: Runtime, options: AgentOptions) -> Runtime:
+    """A runtime that was found, with what the caller said in so many words."""
+    return replace(
+        found,
+        api_key=options.get("api_key") or found.api_key,
+        api_mode=options.get("api_mode") or found.api_mode,
+        max_tokens=options.get("max_tokens") or found.max_tokens,
+        context_length=options.get("context_length") or found.context_length,
+    )
 
 
 def runtime_of_options(options: AgentOptions) -> Runtime:

