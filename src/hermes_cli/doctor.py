@@ -170,8 +170,9 @@ def _check_model(home: Path) -> Iterator[Finding]:  # noqa: ARG001
     """Which model would answer, found in the way the chat finds it; nothing is asked of a provider."""
     try:
         settings = config.load_config_readonly()
+        config.load_env()
     except ConfigProblem:
-        settings = {}  # reported by its own check
+        return  # reported by its own check
     try:
         found = find_runtime(settings)
     except ConfigProblem as problem:

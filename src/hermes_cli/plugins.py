@@ -3,18 +3,16 @@
 Nothing is searched or run on import; `discover_plugins()` does that once.
 """
 
-import asyncio
 import copy
 import inspect
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import model_tools  # noqa: F401 - the built-in tools are registered first, so that no plugin takes their names
+import model_tools  # the built-in tools are registered first, so that no plugin takes their names
 from hermes_base.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
@@ -477,37 +475,4 @@ def resolve_plugin_command_result(result: Any) -> Any:
     """What a command's handler answered; a coroutine is run to its end, beside a running loop for a limited time."""
     if not inspect.isawaitable(result):
         return result
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_wait_for(result, None))
-    return _run_beside(result)
-
-
-async def _wait_for(awaitable: Any, seconds: float | None) -> Any:
-    return await asyncio.wait_for(awaitable, seconds)
-
-
-@dataclass
-class _Outcome:
-    value: Any = None
-    failure: BaseException | None = None
-
-
-def _run_beside(awaitable: Any) -> Any:
-    """Run on a thread of its own: the loop of this thread is busy with us."""
-    outcome = _Outcome(failure=TimeoutError("The plugin's command took too long."))
-
-    def run() -> None:
-        try:
-            value = asyncio.run(_wait_for(awaitable, _WAIT_SECONDS))
-            outcome.value, outcome.failure = value, None
-        except BaseException as failure:  # noqa: BLE001 - raised again by the thread that waits
-            outcome.failure = failure
-
-    thread = threading.Thread(target=run, name="plugin-command", daemon=True)
-    thread.start()
-    thread.join(_WAIT_SECONDS + 1)
-    if outcome.failure is not None:
-        raise outcome.failure
-    return outcome.value
+    return model_tools._run_async(result, _WAIT_SECONDS)

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tools import browser_tool, terminal_tool  # importing a tool registers it
@@ -53,28 +54,18 @@ def handle_function_call(name: str, args: Mapping[str, Any] | str, **context: An
     return registry.dispatch(name, args, **context)
 
 
-def _run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine from synchronous code, also where this thread has a loop of its own."""
+def _run_async(awaitable: Awaitable[Any], seconds_beside_a_loop: float | None = None) -> Any:
+    """Run something awaitable from synchronous code, also where this thread has a loop of its own to keep turning."""
+
+    async def settle(seconds: float | None) -> Any:
+        return await asyncio.wait_for(awaitable, seconds)
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(coroutine)
-    box: list[Any] = []
-    thread = threading.Thread(target=lambda: box.append(_outcome(coroutine)), name="async-tool", daemon=True)
-    thread.start()
-    thread.join()
-    ok, value = box[0]
-    if not ok:
-        raise value
-    return value
-
-
-def _outcome(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
-    """The result, or what was raised: an exception must travel to the thread that waits for it."""
-    try:
-        return True, asyncio.run(coroutine)
-    except BaseException as problem:  # noqa: BLE001 - raised again by the caller
-        return False, problem
+        return asyncio.run(settle(None))
+    with ThreadPoolExecutor(1, thread_name_prefix="async-bridge") as beside:
+        return beside.submit(asyncio.run, settle(seconds_beside_a_loop)).result()
 
 
 registry.run_async = _run_async
