@@ -61,6 +61,18 @@ def open_host(options: ChatOptions) -> OpenedHost:
     return OpenedHost(host, banner)
 
 
+class Counter:
+    """How many lines are not dealt with yet; several threads count."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.value = 0
+
+    def add(self, difference: int) -> None:
+        with self._lock:
+            self.value += difference
+
+
 class InProcessHost:
     """Implements `ChatHost` and `Asker` with one agent."""
 
@@ -69,7 +81,7 @@ class InProcessHost:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._work: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._questions: dict[str, queue.SimpleQueue[Answer]] = {}
-        self._busy = False
+        self._waiting = Counter()
         self._closed = False
         self._session = ChatSession(choice, self._events.put, self)
         self._worker = threading.Thread(target=self._work_on, name="chat-worker", daemon=True)
@@ -94,11 +106,18 @@ class InProcessHost:
     # --- ChatHost
 
     def submit(self, text: str) -> None:
+        """In order behind what is under way; a command that need not wait runs beside it, or is refused."""
         asked = commands.parse(text)
-        if self._busy and asked is not None and asked[0] is not None and asked[0].name == "stop":
-            self.stop()
-            return
-        self._busy = True
+        command = asked[0] if asked else None
+        if command is not None and self._waiting.value:
+            if command.when_busy == commands.NOW:
+                if self._deal_with(text):
+                    self._events.put(Closed())
+                return
+            if command.when_busy == commands.REFUSE:
+                self._say(f"/{command.name} has to wait: an answer is under way. /stop stops it.", "warning")
+                return
+        self._waiting.add(1)
         self._work.put(text)
 
     def events(self) -> Iterator[Event]:
@@ -118,7 +137,7 @@ class InProcessHost:
         box = self._questions.get(question_id)
         if box is None:
             return False
-        box.put(Answer(text))
+        box.put(Answer(text, given=bool(text)))
         return True
 
     def close(self) -> None:
@@ -156,7 +175,7 @@ class InProcessHost:
             if self._deal_with(text):
                 self._events.put(Closed())
                 return
-            self._busy = not self._work.empty()
+            self._waiting.add(-1)
             self._events.put(Idle())
 
     def _deal_with(self, text: str) -> bool:
@@ -181,7 +200,8 @@ class InProcessHost:
         elif command.name == "quit":
             return True
         elif command.name == "stop":
-            self._say("Nothing is running.")
+            if not self.stop():
+                self._say("Nothing is running.")
         elif command.name == "retry":
             self._retry()
         else:
