@@ -3,23 +3,24 @@
 `call_llm` is the interface that plugins are written against; it answers with an object in OpenAI's form.
 """
 
-import importlib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import anyio.to_thread
 
-from agent import chat_completions, embedded
+from agent import clients, embedded
 from agent.local_servers import probe_model_servers
+from agent.repair import repair_messages
 from agent.reply import Reply
 from agent.runtime import Runtime, resolve_runtime, runtime_of_entry
-from agent.wire import call_settings
+from agent.wire import CallSettings, dialect_of
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
+from hermes_base.journal import text_of
 from hermes_cli import config as cli_config
 
 _THINK = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
@@ -37,11 +38,6 @@ class AuxiliaryCall:
     tools: Sequence[Mapping[str, Any]] = ()
     extra_body: Mapping[str, Any] | None = None
     reasoning: Mapping[str, Any] | None = None
-
-
-def load_openai_client() -> ModuleType:
-    """Late: importing the SDK costs most of a second, and nothing needs it before the first model call."""
-    return importlib.import_module("agent.openai_client")
 
 
 def resolve_provider_client(
@@ -88,33 +84,30 @@ def connect_runtime(runtime: Runtime) -> Runtime:
 
 
 def build_client(runtime: Runtime) -> Any:
-    return load_openai_client().build_client(api_key=runtime.api_key, base_url=runtime.base_url)
+    return clients.build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url)
 
 
 def complete(runtime: Runtime, client: Any, call: AuxiliaryCall, cancel: CancelToken | None = None) -> Reply:
     """One answer, not shown to anybody; raises ModelFailure."""
-    sdk = load_openai_client()
-    tail = call_settings(runtime.facts, max_tokens=call.max_tokens, reasoning=call.reasoning, with_tools=True)
+    dialect = dialect_of(runtime.api_mode, runtime.facts)
+    settings = CallSettings(runtime.model, call.max_tokens, call.reasoning)
+    tail = dialect.format.make_tail(runtime.facts, settings)
     if call.temperature is not None:
         tail["temperature"] = call.temperature
     tail |= dict(call.extra_body or {})
-    body = chat_completions.join_request(
+    spoken = [message for message in call.messages if message.get("role") != "system"]
+    told = "\n\n".join(text_of(message) for message in call.messages if message.get("role") == "system")
+    body = dialect.format.join_request(
         runtime.model,
-        chat_completions.encode_tools(call.tools),
-        b"",
-        [chat_completions.encode_message(message) for message in call.messages],
+        dialect.format.encode_tools(call.tools),
+        dialect.format.encode_system(told),
+        [dialect.encode(message) for message in repair_messages(spoken)],
         tail,
     )
-    reply: Reply = sdk.stream_chat(
-        client,
-        body,
-        chat_completions.StreamDecoder(),
-        who=runtime.facts.label,
-        limits=sdk.CallLimits(call.timeout, call.timeout),
-        cancel=cancel or CancelToken(),
-        on_chunk=lambda: None,
+    request = clients.StreamCall(dialect.format, body, runtime.facts.label, call.timeout, call.timeout)
+    return clients.stream(
+        client, request, dialect.format.read_answer(dialect.name), cancel or CancelToken(), lambda: None
     )
-    return reply
 
 
 def call_llm(
@@ -156,7 +149,7 @@ def call_llm(
         try:
             return as_openai_response(complete(runtime, client, call), runtime.model)
         finally:
-            load_openai_client().release_client(client)
+            clients.release_client(client)
     except HermesError as problem:
         raise RuntimeError(str(problem)) from problem
 

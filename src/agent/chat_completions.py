@@ -7,14 +7,20 @@ stands behind the messages.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent.reply import Reply, ToolCall
+from agent.providers import Provider
+from agent.reply import Reply, ToolCall, make_own_data, own_data
 from agent.usage_pricing import CanonicalUsage, usage_from_chat_completions
 
-DIALECT = "chat_completions"
+if TYPE_CHECKING:
+    from agent.wire import CallSettings
+
+PATH = "/chat/completions"
 #: Fields of a neutral message that this format knows; everything else stays at home.
 _WIRE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
+#: Fields of an answer that some providers want back exactly as they sent them, by the family of the provider.
+_ECHOED_FIELDS: Mapping[str, tuple[str, ...]] = {"openrouter": ("reasoning_details",)}
 
 
 def encode_json(value: Any) -> bytes:
@@ -22,8 +28,9 @@ def encode_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def encode_message(message: Mapping[str, Any]) -> bytes:
-    return encode_json({name: message[name] for name in _WIRE_FIELDS if name in message})
+def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
+    fields = {name: message[name] for name in _WIRE_FIELDS if name in message}
+    return encode_json(fields | dict(own_data(message, dialect).get("fields", {})))
 
 
 def encode_system(text: str) -> bytes:
@@ -43,14 +50,48 @@ def join_request(model: str, tools: bytes, system: bytes, messages: Sequence[byt
     return b"".join((head, b',"messages":[', b",".join(parts), b"],", encode_json(dict(tail))[1:]))
 
 
+def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
+    """What stands behind the messages."""
+    tail: dict[str, Any] = {"stream": True}
+    if provider.asks_for_usage:
+        tail["stream_options"] = {"include_usage": True}
+    if settings.max_tokens:
+        tail[provider.output_limit_field] = settings.max_tokens
+    if settings.effort and settings.effort != "none":
+        as_object = provider.reasoning_field == "reasoning"
+        tail[provider.reasoning_field] = {"effort": settings.effort} if as_object else settings.effort
+    if not settings.with_tools:
+        tail["tool_choice"] = "none"
+    return tail
+
+
+def find_error(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    problem = chunk.get("error")
+    if not problem:
+        return None
+    return problem if isinstance(problem, Mapping) else {"message": str(problem)}
+
+
+def read_answer(
+    dialect: str,
+    on_text: Callable[[str], None] | None = None,
+    on_reasoning: Callable[[str], None] | None = None,
+) -> "StreamDecoder":
+    return StreamDecoder(dialect, on_text, on_reasoning)
+
+
 class StreamDecoder:
     """Collects the chunks of one streamed answer; `reply()` is only right when `whole` is True."""
 
     def __init__(
         self,
+        dialect: str = "",
         on_text: Callable[[str], None] | None = None,
         on_reasoning: Callable[[str], None] | None = None,
     ) -> None:
+        self._dialect = dialect
+        self._echoed = _ECHOED_FIELDS.get(dialect.partition("/")[2], ())
+        self._echo: dict[str, list[Any]] = {}
         self._on_text = on_text
         self._on_reasoning = on_reasoning
         self._text: list[str] = []
@@ -92,6 +133,7 @@ class StreamDecoder:
             finish_reason=self._finish_reason or ("tool_calls" if calls else "stop"),
             usage=self._usage,
             model=self._model,
+            extra=make_own_data(self._dialect, fields=self._echo) if self._echo else {},
         )
 
     def _take_delta(self, delta: Mapping[str, Any]) -> None:
@@ -105,6 +147,9 @@ class StreamDecoder:
             self._reasoning.append(reasoning)
             if self._on_reasoning:
                 self._on_reasoning(reasoning)
+        for name in self._echoed:
+            if delta.get(name):
+                self._echo.setdefault(name, []).extend(delta[name])
         for position, part in enumerate(delta.get("tool_calls") or ()):
             self._take_call_part(int(part.get("index", position)), part)
 

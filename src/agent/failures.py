@@ -1,7 +1,9 @@
 """One classifier from a failed model call to what it calls for, and to a sentence a person understands."""
 
+import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from hermes_base.errors import FailureKind, ModelFailure
 
@@ -70,6 +72,33 @@ def classify(status: int | None, body: str, retry_after: float | None, who: str,
         retry_after=retry_after,
         fix=fix,
     )
+
+
+#: Errors that are told inside a stream, after the answer had begun, by their type or code.
+_STATUS_OF_TYPE: Mapping[str, int] = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 408,
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+    "request_too_large": 413,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "insufficient_quota": 402,
+}
+
+
+def in_stream_failure(problem: Mapping[str, Any], who: str) -> ModelFailure:
+    """The failure that a chunk of a stream tells of."""
+    named = (problem.get("code"), problem.get("type"))
+    status = next((name for name in named if isinstance(name, int)), None)
+    status = status or next((_STATUS_OF_TYPE[str(name)] for name in named if str(name) in _STATUS_OF_TYPE), 500)
+    return classify(status, json.dumps(dict(problem), ensure_ascii=False), None, who, str(problem.get("message") or ""))
 
 
 def transport_failure(error: BaseException, who: str, address: str) -> ModelFailure:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent.chat_completions import StreamDecoder
 from agent.reply import Reply, ToolCall
-from agent.wire import Dialect
+from agent.wire import AnswerReader, Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Event
 from hermes_base.errors import ModelFailure
@@ -32,9 +31,9 @@ class ModelPort(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
-    def call_settings(self, *, with_tools: bool) -> dict[str, Any]: ...
+    def make_tail(self, *, with_tools: bool) -> dict[str, Any]: ...
 
-    def send(self, body: bytes, decoder: StreamDecoder, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply: ...
+    def send(self, body: bytes, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply: ...
 
     def switch(self, failure: ModelFailure) -> bool: ...
 

@@ -21,6 +21,8 @@ class Provider:
     between_chunks_seconds: float = 60.0
     output_limit_field: str = "max_tokens"
     calls_tools: bool = True
+    dialect: str = ""  # a family with fields of its own inside the format
+    asks_for_usage: bool = True  # False: refuses the field that asks for token counts, and sends them anyway
     reasoning_field: str = "reasoning_effort"  # how an effort is asked for; "reasoning" is OpenRouter's object
 
 
@@ -38,6 +40,7 @@ PROVIDERS: dict[str, Provider] = {
             aggregator=True,
             first_byte_seconds=_REASONING_SECONDS,
             reasoning_field="reasoning",
+            dialect="openrouter",
         ),
         Provider(
             "anthropic",
@@ -66,7 +69,14 @@ PROVIDERS: dict[str, Provider] = {
         ),
         Provider("deepseek", "DeepSeek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), "deepseek-chat"),
         Provider("groq", "Groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), "llama-3.3-70b-versatile"),
-        Provider("mistral", "Mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), "mistral-large-latest"),
+        Provider(
+            "mistral",
+            "Mistral",
+            "https://api.mistral.ai/v1",
+            ("MISTRAL_API_KEY",),
+            "mistral-large-latest",
+            asks_for_usage=False,
+        ),
         Provider(
             "xai", "xAI", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4", first_byte_seconds=_REASONING_SECONDS
         ),

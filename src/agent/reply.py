@@ -6,6 +6,20 @@ from typing import Any
 
 from agent.usage_pricing import CanonicalUsage
 
+#: Where a message keeps what only the provider that wrote it understands (signed thinking, sealed reasoning).
+OWN_DATA = "provider_data"
+
+
+def make_own_data(dialect: str, **data: Any) -> dict[str, Any]:
+    """What a dialect wants to see again in later requests, as a field of the neutral message."""
+    return {OWN_DATA: {"dialect": dialect, **data}}
+
+
+def own_data(message: Mapping[str, Any], dialect: str) -> Mapping[str, Any]:
+    """What this dialect itself left in a message; what another one left is not for it."""
+    data = message.get(OWN_DATA)
+    return data if isinstance(data, Mapping) and data.get("dialect") == dialect else {}
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

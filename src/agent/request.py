@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from agent.chat_completions import StreamDecoder, encode_json
+from agent.chat_completions import encode_json
 from agent.compaction import guarded
 from agent.conversation import Conversation, PrefixBreak
 from agent.ports import Ports, TurnFacts
 from agent.reply import Reply
-from agent.wire import Dialect
+from agent.wire import AnswerReader, Dialect
 from hermes_base.errors import ModelFailure
 from hermes_base.journal import SYSTEM, TOOLS
 
@@ -53,7 +53,7 @@ class ModelCaller:
         tools = self._part(conversation, TOOLS, dialect)
         return tools, self._part(conversation, SYSTEM, dialect)
 
-    def call(self, conversation: Conversation, decoder: StreamDecoder, *, with_tools: bool = True) -> Reply:
+    def call(self, conversation: Conversation, decoder: AnswerReader, *, with_tools: bool = True) -> Reply:
         """The model's answer; raises ModelFailure or Interrupted."""
         self.calls += 1
         request_id = uuid.uuid4().hex[:16]
@@ -93,12 +93,12 @@ class ModelCaller:
         dialect = model.dialect
         wire = dialect.format
         tools, system = self.frozen_parts(conversation, dialect)
-        messages = conversation.fragments(dialect.name, wire.encode_message, self._ports.journal)
+        messages = conversation.fragments(dialect.name, dialect.encode, self._ports.journal)
         if any(hooks.has(name) for name in EDITING_HOOKS):
-            edited = conversation.refresh(dialect.name, wire.encode_message)
+            edited = conversation.refresh(dialect.name, dialect.encode)
             if edited is not None:
                 self.breaks.append(PrefixBreak("plugin_edit", edited))
-        tail = model.call_settings(with_tools=with_tools or not tools)
+        tail = model.make_tail(with_tools=with_tools or not tools)
         body = wire.join_request(model.model, tools, system, messages, tail)
         return self._let_middleware_replace(body) if hooks.has("llm_request") else body
 
@@ -110,7 +110,7 @@ class ModelCaller:
             self.breaks.append(PrefixBreak("llm_request_middleware", 0))
         return new
 
-    def _send(self, body: bytes, decoder: StreamDecoder) -> Reply:
+    def _send(self, body: bytes, decoder: AnswerReader) -> Reply:
         ports = self._ports
         touch = ports.touch
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent import rules
-from agent.chat_completions import StreamDecoder
 from agent.compaction import compact, estimated_tokens, guarded
 from agent.conversation import Conversation, PrefixBreak
 from agent.parallel import run_in_order
@@ -18,6 +17,7 @@ from agent.repair import clean_text, repair_messages, unknown_result
 from agent.reply import Reply, ToolCall
 from agent.request import ModelCaller
 from agent.usage_pricing import CanonicalUsage, ledger_row
+from agent.wire import AnswerReader
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row, UsageRow
@@ -66,7 +66,7 @@ class Turn:
         self._caller = ModelCaller(ports, facts)
         self._message_taken = False
         self._steering: list[str] = []
-        self._stream: StreamDecoder | None = None  # the answer being read
+        self._stream: AnswerReader | None = None  # the answer being read
         self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
 
     def steer(self, text: str) -> None:
@@ -108,8 +108,9 @@ class Turn:
     def _call_model(self, step: rules.CallModel) -> Reply | ModelFailure:
         ports = self._ports
         ports.touch("waiting for the model")
-        self._stream = StreamDecoder(
-            lambda text: ports.emit(TextDelta(text)), lambda text: ports.emit(ReasoningDelta(text))
+        dialect = ports.model.dialect
+        self._stream = dialect.format.read_answer(
+            dialect.name, lambda text: ports.emit(TextDelta(text)), lambda text: ports.emit(ReasoningDelta(text))
         )
         try:
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools)
@@ -266,7 +267,7 @@ class Turn:
         message["content"] = redact(message["content"])
         for call in message.get("tool_calls", ()):
             call["function"]["arguments"] = redact(call["function"]["arguments"])
-        body = dialect.format.encode_message(message)
+        body = dialect.encode(message)
         return Row(message, None if shown is None else redact(shown), {dialect.name: body})
 
     def _append(self, message: dict[str, Any], *, shown: str | None = None, usage: UsageRow | None = None) -> None:

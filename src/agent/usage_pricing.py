@@ -1,10 +1,46 @@
-"""Token counts of a model call in disjoint buckets, whatever names a provider gives them."""
+"""Token counts of a model call in disjoint buckets, whatever names a provider gives them, and when they look wrong."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.prices import cost_of, saved_by_cache
 from hermes_base.journal import UsageRow
+
+#: Providers whose reasoning stands beside completion_tokens; a total, where there is one, tells it for all others.
+_REASONING_BESIDE = frozenset({"xai"})
+#: No call is this large; a count above it is nonsense, and the sums have to stay in the integers of a database.
+_MOST = 10**12
+_READ_NAMES = (
+    ("prompt_tokens_details", "cached_tokens"),  # OpenAI and most others
+    ("prompt_token_details", "cached_tokens"),  # Mistral has both spellings
+    ("input_tokens_details", "cached_tokens"),  # Responses
+    ("prompt_cache_hit_tokens",),  # DeepSeek
+    ("num_cached_tokens",),  # Mistral
+    ("cache_read_input_tokens",),  # Claude behind a gateway
+    ("cached_tokens",),
+)
+_WRITE_NAMES = (
+    ("prompt_tokens_details", "cache_write_tokens"),  # OpenAI, OpenRouter
+    ("input_tokens_details", "cache_write_tokens"),
+    ("prompt_tokens_details", "cache_creation_tokens"),
+    ("cache_creation_input_tokens",),
+)
+_LONG_WRITE_NAMES = (
+    ("input_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens"),
+    ("prompt_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens"),
+    ("cache_creation", "ephemeral_1h_input_tokens"),
+)
+_PROMPT_NAMES = (("prompt_tokens",), ("input_tokens",))
+_OUTPUT_NAMES = (("completion_tokens",), ("output_tokens",))
+_REASONING_NAMES = (
+    ("completion_tokens_details", "reasoning_tokens"),
+    ("output_tokens_details", "reasoning_tokens"),
+    ("output_tokens_details", "thinking_tokens"),  # Anthropic
+    ("reasoning_tokens",),
+)
+Names = Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +52,8 @@ class CanonicalUsage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_long_tokens: int = 0  # the part of the cache write that is kept longer, and costs more
+    cost: float | None = None  # dollars, where the answer itself tells them
 
     @property
     def prompt_tokens(self) -> int:
@@ -26,12 +64,15 @@ class CanonicalUsage:
         return self.prompt_tokens + self.output_tokens
 
     def __add__(self, other: "CanonicalUsage") -> "CanonicalUsage":
+        told = [cost for cost in (self.cost, other.cost) if cost is not None]
         return CanonicalUsage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_long_tokens + other.cache_write_long_tokens,
+            sum(told) if told else None,
         )
 
     def as_engine_usage(self) -> dict[str, int]:
@@ -48,8 +89,10 @@ class CanonicalUsage:
         }
 
 
-def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: str = "turn") -> UsageRow:
-    """A call as the ledger keeps it; without a count it stays unsettled."""
+def ledger_row(
+    usage: CanonicalUsage | None, provider: str, model: str, kind: str = "turn", turn: str = ""
+) -> UsageRow:
+    """A call as the ledger keeps it, with its cost; without a count it stays unsettled and has no price."""
     counted = usage or CanonicalUsage()
     return UsageRow(
         provider=provider,
@@ -60,28 +103,98 @@ def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: st
         cache_write_tokens=counted.cache_write_tokens,
         output_tokens=counted.output_tokens,
         reasoning_tokens=counted.reasoning_tokens,
+        cost=None if usage is None else usage.cost if usage.cost is not None else cost_of(usage, provider, model),
         settled=usage is not None,
+        turn=turn,
+        saved=None if usage is None else saved_by_cache(usage, provider, model),
     )
 
 
-def usage_from_chat_completions(usage: Mapping[str, Any] | None) -> CanonicalUsage | None:
-    """Chat Completions counts cached tokens inside prompt_tokens; here they are taken apart."""
-    if not usage:
+# --- dialects
+
+
+def usage_from_chat_completions(usage: Mapping[str, Any] | None, dialect: str = "") -> CanonicalUsage | None:
+    """Chat Completions counts cached tokens inside the prompt; here they are taken apart. `dialect` is the provider."""
+    counts = _mapping(usage)
+    hit_and_missed = _count(counts.get("prompt_cache_hit_tokens")) + _count(counts.get("prompt_cache_miss_tokens"))
+    return _split_inclusive(counts, hit_and_missed, reasoning_beside=dialect in _REASONING_BESIDE)
+
+
+def usage_from_responses(usage: Mapping[str, Any] | None) -> CanonicalUsage | None:
+    """Responses counts cached tokens inside the input and reasoning inside the output."""
+    return _split_inclusive(_mapping(usage))
+
+
+def usage_from_anthropic(
+    usage: Mapping[str, Any] | None, delta: Mapping[str, Any] | None = None
+) -> CanonicalUsage | None:
+    """Messages counts cached tokens beside the input; `delta` is the usage of a stream's last message_delta.
+
+    The counts of a stream are cumulative, so the larger one is the newer one, and what the delta leaves out stands.
+    """
+    told = _mapping(usage), _mapping(delta)
+    if not any(_tells(part, (*_PROMPT_NAMES, *_OUTPUT_NAMES)) for part in told):
         return None
-    prompt_details = _mapping(usage.get("prompt_tokens_details"))
-    output_details = _mapping(usage.get("completion_tokens_details"))
-    prompt = _count(usage.get("prompt_tokens"))
-    read = _count(prompt_details.get("cached_tokens"))
-    written = _count(prompt_details.get("cache_write_tokens"))
-    read = min(read, prompt)
-    written = min(written, prompt - read)
+    short = max(_find(part, (("cache_creation", "ephemeral_5m_input_tokens"),)) for part in told)
+    long = max(_find(part, _LONG_WRITE_NAMES) for part in told)
+    written = max(_find(part, _WRITE_NAMES) for part in told) or short + long
+    output = max(_find(part, _OUTPUT_NAMES) for part in told)
+    return CanonicalUsage(
+        input_tokens=max(_find(part, (("input_tokens",),)) for part in told),
+        output_tokens=output,
+        cache_read_tokens=max(_find(part, _READ_NAMES) for part in told),
+        cache_write_tokens=written,
+        reasoning_tokens=min(output, max(_find(part, _REASONING_NAMES) for part in told)),
+        cache_write_long_tokens=min(long, written),
+    )
+
+
+def _split_inclusive(
+    counts: Mapping[str, Any], least_prompt: int = 0, *, reasoning_beside: bool = False
+) -> CanonicalUsage | None:
+    """The buckets of a format that counts cached tokens inside the prompt; None: it told no count."""
+    if not least_prompt and not _tells(counts, (*_PROMPT_NAMES, *_OUTPUT_NAMES)):
+        return None
+    prompt = max(_find(counts, _PROMPT_NAMES), least_prompt)
+    output, reasoning = _find(counts, _OUTPUT_NAMES), _find(counts, _REASONING_NAMES)
+    total = _count(counts.get("total_tokens"))
+    # What a total holds beside prompt and completion was thought and is billed as output (xAI, Gemini).
+    beside = max(0, total - prompt - output) if total else reasoning if reasoning_beside else 0
+    read = min(_find(counts, _READ_NAMES), prompt)
+    written = min(_find(counts, _WRITE_NAMES), prompt - read)
     return CanonicalUsage(
         input_tokens=prompt - read - written,
-        output_tokens=_count(usage.get("completion_tokens")),
+        output_tokens=output + beside,
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=_count(output_details.get("reasoning_tokens")),
+        reasoning_tokens=min(max(reasoning, beside), output + beside),
+        cache_write_long_tokens=min(_find(counts, _LONG_WRITE_NAMES), written),
+        cost=_find_cost(counts),
     )
+
+
+def _find_cost(counts: Mapping[str, Any]) -> float | None:
+    """What the answer says it cost (OpenRouter); with the owner's own key the maker's bill comes on top."""
+    told = _amount(counts.get("cost"))
+    if told is None or counts.get("is_byok") is not True:
+        return told
+    return told + (_amount(_mapping(counts.get("cost_details")).get("upstream_inference_cost")) or 0.0)
+
+
+def _find(counts: Mapping[str, Any], names: Names) -> int:
+    """The first count above zero that stands under one of the names."""
+    return next(filter(None, (_count(_reach(counts, path)) for path in names)), 0)
+
+
+def _tells(counts: Mapping[str, Any], names: Names) -> bool:
+    return any(_amount(_reach(counts, path)) is not None for path in names)
+
+
+def _reach(counts: Mapping[str, Any], path: tuple[str, ...]) -> object:
+    value: object = counts
+    for name in path:
+        value = _mapping(value).get(name)
+    return value
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -89,4 +202,62 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int:
-    return max(0, int(value)) if isinstance(value, int | float) else 0
+    amount = _amount(value)
+    return 0 if amount is None else int(amount)
+
+
+def _amount(value: object) -> float | None:
+    """A number that can be an amount; nonsense is None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) and 0 <= value <= _MOST else None
+
+
+# --- a cold cache
+
+COLD_TURNS = 5
+WARM_RATE = 0.5
+#: Shorter prompts are not cached; the smallest prompt that most providers take.
+CACHE_MINIMUM = 1024
+#: Nobody promises to keep a prefix for longer than this.
+CACHE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnUse:
+    """What one turn of a conversation used, as far as it says something about the cache."""
+
+    model: str
+    usage: CanonicalUsage
+    calls: int = 1
+    broke: bool = False  # the prefix broke in this turn, for a named reason
+    pause: float = 0.0  # seconds since the turn before it
+    has_cache: bool = True  # `agent.prices.has_cache` of provider and model
+
+
+def hit_rate(usage: CanonicalUsage) -> float:
+    """The share of the prompt that was read from the cache."""
+    return usage.cache_read_tokens / usage.prompt_tokens if usage.prompt_tokens else 0.0
+
+
+def low_hit_rate(turns: Sequence[TurnUse]) -> bool:
+    """Whether the last of these turns is the one to warn at: all turns of a conversation, asked after each.
+
+    True once, at the turn that makes it five in a row which should have hit the cache and did so for less than half
+    of their prompt. A turn that could not hit is left out; another model starts anew.
+    """
+    cold = 0
+    for place, turn in enumerate(turns):
+        before = turns[place - 1] if place else None
+        if before is None or before.model != turn.model:
+            cold = 0
+        elif _should_hit(turn):
+            cold = cold + 1 if hit_rate(turn.usage) < WARM_RATE else 0
+        if cold == COLD_TURNS:
+            return place == len(turns) - 1
+    return False
+
+
+def _should_hit(turn: TurnUse) -> bool:
+    prompt = turn.usage.prompt_tokens / max(1, turn.calls)
+    return turn.has_cache and not turn.broke and turn.pause <= CACHE_SECONDS and prompt > CACHE_MINIMUM

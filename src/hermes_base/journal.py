@@ -41,6 +41,8 @@ class UsageRow:
     cost: float | None = None  # dollars; None: no price known
     settled: bool = True  # False: cut before its usage arrived
     created: float = 0.0  # given by the store
+    turn: str = ""  # id of the turn that made the call; empty: none did
+    saved: float | None = None  # dollars that the cache saved; None: no price known
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,10 @@ class Journal(Protocol):
 
     def charge(self, usage: Sequence[UsageRow]) -> None:
         """Put auxiliary calls into the ledger."""
+        ...
+
+    def broke(self, reason: str, position: int) -> None:
+        """Record that the prefix moved: why, and from which message on."""
         ...
 
 

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.auxiliary_client import connect_runtime, load_openai_client
+from agent.auxiliary_client import connect_runtime
+from agent.clients import build_client, release_client
 from hermes_base import commands
 from hermes_base.chat import Answer, Asked, ChatHost, Closed, Event, Idle, Notice, Question, TurnEnded
 from hermes_base.errors import HermesError
@@ -240,8 +241,8 @@ class InProcessHost:
     def _warm_up(self) -> None:
         """While the person types, load what the first answer needs; a failure shows again, and clearly, in the turn."""
         try:
-            load_openai_client()
-            connect_runtime(self._session.runtime)
+            runtime = connect_runtime(self._session.runtime)
+            release_client(build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url))
         except Exception:
             log.debug("warming up failed", exc_info=True)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hermes_base.errors import HermesError
+from hermes_lab.prompt import Prompt
 
 DEFAULT_CHUNK_SIZE = 16
 
@@ -26,18 +27,39 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """The model message whose tool calls this request answers, as the client sent it back."""
+
+    calls: tuple[str, ...]
+    place: str  # where it stands in the request
+    has_thinking: bool
+    must_think: bool  # the rules want thinking there, whoever wrote the message
+
+
+class Want(StrEnum):
+    """What a request asks to see of the model's reasoning."""
+
+    REASONING = "reasoning"  # its text
+    SEALED_REASONING = "sealed_reasoning"  # a text that only the server can read
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A request that passed the format's rules, reduced to what decides the answer."""
 
     model: str
     seed: str  # hash of the body: every id in the answer comes from it
     user_text: str  # the newest user message
-    round: int  # assistant messages since that message
+    round: int  # model calls since that message
     results: tuple[ToolResult, ...]  # tool results since the newest assistant message
-    prompt: tuple[bytes, ...]  # tools, then messages: what is billed and what a prefix cache compares
+    prompt: Prompt
+    limit: int | None = None  # tokens of the answer
     has_tools: bool = False
     stream: bool = False
     include_usage: bool = False
+    thinks: bool = True  # the model may reason
+    wants: frozenset[Want] = frozenset({Want.REASONING})
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +71,25 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counts them: cached and written are parts of prompt, reasoning is a part of completion."""
+    """Tokens as the provider counts them.
+
+    Cached and written are parts of prompt, those written for an hour a part of written, reasoning a part of completion.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
+
+    @property
+    def uncached_tokens(self) -> int:
+        return max(self.prompt_tokens - self.cached_tokens - self.cache_write_tokens, 0)
+
+    @property
+    def cache_write_5m_tokens(self) -> int:
+        return max(self.cache_write_tokens - self.cache_write_1h_tokens, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +98,7 @@ class Answer:
 
     text: str = ""
     reasoning: str = ""
+    hides_reasoning: bool = False  # it is billed and replayed, but its text is never shown
     calls: tuple[Call, ...] = ()
     finish: Finish = Finish.STOP
     chunks: int | None = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from agent import anthropic_adapter, auxiliary_client, embedded, rules
+from agent import anthropic_adapter, auxiliary_client, clients, embedded, rules
 from agent.compaction import compact, guarded
 from agent.context_compressor import ContextCompressor
 from agent.conversation import Conversation, PrefixBreak
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 def OpenAI(**client_options: Any) -> Any:
     """The SDK's client on a shared pool. Late: importing the SDK costs most of a second."""
-    return auxiliary_client.load_openai_client().build_client(**client_options)
+    return clients.build_openai_client(**client_options)
 
 
 class AIAgent(SwitchableRuntime, EventCallbacks):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.anthropic_adapter import is_oauth_token
+from agent.clients import is_oauth_token
 from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
 from agent.runtime import Runtime
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agent.auxiliary_client import load_openai_client
-from agent.chat_completions import StreamDecoder
+from agent.clients import StreamCall, stream
 from agent.health import health, health_name
 from agent.providers import Provider, provider_or_custom
 from agent.reply import Reply
 from agent.runtime import needs_key
-from agent.wire import Dialect, call_settings, dialect_of
+from agent.wire import AnswerReader, CallSettings, Dialect, dialect_of
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import FailureKind, ModelFailure
@@ -54,26 +53,17 @@ class AgentModel:
         facts = self.facts
         return f"{self.model} ({facts.label})" if facts.name != "custom" else f"{self.model} at {self.base_url}"
 
-    def call_settings(self, *, with_tools: bool) -> dict[str, Any]:
+    def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
         agent = self._agent
-        return call_settings(
-            self.facts, max_tokens=agent.max_tokens, reasoning=agent.reasoning_config, with_tools=with_tools
-        )
+        settings = CallSettings(agent.model, agent.max_tokens, agent.reasoning_config, with_tools)
+        return self.dialect.format.make_tail(self.facts, settings)
 
-    def send(self, body: bytes, decoder: StreamDecoder, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply:
+    def send(self, body: bytes, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply:
         self._require_key()
-        sdk = load_openai_client()
-        facts = self.facts
-        reply: Reply = sdk.stream_chat(
-            self._agent.ensure_client(),
-            body,
-            decoder,
-            who=self.label,
-            limits=sdk.CallLimits(facts.first_byte_seconds, facts.between_chunks_seconds),
-            cancel=cancel,
-            on_chunk=on_chunk,
+        call = StreamCall(
+            self.dialect.format, body, self.label, self.facts.first_byte_seconds, self.facts.between_chunks_seconds
         )
-        return reply
+        return stream(self._agent.ensure_client(), call, answer, cancel, on_chunk)
 
     def _require_key(self) -> None:
         """A missing model or key fails like a call would: the message is kept, and a fallback may answer."""

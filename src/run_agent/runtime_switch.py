@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from agent import auxiliary_client
+from agent import auxiliary_client, clients
 from agent.compaction import guarded
 from agent.failures import is_transport_error
 from agent.health import health, health_name
@@ -76,7 +76,7 @@ class SwitchableRuntime:
         if not shared and hasattr(client, "close"):
             client.close()
             return
-        auxiliary_client.load_openai_client().release_client(client)
+        clients.release_client(client)
 
     # --- the runtime
 

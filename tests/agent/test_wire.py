@@ -29,7 +29,11 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 def test_joined_fragments_are_the_encoding_of_the_whole(system: str, messages: list[Any], with_tools: bool) -> None:
     tools = [TOOL] if with_tools else []
     body = join_request(
-        "a-model", encode_tools(tools), encode_system(system), [encode_message(m) for m in messages], {"stream": True}
+        "a-model",
+        encode_tools(tools),
+        encode_system(system),
+        [encode_message(m, "chat_completions") for m in messages],
+        {"stream": True},
     )
     ordered = [{"role": message["role"], "content": message["content"]} for message in messages]
     start = [{"role": "system", "content": system}] if system else []
@@ -41,7 +45,7 @@ def test_joined_fragments_are_the_encoding_of_the_whole(system: str, messages: l
 def test_a_longer_conversation_starts_with_the_bytes_of_the_shorter(first: list[Any], more: list[Any]) -> None:
     """A1"""
     encode = lambda messages, tail: join_request(  # noqa: E731
-        "m", encode_tools([TOOL]), encode_system("s"), [encode_message(m) for m in messages], tail
+        "m", encode_tools([TOOL]), encode_system("s"), [encode_message(m, "chat_completions") for m in messages], tail
     )
     short, long = encode(first, {"stream": True}), encode([*first, *more], {"stream": True, "max_tokens": 5})
     assert long.startswith(short[: short.rindex(b"]")])
@@ -49,7 +53,7 @@ def test_a_longer_conversation_starts_with_the_bytes_of_the_shorter(first: list[
 
 def test_fields_of_our_own_stay_at_home() -> None:
     message = {"role": "assistant", "content": "x", "reasoning": "secret thoughts", "finish_reason": "stop"}
-    assert json.loads(encode_message(message)) == {"role": "assistant", "content": "x"}
+    assert json.loads(encode_message(message, "chat_completions")) == {"role": "assistant", "content": "x"}
 
 
 def events(payloads: list[bytes], end: bytes) -> bytes:
@@ -91,7 +95,7 @@ CHUNKS = [
 
 def test_interleaved_tool_calls_are_put_together() -> None:
     shown: list[str] = []
-    decoder = StreamDecoder(shown.append)
+    decoder = StreamDecoder("chat_completions", shown.append)
     for chunk in CHUNKS:
         decoder.feed(chunk)
     reply = decoder.reply()

@@ -1,0 +1,209 @@
+"""Clients of the official SDKs on shared pools, and one way to stream through them: raw bodies out, raw events in.
+
+The SDKs do clients, auth and errors. Their typed requests and chunks are never built: they cost forty times the bytes.
+An SDK is loaded by one function, when the first client of its kind is built; the import costs most of a second.
+"""
+
+import importlib
+import json
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from agent.failures import classify, cut_failure, in_stream_failure, parse_retry_after, transport_failure
+from agent.providers import ANTHROPIC_MESSAGES
+from agent.reply import Reply
+from agent.sse import DONE, iter_event_data
+from agent.wire import AnswerReader, WireFormat
+from hermes_base.cancel import CancelToken
+from hermes_base.errors import ConfigProblem, ModelFailure
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCall:
+    """One request: in which format, to whom, and how long its silence is borne."""
+
+    format: WireFormat
+    body: bytes
+    who: str
+    first_byte: float = 60.0
+    between_chunks: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sdk:
+    """An official SDK, the part of it that we use."""
+
+    module: ModuleType
+    lines: type  # a stream class that hands over the data of each event
+    transport: ModuleType
+    http: ModuleType
+
+
+@lru_cache
+def load_sdk(name: str) -> Sdk:
+    """Late: importing an SDK costs most of a second and 40 MB, and nothing needs it before the first model call."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError as problem:
+        raise ConfigProblem(
+            f"The SDK '{name}' is not installed.", fix=f"Install it with: pip install 'hermes-agent[{name}]'"
+        ) from problem
+
+    class Lines(module.Stream):  # type: ignore[misc, name-defined]
+        """A stream of the data of each event, as bytes."""
+
+        def __stream__(self) -> Iterator[object]:
+            try:
+                yield from iter_event_data(self.response.iter_bytes())
+            finally:
+                self.response.close()
+
+    return Sdk(module, Lines, importlib.import_module("agent.transport"), importlib.import_module("httpx2"))
+
+
+_releases: "weakref.WeakKeyDictionary[Any, weakref.finalize[Any, Any]]" = weakref.WeakKeyDictionary()
+
+
+def build_openai_client(*, api_key: str, base_url: str) -> Any:
+    """A client on the shared pool of its address and key: 0.1 ms and 1 KB once the pool exists."""
+    return _build(load_sdk("openai"), "OpenAI", base_url or None, api_key, {"api_key": api_key or "none"})
+
+
+def build_anthropic_client(*, api_key: str, base_url: str) -> Any:
+    """The same for Anthropic; its SDK adds the version to the address itself, and a subscription's token is no key."""
+    address = base_url.rstrip("/").removesuffix("/v1") or None
+    if is_oauth_token(api_key):
+        credentials: dict[str, Any] = {"auth_token": api_key, "default_headers": {"anthropic-beta": "oauth-2025-04-20"}}
+    else:
+        credentials = {"api_key": api_key or "none"}
+    return _build(load_sdk("anthropic"), "Anthropic", address, api_key, credentials)
+
+
+def build_client(api_mode: str, *, api_key: str, base_url: str) -> Any:
+    build = build_anthropic_client if api_mode == ANTHROPIC_MESSAGES else build_openai_client
+    return build(api_key=api_key, base_url=base_url)
+
+
+def is_oauth_token(api_key: str) -> bool:
+    """Tokens of a subscription have another form than API keys and travel in another header."""
+    return api_key.startswith("sk-ant-oat")
+
+
+def _build(sdk: Sdk, kind: str, base_url: str | None, api_key: str, credentials: dict[str, Any]) -> Any:
+    pool, http = sdk.transport.acquire_pool(base_url or kind, api_key)
+    # Retries are the turn's business, not the SDK's.
+    client = getattr(sdk.module, kind)(base_url=base_url, http_client=http, max_retries=0, **credentials)
+    _releases[client] = weakref.finalize(client, sdk.transport.release_pool, pool)
+    return client
+
+
+def release_client(client: object) -> None:
+    """Give the pool back. The SDK's own close() would close it for everyone, so it is never called."""
+    try:
+        release = _releases.pop(client, None)
+    except TypeError:  # something that cannot be referred to weakly is no client of ours
+        return
+    if release is not None:
+        release()
+
+
+def stream(
+    client: Any, call: StreamCall, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]
+) -> Reply:
+    """One model call: the whole answer, or a ModelFailure, or Interrupted."""
+    sdk = load_sdk(type(client).__module__.partition(".")[0])
+    thread = threading.get_ident()
+    forget = cancel.on_cancel(lambda: sdk.transport.cut_thread(thread))
+    try:
+        cancel.check()
+        _read(sdk, client, call, answer, on_chunk)
+    except sdk.module.APIStatusError as error:
+        cancel.check()
+        raise _status_failure(error, call.who) from error
+    except (sdk.module.APIConnectionError, sdk.http.HTTPError, sdk.http.StreamError, OSError) as error:
+        cancel.check()
+        raise _broken_failure(error, answer, call.who, str(client.base_url)) from error
+    finally:
+        forget()
+        sdk.transport.forget_thread(thread)
+    cancel.check()  # a cut socket looks like a clean end
+    if not answer.whole:
+        raise cut_failure(call.who)
+    return answer.reply()
+
+
+def _read(sdk: Sdk, client: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None]) -> None:
+    timeout = sdk.http.Timeout(call.between_chunks, connect=CONNECT_SECONDS, read=call.first_byte)
+    events = client.post(
+        call.format.PATH,
+        content=call.body,
+        cast_to=object,
+        options={"headers": {"Content-Type": "application/json"}, "timeout": timeout},
+        stream=True,
+        stream_cls=sdk.lines,
+    )
+    with events:
+        if _is_json(events.response):
+            _take(_parse(events.response.read()), call, answer)
+            return
+        _limit_reads(events.response, call.between_chunks)
+        for data in events:
+            if data == DONE:
+                answer.finish()
+                break
+            _take(_parse(data), call, answer)
+            on_chunk()
+
+
+def _take(chunk: dict[str, Any], call: StreamCall, answer: AnswerReader) -> None:
+    problem = call.format.find_error(chunk)
+    if problem is not None:
+        raise in_stream_failure(problem, call.who)
+    answer.feed(chunk)
+
+
+def _is_json(response: Any) -> bool:
+    """Some servers answer with one JSON document although a stream was asked for."""
+    return "application/json" in response.headers.get("content-type", "")
+
+
+def _limit_reads(response: Any, seconds: float) -> None:
+    """From the first byte on, the shorter limit between chunks holds (the connection reads it for every read)."""
+    timeouts = response.request.extensions.get("timeout")
+    if isinstance(timeouts, dict):
+        timeouts["read"] = seconds
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    try:
+        chunk = json.loads(data)
+    except ValueError as error:
+        raise ModelFailure(f"The model server sent something that is not JSON ({str(data)[:120]}).") from error
+    if not isinstance(chunk, dict):
+        raise ModelFailure(f"The model server sent an answer of the wrong form ({str(data)[:120]}).")
+    return chunk
+
+
+def _status_failure(error: Any, who: str) -> ModelFailure:
+    body = json.dumps(error.body, ensure_ascii=False) if error.body is not None else str(error)
+    told = error.body if isinstance(error.body, dict) else {}
+    inner = told.get("error")
+    message = told.get("message") or (inner.get("message") if isinstance(inner, dict) else None)
+    retry_after = parse_retry_after(error.response.headers.get("retry-after"))
+    return classify(error.status_code, body, retry_after, who, str(message or ""))
+
+
+def _broken_failure(error: Exception, answer: AnswerReader, who: str, address: str) -> ModelFailure:
+    if answer.text:
+        return cut_failure(who)
+    return transport_failure(error, who, address)
