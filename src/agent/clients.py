@@ -59,7 +59,7 @@ def load_sdk(name: str) -> Sdk:
             f"The SDK '{name}' is not installed.", fix=f"Install it with: pip install 'hermes-agent[{name}]'"
         ) from problem
 
-    class Lines(module.Stream):  # type: ignore[misc, name-defined]
+    class Lines(module.Stream[object]):  # type: ignore[misc, name-defined]
         """A stream of the data of each event, as bytes."""
 
         def __stream__(self) -> Iterator[object]:

@@ -1,6 +1,5 @@
 """Token counts of a model call in disjoint buckets, whatever names a provider gives them, and when they look wrong."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,9 +88,7 @@ class CanonicalUsage:
         }
 
 
-def ledger_row(
-    usage: CanonicalUsage | None, provider: str, model: str, kind: str = "turn", turn: str = ""
-) -> UsageRow:
+def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: str = "turn", turn: str = "") -> UsageRow:
     """A call as the ledger keeps it, with its cost; without a count it stays unsettled and has no price."""
     counted = usage or CanonicalUsage()
     return UsageRow(
@@ -210,7 +207,7 @@ def _amount(value: object) -> float | None:
     """A number that can be an amount; nonsense is None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if math.isfinite(value) and 0 <= value <= _MOST else None
+    return value if 0 <= value <= _MOST else None
 
 
 # --- a cold cache

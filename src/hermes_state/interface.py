@@ -8,8 +8,9 @@ Words: a *conversation* is a chat and its key; a *session* is one transcript of 
 conversation is its current one. Sessions of a chain (compaction) share a *task*, the id of the first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from hermes_base.journal import Row, Transcript, UsageRow
@@ -68,6 +69,41 @@ class UsageSum:
     cost: float = 0.0
     unpriced: int = 0  # calls without a known price
     unsettled: int = 0  # calls cut before their usage arrived
+    saved: float = 0.0  # dollars that the cache saved, as far as prices are known
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The share of the prompt that was read from the cache; None without a prompt."""
+        return self.cache_read_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+#: How the ledger can be grouped, and the names of the keys a group then has.
+USAGE_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"day": ("day",), "model": ("provider", "model"), "turn": ("turn",)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageGroup:
+    """The calls that share their keys."""
+
+    keys: tuple[str, ...]  # a local day as YYYY-MM-DD; provider and model; a turn's id, empty outside of turns
+    sum: UsageSum
+    first: float  # when the first of the calls was made
+
+
+@dataclass(frozen=True, slots=True)
+class BreakRow:
+    """The prefix moved: why, and from which message on."""
+
+    session: str
+    reason: str
+    position: int
+    created: float
 
 
 class Store(Protocol):
@@ -132,6 +168,20 @@ class Store(Protocol):
 
     def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum:
         """The sum of the calls of a session, of a task (all sessions of a chain) or of all, from `since` on."""
+        ...
+
+    def usage_by(
+        self, group: str, *, session: str | None = None, task: str | None = None, since: float = 0.0
+    ) -> list[UsageGroup]:
+        """The same calls as `usage` sums, in groups by "day", "model" or "turn", the earliest first."""
+        ...
+
+    def note_break(self, session: str, reason: str, position: int) -> None:
+        """Record that the prefix moved; StoreFailure without a reason. It stays when its session is deleted."""
+        ...
+
+    def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
+        """The breaks of a session, of a task or of all, from `since` on, the earliest first."""
         ...
 
     # --- search (derived data: may be dropped and rebuilt at any time)

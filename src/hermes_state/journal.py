@@ -76,6 +76,10 @@ class StoreJournal:
         """Put auxiliary calls into the ledger."""
         self._get_store().charge(self._begun(), usage)
 
+    def broke(self, reason: str, position: int) -> None:
+        """Record that the prefix moved."""
+        self._get_store().note_break(self._begun(), reason, position)
+
     def _get_store(self) -> Store:
         if self._store is None:
             self._store = self._open_store()

@@ -1,17 +1,16 @@
 """The store in memory: the twin of `SqliteStore` for libraries and tests, with the same answers and no file."""
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import reduce, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, Transcript, UsageRow, visible
 from hermes_state import records
-from hermes_state.interface import Hit, NewSession, SessionInfo, UsageSum
+from hermes_state.interface import BreakRow, Hit, NewSession, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean, cut_excerpt, match_query, split_query
 
 P = ParamSpec("P")
@@ -71,6 +70,7 @@ class MemoryStore:
         self._current: dict[str, str] = {}
         self._blobs: dict[bytes, bytes] = {}
         self._ledger: list[_Charge] = []
+        self._breaks: list[tuple[str, BreakRow]] = []  # with their tasks
         self._order = 0
         self._searchable = True
 
@@ -195,22 +195,28 @@ class MemoryStore:
 
     @_locked
     def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum:
-        calls = [
-            charge.call
-            for charge in self._ledger
-            if session in (None, charge.session) and task in (None, charge.task) and charge.call.created >= since
+        return reduce(records.add_sums, map(_sum_call, self._list_calls(session, task, since)), UsageSum())
+
+    @_locked
+    def usage_by(
+        self, group: str, *, session: str | None = None, task: str | None = None, since: float = 0.0
+    ) -> list[UsageGroup]:
+        calls = sorted(self._list_calls(session, task, since), key=lambda call: call.created)
+        return records.fold_usage(group, ((_name_groups(call), call.created, _sum_call(call)) for call in calls))
+
+    @_locked
+    def note_break(self, session: str, reason: str, position: int) -> None:
+        kept = self._sessions.get(session)
+        row = BreakRow(session, records.check_reason(reason), position, time.time())
+        self._breaks.append(("" if kept is None else kept.info.task, row))
+
+    @_locked
+    def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
+        return [
+            row
+            for own, row in self._breaks
+            if session in (None, row.session) and task in (None, own) and row.created >= since
         ]
-        return UsageSum(
-            calls=len(calls),
-            input_tokens=sum(call.input_tokens for call in calls),
-            cache_read_tokens=sum(call.cache_read_tokens for call in calls),
-            cache_write_tokens=sum(call.cache_write_tokens for call in calls),
-            output_tokens=sum(call.output_tokens for call in calls),
-            reasoning_tokens=sum(call.reasoning_tokens for call in calls),
-            cost=math.fsum(call.cost for call in calls if call.cost is not None),
-            unpriced=sum(call.cost is None for call in calls),
-            unsettled=sum(not call.settled for call in calls),
-        )
 
     # --- search
 
@@ -310,6 +316,13 @@ class MemoryStore:
         now = time.time()
         self._ledger += [_Charge(session, task, replace(call, created=now)) for call in usage]
 
+    def _list_calls(self, session: str | None, task: str | None, since: float) -> list[UsageRow]:
+        return [
+            charge.call
+            for charge in self._ledger
+            if session in (None, charge.session) and task in (None, charge.task) and charge.call.created >= since
+        ]
+
     def _close_session(self, kept: _Kept, reason: str) -> None:
         if kept.info.ended is None:
             kept.info = replace(kept.info, ended=time.time(), end_reason=clean(reason))
@@ -340,6 +353,26 @@ class MemoryStore:
 
 def _read_message(message: _Message, sent: Mapping[str, bytes] | None = None) -> Row:
     return records.read_row(message.row.kind, message.row.body, message.row.shown, message.position, sent)
+
+
+def _sum_call(call: UsageRow) -> UsageSum:
+    return UsageSum(
+        calls=1,
+        input_tokens=call.input_tokens,
+        cache_read_tokens=call.cache_read_tokens,
+        cache_write_tokens=call.cache_write_tokens,
+        output_tokens=call.output_tokens,
+        reasoning_tokens=call.reasoning_tokens,
+        cost=call.cost or 0.0,
+        unpriced=int(call.cost is None),
+        unsettled=int(not call.settled),
+        saved=call.saved or 0.0,
+    )
+
+
+def _name_groups(call: UsageRow) -> tuple[str, str, str, str]:
+    day = time.strftime("%Y-%m-%d", time.localtime(call.created))
+    return day, clean(call.provider), clean(call.model), clean(call.turn)
 
 
 def _make_hit(runs: list[list[str]], message: _Message, session: str) -> Hit:

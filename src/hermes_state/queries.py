@@ -65,18 +65,42 @@ DROP_UNUSED_BLOB = "delete from blob where hash = ?1 and not exists (select 1 fr
 # --- ledger
 ADD_USAGE = (
     "insert into usage (conversation, session, task, provider, model, kind, input_tokens, cache_read_tokens, "
-    "cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, created) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, turn, saved, created) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_SUM_USAGE = (
-    "select count(*), coalesce(sum(input_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
+_SUMS = (
+    "count(*), coalesce(sum(input_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
     "coalesce(sum(cache_write_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), "
-    "coalesce(sum(cost), 0.0), count(*) - count(cost), coalesce(sum(settled = 0), 0) from usage where "
+    "coalesce(sum(cost), 0.0), count(*) - count(cost), coalesce(sum(settled = 0), 0), coalesce(sum(saved), 0.0)"
 )
-SUM_USAGE = _SUM_USAGE + "created >= ?"
-SUM_USAGE_OF_SESSION = _SUM_USAGE + "session = ? and created >= ?"
-SUM_USAGE_OF_TASK = _SUM_USAGE + "task = ? and created >= ?"
-SUM_USAGE_OF_BOTH = _SUM_USAGE + "session = ? and task = ? and created >= ?"
+#: Each has its own index, so that reading a session or a task does not read the ledger.
+_SINCE = "where created >= ?"
+_OF_SESSION = "where session = ? and created >= ?"
+_OF_TASK = "where task = ? and created >= ?"
+_OF_BOTH = "where session = ? and task = ? and created >= ?"
+_SUM_USAGE = f"select {_SUMS} from usage "
+SUM_USAGE = _SUM_USAGE + _SINCE
+SUM_USAGE_OF_SESSION = _SUM_USAGE + _OF_SESSION
+SUM_USAGE_OF_TASK = _SUM_USAGE + _OF_TASK
+SUM_USAGE_OF_BOTH = _SUM_USAGE + _OF_BOTH
+#: What `records.fold_usage` puts together: the finest groups. Programs of layout 1 leave the turn empty.
+_SPLIT_USAGE = (
+    "select date(created, 'unixepoch', 'localtime') as day, provider, model, coalesce(turn, '') as in_turn, "
+    f"min(created) as first, {_SUMS} from usage "
+)
+_SPLIT = " group by day, provider, model, in_turn order by first"
+SPLIT_USAGE = _SPLIT_USAGE + _SINCE + _SPLIT
+SPLIT_USAGE_OF_SESSION = _SPLIT_USAGE + _OF_SESSION + _SPLIT
+SPLIT_USAGE_OF_TASK = _SPLIT_USAGE + _OF_TASK + _SPLIT
+SPLIT_USAGE_OF_BOTH = _SPLIT_USAGE + _OF_BOTH + _SPLIT
+ADD_BREAK = (
+    "insert into prefix_break (conversation, session, task, reason, position, created) values (?, ?, ?, ?, ?, ?)"
+)
+_GET_BREAKS = "select session, reason, position, created from prefix_break "
+GET_BREAKS = _GET_BREAKS + _SINCE + " order by created, id"
+GET_BREAKS_OF_SESSION = _GET_BREAKS + _OF_SESSION + " order by created, id"
+GET_BREAKS_OF_TASK = _GET_BREAKS + _OF_TASK + " order by created, id"
+GET_BREAKS_OF_BOTH = _GET_BREAKS + _OF_BOTH + " order by created, id"
 
 # --- search
 #: The index keeps no copy of the text, and no lengths, since hits come newest first and not by rank.

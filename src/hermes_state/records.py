@@ -6,15 +6,16 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.journal import PART_PLACES, Row, UsageRow, shown_text, visible
-from hermes_state.interface import NewSession
+from hermes_state.interface import USAGE_GROUPS, NewSession, UsageGroup, UsageSum
 from hermes_state.texts import clean, shorten
 
 HEAD = "head"
+_SPLIT_NAMES = ("day", "provider", "model", "turn")
 _PARTS = {place: part for part, place in PART_PLACES.items()}
 
 
@@ -124,7 +125,7 @@ def split_sent(
 
 
 def write_usage(call: UsageRow) -> tuple[Any, ...]:
-    """The call as columns of the ledger, from provider to settled."""
+    """The call as columns of the ledger, from provider to saved."""
     return (
         clean(call.provider),
         clean(call.model),
@@ -136,7 +137,39 @@ def write_usage(call: UsageRow) -> tuple[Any, ...]:
         call.reasoning_tokens,
         call.cost,
         int(call.settled),
+        clean(call.turn) or None,
+        call.saved,
     )
+
+
+def add_sums(one: UsageSum, other: UsageSum) -> UsageSum:
+    return UsageSum(*(getattr(one, part.name) + getattr(other, part.name) for part in fields(UsageSum)))
+
+
+def fold_usage(group: str, split: Iterable[tuple[tuple[str, str, str, str], float, UsageSum]]) -> list[UsageGroup]:
+    """The sums in groups: `split` gives day, provider, model and turn, the first moment and the sum, in order of time."""
+    names = USAGE_GROUPS.get(group)
+    if names is None:
+        raise StoreFailure(f"The ledger has no groups by {group!r}.", fix=f"Choose one of: {', '.join(USAGE_GROUPS)}.")
+    places = [_SPLIT_NAMES.index(name) for name in names]
+    groups: dict[tuple[str, ...], UsageGroup] = {}
+    for values, first, sums in split:
+        keys = tuple(values[place] for place in places)
+        known = groups.get(keys)
+        groups[keys] = UsageGroup(keys, sums, first) if known is None else _extend_group(known, sums)
+    return list(groups.values())
+
+
+def _extend_group(group: UsageGroup, sums: UsageSum) -> UsageGroup:
+    return UsageGroup(group.keys, add_sums(group.sum, sums), group.first)
+
+
+def check_reason(reason: str) -> str:
+    """The reason of a break as it is kept; StoreFailure when it says nothing."""
+    said = clean(reason).strip()
+    if said.lower() in ("", "unknown"):
+        raise StoreFailure("A break of the prefix needs a reason.", kept="Nothing was written.")
+    return said
 
 
 def digest(body: bytes) -> bytes:

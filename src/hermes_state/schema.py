@@ -102,8 +102,26 @@ _INDEXES = (
     "create index usage_created on usage(created)",
 )
 
+_TURNS_AND_BREAKS = (
+    "alter table usage add column turn text",
+    "alter table usage add column saved real",
+    """create table prefix_break (
+        id integer primary key,
+        conversation text not null,
+        session text not null,
+        task text not null,
+        reason text not null,
+        position integer not null,
+        created real not null
+    )""",
+    "create index break_session on prefix_break(session, created)",
+    "create index break_task on prefix_break(task, created)",
+    "create index break_created on prefix_break(created)",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, queries.CREATE_SEARCH, queries.START_SEARCH)),
+    Migration(2, 1, _TURNS_AND_BREAKS),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -7,17 +7,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
 from hermes_state import queries, records, search_index
 from hermes_state.connection import Database
-from hermes_state.interface import Hit, NewSession, SessionInfo, UsageSum
+from hermes_state.interface import BreakRow, Hit, NewSession, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
 
 BUSY_TIMEOUT = 5.0
 PAGE = 200
 REBUILD_PAUSE = 0.001
+# Statements on the ledger, by whether a session and whether a task is asked for.
+_SUMS = {
+    (False, False): queries.SUM_USAGE,
+    (True, False): queries.SUM_USAGE_OF_SESSION,
+    (False, True): queries.SUM_USAGE_OF_TASK,
+    (True, True): queries.SUM_USAGE_OF_BOTH,
+}
+_SPLITS = {
+    (False, False): queries.SPLIT_USAGE,
+    (True, False): queries.SPLIT_USAGE_OF_SESSION,
+    (False, True): queries.SPLIT_USAGE_OF_TASK,
+    (True, True): queries.SPLIT_USAGE_OF_BOTH,
+}
+_BREAKS = {
+    (False, False): queries.GET_BREAKS,
+    (True, False): queries.GET_BREAKS_OF_SESSION,
+    (False, True): queries.GET_BREAKS_OF_TASK,
+    (True, True): queries.GET_BREAKS_OF_BOTH,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +172,23 @@ class SqliteStore:
             _add_usage(db, session, _find_head(db, session), usage)
 
     def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum:
-        wanted = [value for value in (session, task) if value is not None]
-        query = {
-            (False, False): queries.SUM_USAGE,
-            (True, False): queries.SUM_USAGE_OF_SESSION,
-            (False, True): queries.SUM_USAGE_OF_TASK,
-            (True, True): queries.SUM_USAGE_OF_BOTH,
-        }[session is not None, task is not None]
-        return self._db.read(lambda db: UsageSum(*db.execute(query, (*wanted, since)).fetchone()))
+        rows = self._read_ledger(_SUMS, session, task, since)
+        return UsageSum(*rows[0])
+
+    def usage_by(
+        self, group: str, *, session: str | None = None, task: str | None = None, since: float = 0.0
+    ) -> list[UsageGroup]:
+        rows = self._read_ledger(_SPLITS, session, task, since)
+        return records.fold_usage(group, ((row[:4], row[4], UsageSum(*row[5:])) for row in rows))
+
+    def note_break(self, session: str, reason: str, position: int) -> None:
+        said = records.check_reason(reason)
+        with self._db.write() as db:
+            owner = _own(session, _find_head(db, session))
+            db.execute(queries.ADD_BREAK, (*owner, said, position, time.time()))
+
+    def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
+        return [BreakRow(*row) for row in self._read_ledger(_BREAKS, session, task, since)]
 
     # --- search
 
@@ -185,6 +213,13 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
+
+    def _read_ledger(
+        self, statements: Mapping[tuple[bool, bool], str], session: str | None, task: str | None, since: float
+    ) -> list[tuple[Any, ...]]:
+        wanted = (*(value for value in (session, task) if value is not None), since)
+        query = statements[session is not None, task is not None]
+        return self._db.read(lambda db: db.execute(query, wanted).fetchall())
 
     def _page_history(self, session: str, version: int) -> Iterator[Row]:
         """Rows never change, so pages read one by one fit together, and no reader is held meanwhile."""
@@ -264,10 +299,13 @@ def _add_rows(db: sqlite3.Connection, session: str, head: _Head, writer: str, ba
 
 
 def _add_usage(db: sqlite3.Connection, session: str, head: _Head | None, usage: Sequence[UsageRow]) -> None:
-    """A call that was paid is in the ledger even if its session is gone."""
-    owner = ("", session, "") if head is None else (head.conversation, session, head.task)
-    now = time.time()
+    owner, now = _own(session, head), time.time()
     db.executemany(queries.ADD_USAGE, [(*owner, *records.write_usage(call), now) for call in usage])
+
+
+def _own(session: str, head: _Head | None) -> tuple[str, str, str]:
+    """Conversation, session and task of a ledger row: what was paid is there even if its session is gone."""
+    return ("", session, "") if head is None else (head.conversation, session, head.task)
 
 
 def _read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
