@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -25,7 +25,7 @@ from hermes_base.errors import ConfigProblem, ModelFailure
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Sdk:
     """An official SDK, the part of it that we use."""
 
     module: ModuleType
-    lines: type  # a stream class that hands over the data of each event
+    raw: type  # a stream class that leaves the reading to us
     transport: ModuleType
     http: ModuleType
 
@@ -59,16 +59,13 @@ def load_sdk(name: str) -> Sdk:
             f"The SDK '{name}' is not installed.", fix=f"Install it with: pip install 'hermes-agent[{name}]'"
         ) from problem
 
-    class Lines(module.Stream[object]):  # type: ignore[misc, name-defined]
-        """A stream of the data of each event, as bytes."""
+    class Raw(module.Stream[object]):  # type: ignore[misc, name-defined]
+        """A stream that leaves the answer unread, for us to read it."""
 
         def __stream__(self) -> Iterator[object]:
-            try:
-                yield from iter_event_data(self.response.iter_bytes())
-            finally:
-                self.response.close()
+            yield from ()
 
-    return Sdk(module, Lines, importlib.import_module("agent.transport"), importlib.import_module("httpx2"))
+    return Sdk(module, Raw, importlib.import_module("agent.transport"), importlib.import_module("httpx2"))
 
 
 _releases: "weakref.WeakKeyDictionary[Any, weakref.finalize[Any, Any]]" = weakref.WeakKeyDictionary()
@@ -150,26 +147,25 @@ def _read(sdk: Sdk, client: Any, call: StreamCall, answer: AnswerReader, on_chun
         cast_to=object,
         options={"headers": {"Content-Type": "application/json"}, "timeout": timeout},
         stream=True,
-        stream_cls=sdk.lines,
+        stream_cls=sdk.raw,
     )
+    find_error, feed = call.format.find_error, answer.feed
     with events:
         if _is_json(events.response):
-            _take(_parse(events.response.read()), call, answer)
-            return
-        _limit_reads(events.response, call.between_chunks)
-        for data in events:
+            pieces: Iterable[bytes] = [events.response.read()]
+        else:
+            _limit_reads(events.response, call.between_chunks)
+            pieces = iter_event_data(events.response.stream)
+        for data in pieces:
             if data == DONE:
                 answer.finish()
                 break
-            _take(_parse(data), call, answer)
+            chunk = _parse(data)
+            problem = find_error(chunk)
+            if problem is not None:
+                raise in_stream_failure(problem, call.who)
+            feed(chunk)
             on_chunk()
-
-
-def _take(chunk: dict[str, Any], call: StreamCall, answer: AnswerReader) -> None:
-    problem = call.format.find_error(chunk)
-    if problem is not None:
-        raise in_stream_failure(problem, call.who)
-    answer.feed(chunk)
 
 
 def _is_json(response: Any) -> bool:
@@ -184,10 +180,13 @@ def _limit_reads(response: Any, seconds: float) -> None:
         timeouts["read"] = seconds
 
 
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the parser itself, without the steps around it
+
+
 def _parse(data: bytes) -> dict[str, Any]:
     try:
-        chunk = json.loads(data)
-    except ValueError as error:
+        chunk = _scan(data.decode(), 0)[0] if data[:1] == b"{" else json.loads(data)
+    except (ValueError, StopIteration) as error:
         raise ModelFailure(f"The model server sent something that is not JSON ({str(data)[:120]}).") from error
     if not isinstance(chunk, dict):
         raise ModelFailure(f"The model server sent an answer of the wrong form ({str(data)[:120]}).")

@@ -67,6 +67,9 @@ class Ports:
     hooks: Hooks
     engine: Any  # a ContextEngine, or something with its methods
     emit: Callable[[Event], None]  # never raises
+    on_text: Callable[[str], None]  # a piece of the answer; never raises
+    on_reasoning: Callable[[str], None]
+    on_chunk: Callable[[], None]  # a sign of life while the answer is read
     redact: Callable[[str], str]
     touch: Callable[[str], None]  # a sign of life, with what is being done
     render_part: Callable[[str, Dialect], str | list[dict[str, Any]]]  # system prompt or tools of a new conversation

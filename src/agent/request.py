@@ -112,15 +112,14 @@ class ModelCaller:
 
     def _send(self, body: bytes, decoder: AnswerReader) -> Reply:
         ports = self._ports
-        touch = ports.touch
+        request: dict[str, Any] | None = None
 
         def send(payload: Any) -> Any:
             new = body if payload is None or payload is request else encode_json(dict(payload))
-            return ports.model.send(new, decoder, ports.cancel, lambda: touch("reading the answer"))
+            return ports.model.send(new, decoder, ports.cancel, ports.on_chunk)
 
-        request: dict[str, Any] | None = None
         if not ports.hooks.has("llm_execution"):
-            return ports.model.send(body, decoder, ports.cancel, lambda: touch("reading the answer"))
+            return ports.model.send(body, decoder, ports.cancel, ports.on_chunk)
         request = json.loads(body)
         reply = ports.hooks.execute("llm_execution", request, send, **self._ids())
         if not isinstance(reply, Reply):

@@ -1,97 +1,300 @@
-"""Connection pools shared by everyone who talks to the same address with the same key, and sockets that can be cut.
+"""HTTP for model calls: connections kept open and shared by everyone who talks to one address with one key.
 
-One TLS context serves the process. A pool is counted and closed with its last user. A thread that is blocked in a
-read is freed by shutting its socket down from outside: closing the response alone would not wake it.
+It stands under the SDKs in the place of their own transport, because a streamed answer arrives in hundreds of small
+pieces and each piece costs a tenth here. One TLS context serves the process. A pool is counted and closed with its
+last user. A thread that is blocked in a read is freed by shutting its socket down from outside.
 """
 
+import base64
 import hashlib
+import http.client
 import logging
+import select
 import socket
 import ssl
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import httpcore2
 import httpx2
+
+from agent.http_chunks import BrokenFraming, ChunkDecoder
 
 log = logging.getLogger(__name__)
 
-#: Streams in use, by the thread that reads or writes them.
-_busy: dict[int, "_CuttableStream"] = {}
+IDLE_SECONDS = 60.0
+MOST_IDLE = 32
+READ_SIZE = 65_536
+DRAIN_SECONDS = 0.1
 
-
-class _CuttableStream(httpcore2.NetworkStream):
-    """A network stream that notes which thread waits on it."""
-
-    def __init__(self, stream: httpcore2.NetworkStream) -> None:
-        self._stream = stream
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        _busy[threading.get_ident()] = self
-        return self._stream.read(max_bytes, timeout)
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        _busy[threading.get_ident()] = self
-        self._stream.write(buffer, timeout)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.NetworkStream:
-        return _CuttableStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-    def cut(self) -> None:
-        wire = self._stream.get_extra_info("socket")
-        if isinstance(wire, socket.socket):
-            wire.shutdown(socket.SHUT_RDWR)
-
-
-class _CuttableBackend(httpcore2.NetworkBackend):
-    def __init__(self) -> None:
-        self._sockets = httpcore2.SyncBackend()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.NetworkStream:
-        return _CuttableStream(self._sockets.connect_tcp(host, port, timeout, local_address, socket_options))
-
-    def sleep(self, seconds: float) -> None:
-        self._sockets.sleep(seconds)
+#: Sockets in use, by the thread that waits on them.
+_busy: dict[int, socket.socket] = {}
 
 
 def cut_thread(thread_id: int) -> None:
     """End whatever network wait that thread is in; its call then fails at once."""
-    stream = _busy.get(thread_id)
-    if stream is None:
+    wire = _busy.get(thread_id)
+    if wire is None:
         return
     try:
-        stream.cut()
+        wire.shutdown(socket.SHUT_RDWR)
     except OSError as problem:  # the socket was closed in the meantime: there is nothing left to cut
         log.debug("nothing to cut: %s", problem)
 
 
 def forget_thread(thread_id: int) -> None:
-    """The thread's call is over; its stream belongs to the pool again."""
+    """The thread's call is over; its socket belongs to the pool again."""
     _busy.pop(thread_id, None)
+
+
+# --- connections
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    scheme: str
+    host: str
+    port: int
 
 
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
     """Loading the certificates costs 30 ms and 1 MB, so it is done once."""
     return httpx2.create_ssl_context()
+
+
+@lru_cache(maxsize=64)
+def _proxy_for(origin: Origin) -> str:
+    """The proxy that the environment names for an address; empty: none. Asked once, since it reads all variables."""
+    proxies = getproxies()
+    named = proxies.get(origin.scheme) or proxies.get("all") or ""
+    return "" if not named or proxy_bypass(origin.host) else named
+
+
+def _make_connection(origin: Origin, seconds: float | None) -> http.client.HTTPConnection:
+    proxy = _proxy_for(origin)
+    target = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+    if target is not None and target.scheme not in ("http", "https"):
+        raise httpx2.ProxyError(f"a proxy of the kind '{target.scheme}' cannot be used")
+    host, port = (target.hostname or "", target.port or 80) if target else (origin.host, origin.port)
+    if origin.scheme == "https":
+        secure = http.client.HTTPSConnection(host, port, timeout=seconds, context=_tls())
+        if target is not None:
+            secure.set_tunnel(origin.host, origin.port, headers=_proxy_auth(target.username, target.password))
+        return secure
+    return http.client.HTTPConnection(host, port, timeout=seconds)
+
+
+def _proxy_auth(username: str | None, password: str | None) -> dict[str, str]:
+    if not username:
+        return {}
+    login = f"{unquote(username)}:{unquote(password or '')}".encode()
+    return {"Proxy-Authorization": "Basic " + base64.b64encode(login).decode()}
+
+
+class PooledTransport(httpx2.BaseTransport):
+    """Keeps idle connections by origin; as many are open as there are calls under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[Origin, list[tuple[float, http.client.HTTPConnection]]] = {}
+        self._closed = False
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        timeouts: Mapping[str, Any] = request.extensions.get("timeout", {})
+        with _told_as_http_errors(request):
+            connection = self._take(origin) or self._open(origin, timeouts.get("connect"))
+            assert connection.sock is not None
+            _busy[threading.get_ident()] = connection.sock
+            try:
+                answer = _exchange(connection, request, origin, timeouts.get("read"))
+            except BaseException:
+                connection.close()
+                raise
+        body = _Body(self, origin, connection, answer, request)
+        return httpx2.Response(answer.status, headers=answer.getheaders(), stream=body, request=request)
+
+    def give_back(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
+        """The connection's answer was read to its end; it can carry the next one."""
+        now = time.monotonic()
+        with self._lock:
+            idle = self._idle.setdefault(origin, [])
+            keep = not self._closed and len(idle) < MOST_IDLE
+            if keep:
+                idle.append((now, connection))
+        if not keep:
+            connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, {}
+        for kept in idle.values():
+            for _, connection in kept:
+                connection.close()
+
+    def _take(self, origin: Origin) -> http.client.HTTPConnection | None:
+        """The connection that was used last, unless it has been idle for too long or the server hung up."""
+        while True:
+            with self._lock:
+                idle = self._idle.get(origin)
+                if not idle:
+                    return None
+                since, connection = idle.pop()
+            if time.monotonic() - since < IDLE_SECONDS and not _has_hung_up(connection.sock):
+                return connection
+            connection.close()
+
+    def _open(self, origin: Origin, seconds: float | None) -> http.client.HTTPConnection:
+        connection = _make_connection(origin, seconds)
+        connection.connect()
+        assert connection.sock is not None
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+
+def _has_hung_up(wire: socket.socket | None) -> bool:
+    """Nothing may come on an idle connection: what is readable is its end."""
+    if wire is None:
+        return True
+    readable, _, _ = select.select([wire], [], [], 0)
+    return bool(readable)
+
+
+def _exchange(
+    connection: http.client.HTTPConnection, request: httpx2.Request, origin: Origin, seconds: float | None
+) -> http.client.HTTPResponse:
+    """Send the request in one piece, read the head of the answer."""
+    wire = connection.sock
+    wire.settimeout(seconds)
+    proxied = origin.scheme == "http" and bool(_proxy_for(origin))
+    target = str(request.url).encode() if proxied else request.url.raw_path
+    fields = [name + b": " + value + b"\r\n" for name, value in request.headers.raw]
+    head = b"".join((request.method.encode(), b" ", target, b" HTTP/1.1\r\n", *fields, b"\r\n"))
+    wire.sendall(head + request.read())
+    answer = http.client.HTTPResponse(wire, method=request.method)
+    answer.begin()
+    return answer
+
+
+class _Body(httpx2.SyncByteStream):
+    """The body of an answer, in the pieces in which it arrives."""
+
+    def __init__(
+        self,
+        pool: PooledTransport,
+        origin: Origin,
+        connection: http.client.HTTPConnection,
+        answer: http.client.HTTPResponse,
+        request: httpx2.Request,
+    ) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._connection: http.client.HTTPConnection | None = connection
+        self._answer = answer
+        self._request = request
+        self._decoder: ChunkDecoder | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _told_as_http_errors(self._request):
+            if self._connection is None:
+                return
+            # From the first byte on the limit between pieces holds, which the caller may have set by now.
+            self._connection.sock.settimeout(self._request.extensions.get("timeout", {}).get("read"))
+            yield from self._read_chunks() if self._answer.chunked else self._read_length()
+        if not self._answer.will_close:
+            self._finish()
+
+    def close(self) -> None:
+        """An answer whose end is not there by now takes its connection along."""
+        if self._connection is not None and self._is_at_its_end():
+            self._finish()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._answer.close()
+            connection.close()
+
+    def _is_at_its_end(self) -> bool:
+        """The last words of a stream come with, or right behind, the event that says it is over."""
+        decoder = self._decoder
+        if decoder is None or self._answer.will_close or self._connection is None:
+            return False
+        try:
+            self._connection.sock.settimeout(DRAIN_SECONDS)
+            while not decoder.done:
+                data = self._answer.fp.read1(READ_SIZE)
+                if not data or decoder.feed(data):
+                    return False
+        except (OSError, BrokenFraming):
+            return False
+        return True
+
+    def _read_chunks(self) -> Iterator[bytes]:
+        self._decoder = decoder = ChunkDecoder()
+        read = self._answer.fp.read1
+        while not decoder.done:
+            data = read(READ_SIZE)
+            if not data:
+                raise httpx2.RemoteProtocolError("the connection ended in the middle of an answer")
+            payload = decoder.feed(data)
+            if payload:
+                yield payload
+
+    def _read_length(self) -> Iterator[bytes]:
+        """A body of known length, or one that ends with its connection."""
+        left = self._answer.length
+        while left is None or left > 0:
+            data = self._answer.fp.read1(READ_SIZE if left is None else min(left, READ_SIZE))
+            if not data and left is None:
+                return
+            if not data:
+                raise httpx2.RemoteProtocolError("the connection ended in the middle of an answer")
+            left = None if left is None else left - len(data)
+            yield data
+
+    def _finish(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._answer.fp.close()
+            self._pool.give_back(self._origin, connection)
+
+
+class _told_as_http_errors:
+    """Errors of sockets, TLS and the parser as the kinds that the SDKs know."""
+
+    def __init__(self, request: httpx2.Request) -> None:
+        self._request = request
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, httpx2.HTTPError | GeneratorExit):
+            return
+        for caught, told in _TOLD_AS:
+            if isinstance(error, caught):
+                raise told(str(error) or type(error).__name__, request=self._request) from error
+
+
+_TOLD_AS: tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...] = (
+    (TimeoutError, httpx2.ReadTimeout),
+    (socket.gaierror, httpx2.ConnectError),
+    (ConnectionRefusedError, httpx2.ConnectError),
+    (ssl.SSLError, httpx2.ConnectError),
+    (http.client.HTTPException, httpx2.RemoteProtocolError),
+    (BrokenFraming, httpx2.RemoteProtocolError),
+    (OSError, httpx2.ReadError),
+)
+
+
+# --- pools
 
 
 @dataclass
@@ -110,7 +313,11 @@ def acquire_pool(base_url: str, api_key: str) -> tuple[str, httpx2.Client]:
     with _lock:
         pool = _pools.get(name)
         if pool is None:
-            pool = _pools[name] = _Pool(_make_http())
+            # Answers come as they are: undoing a compression would cost more than it saves on loopback and LAN.
+            client = httpx2.Client(
+                transport=PooledTransport(), follow_redirects=True, headers={"Accept-Encoding": "identity"}
+            )
+            pool = _pools[name] = _Pool(client)
         pool.users += 1
         return name, pool.http
 
@@ -128,15 +335,3 @@ def release_pool(name: str) -> None:
 def count_pools() -> int:
     with _lock:
         return len(_pools)
-
-
-def _make_http() -> httpx2.Client:
-    """As many connections as there are calls under way; idle ones are kept for a minute. Proxies of the environment
-    are honoured."""
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=60.0)
-    client = httpx2.Client(verify=_tls(), limits=limits, follow_redirects=True)
-    for transport in (client._transport, *client._mounts.values()):
-        if isinstance(transport, httpx2.HTTPTransport):
-            # A transport takes no backend as an argument; its pool reads this attribute for each new connection.
-            transport._pool._network_backend = _CuttableBackend()
-    return client

@@ -18,7 +18,7 @@ from agent.reply import Reply, ToolCall
 from agent.request import ModelCaller
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta
+from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row, UsageRow
 
@@ -109,9 +109,7 @@ class Turn:
         ports = self._ports
         ports.touch("waiting for the model")
         dialect = ports.model.dialect
-        self._stream = dialect.format.read_answer(
-            dialect.name, lambda text: ports.emit(TextDelta(text)), lambda text: ports.emit(ReasoningDelta(text))
-        )
+        self._stream = dialect.format.read_answer(dialect.name, ports.on_text, ports.on_reasoning)
         try:
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools)
         except ModelFailure as failure:

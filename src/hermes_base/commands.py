@@ -28,7 +28,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("resume", (), "Go back to an earlier conversation; without ID: list them.", "[ID]", when_busy=REFUSE),
     Command("model", (), "Show or change the model.", "[NAME]", when_busy=AFTER, breaks_prefix=True),
     Command("reasoning", (), "Show or change how long the model thinks.", "[LEVEL]", when_busy=AFTER),
-    Command("usage", (), "Show tokens and cache hits."),
+    Command("usage", (), "Show tokens, cache hits and cost."),
     Command("compress", (), "Summarise the older part of the conversation.", when_busy=AFTER, breaks_prefix=True),
     Command("tools", (), "List the tools the model has."),
     Command("retry", (), "Ask the last question again.", when_busy=REFUSE, breaks_prefix=True),

@@ -1,12 +1,12 @@
 """What each slash command answers in the terminal chat; the table itself is in `hermes_base.commands`."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from hermes_base.commands import help_lines
 from hermes_cli.chat_session import EFFORTS, ChatSession, parse_choice
-from hermes_state.interface import SessionInfo, UsageSum
+from hermes_cli.usage_cmd import write_scopes
+from hermes_state.interface import SessionInfo
 
 Lines = Iterator[str]
 
@@ -58,21 +58,9 @@ def reasoning(session: ChatSession, args: str) -> Lines:
 
 def usage(session: ChatSession, args: str) -> Lines:
     del args
-    spent, window = session.usage()
-    midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    yield f"This conversation: {_describe(spent)}"
-    yield f"Today:             {_describe(session.usage_since(min(midnight, time.time())))}"
+    report, window = session.usage()
+    yield from write_scopes(report)
     yield f"Window: {window['last_prompt_tokens']:,} of {window['context_length']:,} tokens in the last request"
-
-
-def _describe(spent: UsageSum) -> str:
-    prompt = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
-    hits = f", {100 * spent.cache_read_tokens / prompt:.0f} % of the input from the cache" if prompt else ""
-    return (
-        f"{spent.calls} calls, {prompt:,} tokens in ({spent.input_tokens:,} new, {spent.cache_read_tokens:,} cached, "
-        f"{spent.cache_write_tokens:,} written), {spent.output_tokens:,} out "
-        f"({spent.reasoning_tokens:,} reasoning){hits}"
-    )
 
 
 def compress(session: ChatSession, args: str) -> Lines:

@@ -16,8 +16,9 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
 from hermes_cli.profiles import get_active_profile_name
 from hermes_cli.sessions_cmd import find_session
+from hermes_cli.usage_cmd import UsageReport, read_report
 from hermes_constants import get_hermes_home
-from hermes_state.interface import NewSession, SessionInfo, Store, UsageSum
+from hermes_state.interface import NewSession, SessionInfo, Store
 from hermes_state.journal import StoreJournal
 from hermes_state.records import make_session_id
 from hermes_state.schema import STORE_FILE
@@ -142,12 +143,10 @@ class ChatSession:
     def compress(self, focus: str) -> tuple[int, int] | None:
         return self._agent.compress_now(focus or None)
 
-    def usage(self) -> tuple[UsageSum, dict[str, Any]]:
-        """What this conversation has used, and how full the window is."""
-        return self.open_store().usage(task=self._agent.task_id), self._agent.context_compressor.get_status()
-
-    def usage_since(self, moment: float) -> UsageSum:
-        return self.open_store().usage(since=moment)
+    def usage(self) -> tuple[UsageReport, dict[str, Any]]:
+        """What this conversation and the day have used, and how full the window is."""
+        report = read_report(self.open_store(), self._agent.task_id)
+        return report, self._agent.context_compressor.get_status()
 
     def tools(self) -> list[tuple[str, str]]:
         if not self.runtime.facts.calls_tools:

@@ -304,8 +304,18 @@ def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
 
 
 def redactor() -> Redactor:
-    """Takes today's secrets out of a text."""
-    return Redactor(secrets())
+    """Takes today's secrets out of a text. Asked for in every turn, so a change of the environment alone is noticed
+    a second later; a change of the files is noticed at once."""
+    global _known_redactor
+    key = (get_config_path(), _take_stamp(get_config_path()), _take_stamp(get_env_path()))
+    now = time.monotonic()
+    if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
+        _known_redactor = (key, now, Redactor(secrets()))
+    return _known_redactor[2]
+
+
+_REDACTOR_SECONDS = 1.0
+_known_redactor: tuple[object, float, Redactor] | None = None
 
 
 def start_logging() -> None:

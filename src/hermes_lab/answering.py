@@ -13,12 +13,13 @@ def choose_step(ask: Ask, plan: Plan) -> Step:
     return plan.take(ask) or read_script(ask) or Step()
 
 
-def compose_answer(ask: Ask, step: Step) -> Answer:
+def compose_answer(ask: Ask, step: Step, call_prefix: str) -> Answer:
     """The whole answer of a step; it depends on the request and the step only."""
-    calls = tuple(_make_call(ask, number, call) for number, call in enumerate(step.tool_calls))
+    calls = tuple(_make_call(ask, number, call, call_prefix) for number, call in enumerate(step.tool_calls))
     return Answer(
         text=_choose_text(ask, step),
-        reasoning=step.reasoning,
+        reasoning=step.reasoning if ask.thinks else "",
+        hides_reasoning=step.hide_reasoning,
         calls=calls,
         finish=step.finish_reason or (Finish.TOOL_CALLS if calls else Finish.STOP),
         chunks=step.chunks,
@@ -46,6 +47,6 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
-def _make_call(ask: Ask, number: int, call: PlannedCall) -> Call:
+def _make_call(ask: Ask, number: int, call: PlannedCall, prefix: str) -> Call:
     made_id = hashlib.sha256(f"{ask.seed} {number}".encode()).hexdigest()[:24]
-    return Call(call.id if call.id is not None else f"call_{made_id}", call.name, call.arguments)
+    return Call(call.id if call.id is not None else f"{prefix}{made_id}", call.name, call.arguments)

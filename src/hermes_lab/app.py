@@ -2,36 +2,52 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from hermes_base.errors import ConfigProblem
-from hermes_lab.answering import choose_step, compose_answer
+from hermes_lab.answer_route import AnswerRoute, Desk
 from hermes_lab.bill import Bill
-from hermes_lab.connection import EVENTS, JSON, Connection, Headers
-from hermes_lab.formats import FORMATS, Format
+from hermes_lab.cache import DOCUMENTED_MINIMUM, LabClock, PrefixCache
+from hermes_lab.connection import Connection
+from hermes_lab.formats import FORMATS
 from hermes_lab.formats.chat_completions import encode_problem
-from hermes_lab.plan import Fault, Plan, PlanInput, Step, parse_plan
-from hermes_lab.problems import describe_failure
+from hermes_lab.limits import Window
+from hermes_lab.plan import Plan, PlanInput, parse_plan
 from hermes_lab.recorder import Recorder
-from hermes_lab.values import Answer, Ask, Problem, Refused, Usage
+from hermes_lab.thoughts import Thoughts
+from hermes_lab.values import Problem
 
 MODELS = ("lab", "lab-small")
 
 Handler = Callable[[Connection, bytes], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the model behind the server can do."""
+
+    window: Window = None  # tokens of prompt and answer together
+    cache_minimum: int | None = DOCUMENTED_MINIMUM  # tokens from which a prefix is cached; None: no cache
+
+
 class LabApp:
     """Plan, recorder and bill, and the routes that use them; speaks raw ASGI to keep a streamed chunk cheap."""
 
-    def __init__(self, plan: PlanInput = (), record_file: str | Path | None = None) -> None:
+    def __init__(
+        self, plan: PlanInput = (), record_file: str | Path | None = None, settings: Settings | None = None
+    ) -> None:
+        settings = settings or Settings()
         self.plan = Plan(plan)
         self.recorder = Recorder(record_file)
         self.bill = Bill()
+        self.clock = LabClock()
         self.in_flight = 0
+        cache = PrefixCache(self.clock, settings.cache_minimum)
+        desk = Desk(self.plan, self.bill, cache, Thoughts(), settings.window)
         self._routes: Mapping[tuple[str, str], Handler] = {
             ("GET", "/health"): self._show_health,
             ("GET", "/v1/models"): self._list_models,
@@ -40,7 +56,9 @@ class LabApp:
             ("GET", "/lab/plan"): self._show_plan,
             ("POST", "/lab/plan"): self._replace_plan,
             ("GET", "/lab/bill"): self._show_bill,
-            **{("POST", wire.path): _Answering(self, wire) for wire in FORMATS},
+            ("DELETE", "/lab/bill"): self._clear_bill,
+            ("POST", "/lab/clock"): self._advance_clock,
+            **{("POST", wire.path): AnswerRoute(desk, wire) for wire in FORMATS},
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,8 +86,10 @@ class LabApp:
         await _send_json(connection, {"status": "ok"})
 
     async def _list_models(self, connection: Connection, body: bytes) -> None:
-        models = [{"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "lab"} for name in MODELS]
-        await _send_json(connection, {"object": "list", "data": models})
+        describe = _describe_claude if "anthropic-version" in dict(connection.headers) else _describe_model
+        models = [describe(name) for name in MODELS]
+        ends = {"has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]}
+        await _send_json(connection, {"object": "list", "data": models, **ends})
 
     async def _list_requests(self, connection: Connection, body: bytes) -> None:
         await _send_json(connection, [recorded.describe() for recorded in self.recorder.list_requests()])
@@ -90,77 +110,29 @@ class LabApp:
         await self._show_plan(connection, body)
 
     async def _show_bill(self, connection: Connection, body: bytes) -> None:
-        await _send_json(connection, {account: asdict(usage) for account, usage in self.bill.list_sums().items()})
+        accounts = {account: asdict(sums) for account, sums in self.bill.list_sums().items()}
+        await _send_json(connection, {"accounts": accounts, "requests": [asdict(row) for row in self.bill.list_rows()]})
 
+    async def _clear_bill(self, connection: Connection, body: bytes) -> None:
+        self.bill.clear()
+        await _send_json(connection, {"requests": 0})
 
-class _Answering:
-    """The route of one wire format."""
-
-    def __init__(self, app: LabApp, wire: Format) -> None:
-        self._app = app
-        self._wire = wire
-
-    async def __call__(self, connection: Connection, body: bytes) -> None:
+    async def _advance_clock(self, connection: Connection, body: bytes) -> None:
         try:
-            ask = self._wire.decode(body)
-            step = choose_step(ask, self._app.plan)
-        except Refused as refused:
-            await connection.send_whole(refused.problem.status, self._wire.encode_problem(refused.problem))
+            self.clock.advance(float(json.loads(body)["advance"]))
+        except (ValueError, TypeError, KeyError):
+            message = 'The clock takes {"advance": SECONDS}.'
+            await _send_problem(connection, Problem(400, message, code="bad_clock"))
             return
-        if step.stall_first and await connection.wait(step.stall_first):
-            return
-        fault = step.fault or Fault()
-        if fault.hang_up:
-            await connection.cut()
-        elif fault.status is not None:
-            await self._fail(connection, fault, fault.status)
-        else:
-            await self._answer(connection, ask, step, fault)
-
-    async def _fail(self, connection: Connection, fault: Fault, status: int) -> None:
-        kind: Headers = JSON
-        if fault.body is None:
-            body = self._wire.encode_problem(describe_failure(status, fault.code, fault.message))
-        else:
-            body = fault.body.encode("utf-8")
-            kind = JSON if fault.body.startswith(("{", "[")) else (("content-type", "text/plain; charset=utf-8"),)
-        given = {name for name, _ in fault.headers}
-        await connection.send_whole(status, body, (*(pair for pair in kind if pair[0] not in given), *fault.headers))
-
-    async def _answer(self, connection: Connection, ask: Ask, step: Step, fault: Fault) -> None:
-        answer = compose_answer(ask, step)
-        account = dict(connection.headers).get(self._wire.key_header, "")
-        usage = self._app.bill.charge(account, ask, answer, step.usage)
-        headers = (("x-request-id", f"req_{ask.seed[:24]}"), *fault.headers)
-        parts, kind = self._encode(ask, answer, usage)
-        await connection.start(200, (*kind, *headers))
-        await connection.send_parts(_cut_parts(parts, fault), step.stall_between)
-        if fault.cut_after_chunks is None and fault.cut_after_bytes is None:
-            await connection.finish()
-        else:
-            await connection.cut()
-
-    def _encode(self, ask: Ask, answer: Answer, usage: Usage) -> tuple[list[bytes], Headers]:
-        if ask.stream:
-            return self._wire.encode_stream(ask, answer, usage), EVENTS
-        body = self._wire.encode_whole(ask, answer, usage)
-        # Two parts, so that a whole answer can be cut in the middle as well.
-        middle = len(body) // 2
-        return [body[:middle], body[middle:]], (*JSON, ("content-length", str(len(body))))
+        await _send_json(connection, {"now": self.clock.now})
 
 
-def _cut_parts(parts: list[bytes], fault: Fault) -> list[bytes]:
-    """The parts that are still sent before the connection is cut."""
-    if fault.cut_after_chunks is not None:
-        parts = parts[: fault.cut_after_chunks]
-    if fault.cut_after_bytes is None:
-        return parts
-    kept: list[bytes] = []
-    left = fault.cut_after_bytes
-    for part in parts:
-        kept.append(part[:left])
-        left -= len(kept[-1])
-    return [part for part in kept if part]
+def _describe_model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "lab"}
+
+
+def _describe_claude(name: str) -> dict[str, Any]:
+    return {"id": name, "type": "model", "display_name": name, "created_at": "2023-11-14T22:13:20Z"}
 
 
 async def _send_json(connection: Connection, value: Any) -> None:

@@ -75,7 +75,7 @@ class PrefixCache:
         read, short, long = self._use_marks(shelf, prompt, trail) if prompt.marked else self._use_seen(shelf, trail)
         self._keep(shelf, prompt, trail)
         readable = self._round(trail.totals[seen] if seen >= 0 else 0, prompt)
-        return Found(read, short, long, readable, self._round(previous, prompt))
+        return Found(read, short, long, readable, self._round(min(previous, prompt.tokens), prompt))
 
     def _round(self, tokens: int, prompt: Prompt) -> int:
         if tokens < (self._minimum or 0):
@@ -117,7 +117,7 @@ class PrefixCache:
             for place in range(mark, max(mark - _LOOK_BACK, -1), -1):
                 entry = shelf.marked.get(keys[place])
                 if entry is not None and entry.until >= self._clock.now:
-                    # A mark further to the front looks at shorter prefixes only.
+                    # What an earlier mark could find beyond this place was looked at already.
                     return place
         return -1
 

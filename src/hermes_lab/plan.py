@@ -31,6 +31,8 @@ class Fault:
     cut_after_chunks: int | None = None  # close the connection after so many events of the stream
     cut_after_bytes: int | None = None  # the same, counted in bytes of the body
     hang_up: bool = False  # close the connection without any answer
+    error_after_chunks: int | None = None  # an error event after so many events; `status` and `code` say which error
+    failed_answer: bool = False  # it comes as an answer of status failed, in formats that have one
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Step:
 
     text: str | None = None
     reasoning: str = ""
+    hide_reasoning: bool = False  # the client gets it sealed, without its text
     tool_calls: tuple[PlannedCall, ...] = ()
     finish_reason: Finish | None = None
     usage: Mapping[str, int] = field(default_factory=dict)  # replaces single counts
@@ -235,10 +238,13 @@ _FAULT_FIELDS: Mapping[str, Reader] = {
     "cut_after_chunks": _read_count(0),
     "cut_after_bytes": _read_count(0),
     "hang_up": _read_flag,
+    "error_after_chunks": _read_count(0),
+    "failed_answer": _read_flag,
 }
 _STEP_FIELDS: Mapping[str, Reader] = {
     "text": _read_text,
     "reasoning": _read_text,
+    "hide_reasoning": _read_flag,
     "tool_calls": _read_calls,
     "finish_reason": _read_finish,
     "usage": _read_usage,

@@ -28,10 +28,6 @@ _BY_STATUS: Mapping[int, Problem] = MappingProxyType(
 
 _BY_CODE: Mapping[str, tuple[str, str]] = MappingProxyType(  # code -> (type, message)
     {
-        "context_length_exceeded": (
-            "invalid_request_error",
-            "This model's maximum context length is 8192 tokens, and your messages resulted in more than that.",
-        ),
         "insufficient_quota": ("insufficient_quota", "You exceeded your current quota: check plan and billing."),
         "content_policy_violation": ("invalid_request_error", "The request was refused by the safety system."),
     }

@@ -88,6 +88,10 @@ def _reason(content: str, draft: Draft) -> None:
     draft["reasoning"] = content
 
 
+def _hide(content: str, draft: Draft) -> None:
+    draft.update(reasoning=content, hide_reasoning=True)
+
+
 def _fail(content: str, draft: Draft) -> None:
     """`STATUS`, then seconds for Retry-After or an error code, in any order."""
     status, *details = content.split()
@@ -104,6 +108,14 @@ def _cut(content: str, draft: Draft) -> None:
     draft["fault"] = Fault(cut_after_chunks=_read_whole(content, 0, 1_000_000))
 
 
+def _break_off(content: str, draft: Draft) -> None:
+    """`NUMBER` of events, then a status or an error code."""
+    number, *details = content.split()
+    status = next((_read_whole(detail, 400, 599) for detail in details if detail.isdecimal()), None)
+    code = next((detail for detail in details if not detail.isdecimal()), None)
+    draft["fault"] = Fault(error_after_chunks=_read_whole(number, 0, 1_000_000), status=status, code=code)
+
+
 def _stall(content: str, draft: Draft) -> None:
     draft["stall_first"] = _read_seconds(content)
 
@@ -112,10 +124,13 @@ def _pause(content: str, draft: Draft) -> None:
     draft["stall_between"] = _read_seconds(content)
 
 
-def _end_by_length(content: str, draft: Draft) -> None:
-    if content:
-        raise ValueError(content)
-    draft["finish_reason"] = Finish.LENGTH
+def _end_by(finish: Finish) -> Callable[[str, Draft], None]:
+    def end(content: str, draft: Draft) -> None:
+        if content:
+            raise ValueError(content)
+        draft["finish_reason"] = finish
+
+    return end
 
 
 def _read_whole(text: str, least: int, most: int) -> int:
@@ -135,10 +150,13 @@ def _read_seconds(text: str) -> float:
 _DIRECTIVES: Mapping[str, tuple[Callable[[str, Draft], None], str]] = {
     "say": (_say, "a text"),
     "reason": (_reason, "a text"),
+    "hide": (_hide, "a text"),
+    "error": (_break_off, "a number of events, then perhaps a status from 400 to 599 or an error code"),
     "fail": (_fail, "a status from 400 to 599, then perhaps seconds (Retry-After) or an error code"),
     "chunks": (_set_chunks, "a whole number of at least 1"),
     "cut": (_cut, "a whole number of at least 0"),
     "stall": (_stall, "seconds from 0 to 86400"),
     "pause": (_pause, "seconds from 0 to 86400"),
-    "length": (_end_by_length, "nothing after its name"),
+    "length": (_end_by(Finish.LENGTH), "nothing after its name"),
+    "refuse": (_end_by(Finish.CONTENT_FILTER), "nothing after its name"),
 }

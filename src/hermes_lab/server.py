@@ -15,11 +15,13 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from hermes_base.errors import ConfigProblem
-from hermes_lab.app import LabApp
+from hermes_lab.app import LabApp, Settings
+from hermes_lab.bill import Row, Sums
+from hermes_lab.cache import DOCUMENTED_MINIMUM
 from hermes_lab.connection import LabProtocol
+from hermes_lab.limits import Window
 from hermes_lab.plan import PlanInput, load_plan
 from hermes_lab.recorder import Recorded
-from hermes_lab.values import Usage
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 600  # seconds; a short one would race with clients that reuse an idle connection
@@ -62,8 +64,10 @@ class LabServer:
         host: str = "127.0.0.1",
         port: int = 0,
         record_file: str | Path | None = None,
+        window: Window = None,
+        cache_minimum: int | None = DOCUMENTED_MINIMUM,
     ) -> None:
-        self._app = LabApp(plan, record_file)
+        self._app = LabApp(plan, record_file, Settings(window, cache_minimum))
         self._host = host
         self._port = port
         self._thread: threading.Thread | None = None
@@ -109,7 +113,7 @@ class LabServer:
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as `base_url`."""
+        """What an OpenAI client takes as `base_url`; an Anthropic client takes `address`."""
         return f"{self.address}/v1"
 
     @property
@@ -131,9 +135,25 @@ class LabServer:
         return self._app.plan.count_left()
 
     @property
-    def bill(self) -> dict[str, Usage]:
-        """Sums of the usage by account (the value of the key header)."""
+    def bill(self) -> dict[str, Sums]:
+        """What each account (its API key) was charged."""
         return self._app.bill.list_sums()
+
+    @property
+    def bill_rows(self) -> tuple[Row, ...]:
+        """The charged calls one by one, oldest first."""
+        return self._app.bill.list_rows()
+
+    def clear_bill(self) -> None:
+        self._app.bill.clear()
+
+    @property
+    def now(self) -> float:
+        """Seconds on the clock by which cached prefixes expire; it stands still until `advance`."""
+        return self._app.clock.now
+
+    def advance(self, seconds: float) -> None:
+        self._app.clock.advance(seconds)
 
     def set_plan(self, steps: PlanInput) -> None:
         self._app.plan.replace(steps)

@@ -88,7 +88,7 @@ _SPLIT_USAGE = (
     "select date(created, 'unixepoch', 'localtime') as day, provider, model, coalesce(turn, '') as in_turn, "
     f"min(created) as first, {_SUMS} from usage "
 )
-_SPLIT = " group by day, provider, model, in_turn order by first"
+_SPLIT = " group by day, provider, model, in_turn order by first, min(id)"
 SPLIT_USAGE = _SPLIT_USAGE + _SINCE + _SPLIT
 SPLIT_USAGE_OF_SESSION = _SPLIT_USAGE + _OF_SESSION + _SPLIT
 SPLIT_USAGE_OF_TASK = _SPLIT_USAGE + _OF_TASK + _SPLIT

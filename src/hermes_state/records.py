@@ -147,7 +147,7 @@ def add_sums(one: UsageSum, other: UsageSum) -> UsageSum:
 
 
 def fold_usage(group: str, split: Iterable[tuple[tuple[str, str, str, str], float, UsageSum]]) -> list[UsageGroup]:
-    """The sums in groups: `split` gives day, provider, model and turn, the first moment and the sum, in order of time."""
+    """The sums in groups; `split` has day, provider, model and turn, first moment and sum, in the order of time."""
     names = USAGE_GROUPS.get(group)
     if names is None:
         raise StoreFailure(f"The ledger has no groups by {group!r}.", fix=f"Choose one of: {', '.join(USAGE_GROUPS)}.")

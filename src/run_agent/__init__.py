@@ -360,6 +360,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             hooks=self._hooks,
             engine=self.context_compressor,
             emit=self.emit,
+            on_text=self.emit_text,
+            on_reasoning=self.emit_reasoning,
+            on_chunk=self._note_chunk,
             redact=self._options.get("redact") or cli_config.redactor(),  # today's secrets
             touch=self._touch,
             render_part=self._render_part,
@@ -440,6 +443,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             "context_length": getattr(self.context_compressor, "context_length", 0),
             "conversation_id": self._gateway_session_key or None,
         }
+
+    def _note_chunk(self) -> None:
+        self._last_activity_ts = time.time()
 
     def _touch(self, what: str) -> None:
         """A sign of life, for whoever watches for silence."""

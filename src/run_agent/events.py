@@ -24,14 +24,26 @@ class EventCallbacks:
         """Hand an event to whoever listens; never raises."""
         match event:
             case TextDelta(text):
-                self._call_back(self.stream_delta_callback, text)
-                self._call_back(self._turn_stream, text)
+                self.emit_text(text)
             case ReasoningDelta(text):
-                self._call_back(self.reasoning_callback, text)
+                self.emit_reasoning(text)
             case ToolStarted() | ToolEnded():
                 self._call_back(self.tool_progress_callback, event)
             case Notice():
                 self._call_back(self.status_callback, event)
+
+    def emit_text(self, text: str) -> None:
+        """The short way for what comes hundreds of times in an answer."""
+        try:
+            if self.stream_delta_callback is not None:
+                self.stream_delta_callback(text)
+            if self._turn_stream is not None:
+                self._turn_stream(text)
+        except Exception:
+            log.exception("a callback failed")
+
+    def emit_reasoning(self, text: str) -> None:
+        self._call_back(self.reasoning_callback, text)
 
     def _take_callbacks(self, options: AgentOptions) -> None:
         self.stream_delta_callback = options.get("stream_delta_callback")

@@ -1,8 +1,20 @@
-"""Shared pools: one for an address and key, closed with its last user; the SDK client is only a reference to it."""
+"""HTTP under the SDKs: pools that are shared and end with their last user, sockets that are reused, cut and timed."""
 
 import gc
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent import clients, transport
+from agent.http_chunks import BrokenFraming, ChunkDecoder
+from agent.transport import PooledTransport
 
 
 def test_clients_of_one_address_and_key_share_a_pool_that_ends_with_the_last() -> None:
@@ -36,3 +48,172 @@ def test_a_client_that_is_forgotten_gives_its_pool_back() -> None:
 def test_releasing_a_foreign_object_is_harmless() -> None:
     clients.release_client(object())
     clients.release_client(None)
+    clients.release_client([])
+
+
+# --- chunks
+
+
+def encode_chunks(payloads: list[bytes]) -> bytes:
+    return b"".join(b"%x;ext=1\r\n%b\r\n" % (len(p), p) for p in payloads if p) + b"0\r\nTrailer: x\r\n\r\n"
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=10))
+def test_chunks_are_the_same_however_they_are_cut(payloads: list[bytes], cuts: list[int]) -> None:
+    whole = encode_chunks(payloads)
+    edges = sorted({0, len(whole), *(cut % len(whole) for cut in cuts)})
+    decoder = ChunkDecoder()
+    read = b""
+    for start, stop in pairwise(edges):
+        assert not decoder.done
+        read += decoder.feed(whole[start:stop])
+    assert decoder.done
+    assert read == b"".join(payloads)
+
+
+@pytest.mark.parametrize("line", [b"xyz\r\n", b"-5\r\n", b"\r\n"])
+def test_broken_chunks_are_refused(line: bytes) -> None:
+    with pytest.raises(BrokenFraming):
+        ChunkDecoder().feed(line)
+
+
+# --- a server of a few lines, so that every byte is known
+
+Script = Callable[[socket.socket], None]
+
+
+class Server:
+    """Answers each connection's requests with the given bytes, one after the other."""
+
+    def __init__(self, *answers: bytes, hang: bool = False) -> None:
+        self._answers = answers
+        self._hang = hang
+        self.connections = 0
+        self.heads: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1/x?y=1"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                wire, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._answer, args=(wire,), daemon=True).start()
+
+    def _answer(self, wire: socket.socket) -> None:
+        for answer in self._answers:
+            head = wire.recv(65536)
+            if not head:
+                return
+            self.heads.append(head)
+            wire.sendall(answer)
+        if self._hang:
+            wire.recv(1)
+        wire.close()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + encode_chunks([b"hello ", b"there"])
+SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+@pytest.fixture
+def http() -> Iterator[httpx2.Client]:
+    with httpx2.Client(transport=PooledTransport(), timeout=5) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("answer", "text"), [(CHUNKED, "hello there"), (SIZED, "hello")])
+def test_a_connection_carries_one_answer_after_the_other(http: httpx2.Client, answer: bytes, text: str) -> None:
+    server = Server(answer, answer, answer, hang=True)
+    assert [http.post(server.url, content=b"{}").text for _ in range(3)] == [text] * 3
+    assert server.connections == 1
+    assert server.heads[0].startswith(b"POST /v1/x?y=1 HTTP/1.1\r\n")
+    server.close()
+
+
+def test_an_answer_that_ends_with_its_connection(http: httpx2.Client) -> None:
+    server = Server(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+    assert http.get(server.url).text == "all of it"
+    assert http.get(server.url).text == "all of it"
+    assert server.connections == 2
+    server.close()
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again(http: httpx2.Client) -> None:
+    server = Server(SIZED)
+    for _ in range(3):
+        assert http.get(server.url).text == "hello"
+        threading.Event().wait(0.05)  # the server hangs up after each answer
+    assert server.connections == 3
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", httpx2.RemoteProtocolError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", httpx2.RemoteProtocolError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", httpx2.RemoteProtocolError),
+        (b"this is not HTTP\r\n\r\n", httpx2.RemoteProtocolError),
+        (b"", httpx2.RemoteProtocolError),
+    ],
+)
+def test_what_is_no_whole_answer_is_an_error(http: httpx2.Client, answer: bytes, error: Any) -> None:
+    server = Server(answer)
+    with pytest.raises(error):
+        http.get(server.url)
+    server.close()
+
+
+def test_silence_and_refusal_are_told_apart(http: httpx2.Client) -> None:
+    server = Server(b"", hang=True)
+    with pytest.raises(httpx2.ReadTimeout):
+        http.get(server.url, timeout=0.2)
+    server.close()
+    with pytest.raises(httpx2.ConnectError):
+        http.get("http://127.0.0.1:9/")
+    with pytest.raises(httpx2.ConnectError):
+        http.get("http://no-such-host.invalid/")
+
+
+def test_a_server_without_tls_is_a_clear_error(http: httpx2.Client) -> None:
+    server = Server(SIZED)
+    with pytest.raises(httpx2.ConnectError):
+        http.get(server.url.replace("http:", "https:"))
+    server.close()
+
+
+def test_a_proxy_of_the_environment_is_used(http: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Server(SIZED)
+    monkeypatch.setenv("http_proxy", proxy.url.partition("/v1")[0])
+    monkeypatch.setenv("no_proxy", "")
+    assert http.get("http://model.example/v1/models").text == "hello"
+    assert proxy.heads[0].startswith(b"GET http://model.example/v1/models HTTP/1.1\r\n")
+    proxy.close()
+
+
+def test_a_blocked_reader_is_freed_from_outside(http: httpx2.Client) -> None:
+    server = Server(b"", hang=True)
+    box: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            http.get(server.url, timeout=60)
+        except httpx2.HTTPError as error:
+            box.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    while not server.heads:
+        threading.Event().wait(0.01)
+    transport.cut_thread(reader.ident or 0)
+    reader.join(10)
+    assert not reader.is_alive()
+    assert box
+    server.close()

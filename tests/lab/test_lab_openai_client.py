@@ -214,5 +214,21 @@ def test_steps_wait_for_the_request_they_are_for(lab: LabServer, client: openai.
 def test_the_bill_is_the_sum_of_the_usage(client: openai.OpenAI) -> None:
     with LabServer() as own, client.with_options(base_url=own.base_url) as buyer:
         usages = [ask(buyer, text).usage for text in ("a", "bb", "[[reason ccc]]")]
-        assert own.bill["Bearer sk-lab"].prompt_tokens == sum(usage.prompt_tokens for usage in usages)
-        assert own.bill["Bearer sk-lab"].completion_tokens == sum(usage.completion_tokens for usage in usages)
+        assert own.bill["sk-lab"].prompt_tokens == sum(usage.prompt_tokens for usage in usages)
+        assert own.bill["sk-lab"].output_tokens == sum(usage.completion_tokens for usage in usages)
+        assert own.bill["sk-lab"].calls == 3
+
+
+def test_an_error_in_the_stream_is_the_clients_own_exception(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.APIError, match="overloaded") as raised:
+        list(ask(client, "[[say one two three]] [[error 2 503]]", stream=True))
+    assert isinstance(raised.value.body, dict)
+    assert raised.value.body["type"] == "server_error"
+    with pytest.raises(openai.InternalServerError):
+        ask(client, "[[error 2 503]]")
+
+
+def test_an_answer_ends_at_its_limit(client: openai.OpenAI) -> None:
+    choice = ask(client, "[[reason 12345678]] [[say 12345678]]", max_completion_tokens=3).choices[0]
+    assert (choice.message.reasoning_content, choice.message.content) == ("12345678", "1234")
+    assert choice.finish_reason == "length"

@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "temperature too high": (make_body(temperature=3), "temperature"),
     "unknown parameter": (make_body(session_id="s"), "session_id"),
     "half a character": (make_body({"role": "user", "content": "\ud800"}), "surrogate"),
-    "half a character in a name": ({**make_body(), "\ud800": 1}, "Unrecognized"),
+    "half a character in a name": ({**make_body(), "\ud800": 1}, "surrogate"),
     "script with a mistake": (make_body({"role": "user", "content": "[[chunks many]]"}), "[[chunks many]]"),
 }
 

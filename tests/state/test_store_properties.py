@@ -35,6 +35,8 @@ steps = st.one_of(
     st.tuples(st.just("resume"), st.integers(0, 3), st.none()),
     st.tuples(st.just("delete"), st.integers(0, 3), st.none()),
     st.tuples(st.just("rebuild"), st.none(), st.none()),
+    st.tuples(st.just("charge"), st.integers(0, 3), st.sampled_from(["", "t1", "t2", "\ud800"])),
+    st.tuples(st.just("note_break"), st.integers(0, 3), st.sampled_from(["undo", "compression", "unknown"])),
 )
 
 
@@ -85,6 +87,12 @@ class Driver:
     def rebuild(self, _: None, __: None) -> int:
         return self.store.rebuild_search()
 
+    def charge(self, number: int, turn: str) -> None:
+        self.store.charge(self.pick(number), [UsageRow("p", turn or "m", turn=turn, input_tokens=1, saved=0.25)])
+
+    def note_break(self, number: int, reason: str) -> None:
+        self.store.note_break(self.pick(number), reason, number)
+
     def number(self, session: str | None) -> int | None:
         return None if session is None else self.made.index(session)
 
@@ -107,6 +115,9 @@ class Driver:
             assert visible(history) == transcript.rows
             assert len(history) == transcript.version == info.version
             seen += [self.show(info), history, transcript.frozen, self.store.usage(session=session)]
+        for group in ("day", "model", "turn"):
+            seen.append([(found.keys, found.sum) for found in self.store.usage_by(group)])
+        seen.append([(self.number(row.session), row.reason, row.position) for row in self.store.breaks()])
         for word in [*WORDS, "alpha beta"]:
             hits = self.store.search(word, limit=50)
             seen.append([(self.number(hit.session), hit.position, hit.role, hit.excerpt) for hit in hits])

@@ -1,22 +1,22 @@
 """OpenAI Chat Completions: reads a request into an `Ask`, writes answers whole or as server-sent events."""
 
 import hashlib
-import json
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
-from hermes_lab.formats.base import Format
+from hermes_lab.formats.base import Format, Overflow, accept_headers
 from hermes_lab.formats.chat_rules import check_request
-from hermes_lab.values import Answer, Ask, Problem, Refused, ToolResult, Usage
+from hermes_lab.formats.text import CREATED, encode_block, parse_body, write_json
+from hermes_lab.prompt import SHORT_LIFE, Block, Prompt, sum_tokens
+from hermes_lab.values import Answer, Ask, Problem, ToolResult, Usage
 
-_CREATED = 1_700_000_000  # a fixed time: the same request gets the same bytes
-# One encoder for all: `json.dumps` with options would build one for each chunk.
-_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_INSTRUCTING = ("system", "developer")
+_LIVES = {"24h": 86_400.0, "30m": 1800.0, "12h": 43_200.0}
 
 
 def decode_request(body: bytes) -> Ask:
     """What the request asks for; raises Refused when it breaks a rule."""
-    request = check_request(_parse(body))
+    request = check_request(parse_body(body))
     messages = request["messages"]
     newest_user = _find_newest(messages, "user")
     return Ask(
@@ -25,23 +25,12 @@ def decode_request(body: bytes) -> Ask:
         user_text=_join_text(messages[newest_user]["content"]) if newest_user >= 0 else "",
         round=sum(message["role"] == "assistant" for message in messages[newest_user + 1 :]),
         results=_collect_results(messages),
-        prompt=tuple(_encode_parts(request)),
+        prompt=_build_prompt(request),
+        limit=request.get("max_completion_tokens") or request.get("max_tokens"),
         has_tools="tools" in request,
         stream=bool(request.get("stream")),
         include_usage=bool((request.get("stream_options") or {}).get("include_usage")),
     )
-
-
-def _parse(body: bytes) -> object:
-    try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        message = f"We could not parse the JSON body of your request: {error}."
-        raise Refused(Problem(400, message)) from error
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _find_newest(messages: list[dict[str, Any]], role: str) -> int:
@@ -65,14 +54,30 @@ def _collect_results(messages: list[dict[str, Any]]) -> tuple[ToolResult, ...]:
     )
 
 
-def _encode_parts(request: dict[str, Any]) -> Iterator[bytes]:
-    """Tools, then messages, each as compact JSON: the order in which a provider builds its prompt."""
-    try:
-        for part in (*request.get("tools", ()), *request["messages"]):
-            yield _write(part).encode("utf-8")
-    except UnicodeEncodeError as error:
-        message = "We could not parse the JSON body of your request: it holds half of a surrogate pair."
-        raise Refused(Problem(400, message)) from error
+def _build_prompt(request: dict[str, Any]) -> Prompt:
+    """Tools, then messages: the order in which a provider builds its prompt."""
+    messages = request["messages"]
+    begin = next((at for at, message in enumerate(messages) if message["role"] not in _INSTRUCTING), len(messages))
+    tools = (encode_block(tool) for tool in request.get("tools", ()))
+    head = (*tools, *map(_encode_message, messages[:begin]))
+    body = tuple(map(_encode_message, messages[begin:]))
+    return Prompt(head, body, sum_tokens(head, body), life=find_life(request))
+
+
+def find_life(request: dict[str, Any]) -> float:
+    """How long an automatic cache keeps the prompt: as asked, or the shortest time that is documented."""
+    asked = (request.get("prompt_cache_options") or {}).get("ttl") or request.get("prompt_cache_retention")
+    return _LIVES.get(str(asked), SHORT_LIFE)
+
+
+def _encode_message(message: dict[str, Any]) -> Block:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return encode_block(message)
+    images = tuple(part["image_url"]["url"] for part in content if part["type"] == "image_url")
+    # Some servers of this format take cache marks; a mark that moves on leaves the text as it was.
+    parts = [{name: value for name, value in part.items() if name != "cache_control"} for part in content]
+    return encode_block({**message, "content": parts}, images=images)
 
 
 def encode_whole(ask: Ask, answer: Answer, usage: Usage) -> bytes:
@@ -89,39 +94,39 @@ def encode_whole(ask: Ask, answer: Answer, usage: Usage) -> bytes:
         ]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish}
     head = _describe_answer(ask, "chat.completion")
-    return _write({**head, "choices": [choice], "usage": _describe_usage(usage)}).encode("utf-8")
+    return write_json({**head, "choices": [choice], "usage": _describe_usage(usage)}).encode("utf-8")
 
 
 def encode_stream(ask: Ask, answer: Answer, usage: Usage) -> list[bytes]:
     """The answer as events: role, reasoning, text, tool calls, finish reason, usage if asked for, `[DONE]`."""
-    described = _write(_describe_answer(ask, "chat.completion.chunk"))[:-1]  # without its closing brace
+    described = write_json(_describe_answer(ask, "chat.completion.chunk"))[:-1]  # without its closing brace
     head = f'data: {described},"choices":[{{"index":0,"delta":'
     end = (',"usage":null' if ask.include_usage else "") + "}\n\n"
     tail = f',"logprobs":null,"finish_reason":null}}]{end}'
     events = [f"{head}{delta}{tail}".encode() for delta in _write_deltas(answer)]
     events.append(f'{head}{{}},"logprobs":null,"finish_reason":"{answer.finish}"}}]{end}'.encode())
     if ask.include_usage:
-        events.append(f'data: {described},"choices":[],"usage":{_write(_describe_usage(usage))}}}\n\n'.encode())
+        events.append(f'data: {described},"choices":[],"usage":{write_json(_describe_usage(usage))}}}\n\n'.encode())
     events.append(b"data: [DONE]\n\n")
     return events
 
 
 def _write_deltas(answer: Answer) -> Iterator[str]:
-    yield _write({"role": "assistant", "content": None if answer.calls else "", "refusal": None})
+    yield write_json({"role": "assistant", "content": None if answer.calls else "", "refusal": None})
     for piece in answer.split(answer.reasoning):
-        yield f'{{"reasoning_content":{_write(piece)}}}'
+        yield f'{{"reasoning_content":{write_json(piece)}}}'
     for piece in answer.split(answer.text):
-        yield f'{{"content":{_write(piece)}}}'
+        yield f'{{"content":{write_json(piece)}}}'
     for index, call in enumerate(answer.calls):
         begun = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
-        yield f'{{"tool_calls":[{_write(begun)}]}}'
+        yield f'{{"tool_calls":[{write_json(begun)}]}}'
         for piece in answer.split(call.arguments):
-            yield f'{{"tool_calls":[{{"index":{index},"function":{{"arguments":{_write(piece)}}}}}]}}'
+            yield f'{{"tool_calls":[{{"index":{index},"function":{{"arguments":{write_json(piece)}}}}}]}}'
 
 
 def _describe_answer(ask: Ask, kind: str) -> dict[str, Any]:
     made_id = f"chatcmpl-{ask.seed[:24]}"
-    return {"id": made_id, "object": kind, "created": _CREATED, "model": ask.model, "system_fingerprint": "fp_lab"}
+    return {"id": made_id, "object": kind, "created": CREATED, "model": ask.model, "system_fingerprint": "fp_lab"}
 
 
 def _describe_usage(usage: Usage) -> dict[str, Any]:
@@ -139,15 +144,38 @@ def _describe_usage(usage: Usage) -> dict[str, Any]:
 
 def encode_problem(problem: Problem) -> bytes:
     error = {"message": problem.message, "type": problem.type, "param": problem.param, "code": problem.code}
-    return _write({"error": error}).encode("utf-8", "replace")  # it may quote a name that is not valid text
+    return write_json({"error": error}).encode("utf-8", "replace")  # it may quote a name that is not valid text
+
+
+def encode_error_event(problem: Problem, _place: int) -> bytes:
+    return b"data: " + encode_problem(problem) + b"\n\n"
+
+
+def describe_overflow(overflow: Overflow) -> Problem:
+    head = f"This model's maximum context length is {overflow.window} tokens. However, "
+    if overflow.limit is None:
+        told = f"your messages resulted in {overflow.prompt} tokens. Please reduce the length of the messages."
+    else:
+        told = (
+            f"you requested {overflow.prompt + overflow.limit} tokens ({overflow.prompt} in the messages, "
+            f"{overflow.limit} in the completion). Please reduce the length of the messages or completion."
+        )
+    return Problem(400, head + told, code="context_length_exceeded", param="messages")
 
 
 FORMAT = Format(
     name="chat_completions",
     path="/v1/chat/completions",
-    key_header="authorization",
+    call_prefix="call_",
+    request_id_header="x-request-id",
+    closing_events=1,
+    check_headers=accept_headers,
     decode=decode_request,
     encode_whole=encode_whole,
     encode_stream=encode_stream,
     encode_problem=encode_problem,
+    encode_error_event=encode_error_event,
+    encode_failed=None,
+    describe_overflow=describe_overflow,
+    describe_missing_thoughts=None,
 )

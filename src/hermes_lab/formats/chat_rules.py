@@ -1,9 +1,25 @@
 """The rules of a Chat Completions request; whoever breaks one is refused as a strict provider would refuse it."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
+from hermes_lab.formats.rules import (
+    ANY,
+    COUNT,
+    FILLED_LIST,
+    FILLED_TEXT,
+    FLAG,
+    LIST,
+    OBJECT,
+    TEXT,
+    TEXT_OR_LIST,
+    TEXT_OR_OBJECT,
+    WHOLE,
+    Rule,
+    is_whole,
+    within,
+)
 from hermes_lab.values import Problem, Refused
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -36,65 +52,41 @@ def _refuse_type(param: str, wanted: str, value: object) -> NoReturn:
 # Parameters: a name and what its value must be.
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _within(least: float, most: float) -> Callable[[Any], bool]:
-    return lambda value: _is_number(value) and least <= value <= most
-
-
-Rule = tuple[Callable[[Any], bool], str]
-
-_TEXT: Rule = (lambda value: isinstance(value, str), "a string")
-_FLAG: Rule = (lambda value: isinstance(value, bool), "a boolean")
-_OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
-_LIST: Rule = (lambda value: isinstance(value, list), "an array")
-_FILLED_LIST: Rule = (lambda value: isinstance(value, list) and len(value) > 0, "an array with at least one item")
-_COUNT: Rule = (lambda value: _is_whole(value) and value >= 1, "an integer of at least 1")
-_WHOLE: Rule = (_is_whole, "an integer")
-_ANY: Rule = (lambda value: True, "anything")
-_TEXT_OR_OBJECT: Rule = (lambda value: isinstance(value, str | dict), "a string or an object")
-_TEXT_OR_LIST: Rule = (lambda value: isinstance(value, str | list), "a string or an array")
-
 _PARAMETERS: Mapping[str, Rule] = {
-    "model": (lambda value: isinstance(value, str) and value != "", "a string that is not empty"),
-    "messages": _FILLED_LIST,
+    "model": FILLED_TEXT,
+    "messages": FILLED_LIST,
     "tools": (lambda value: isinstance(value, list) and 0 < len(value) <= _MOST_TOOLS, "an array of 1 to 128 tools"),
-    "tool_choice": _TEXT_OR_OBJECT,
-    "parallel_tool_calls": _FLAG,
-    "stream": _FLAG,
-    "stream_options": _OBJECT,
-    "max_tokens": _COUNT,
-    "max_completion_tokens": _COUNT,
-    "temperature": (_within(0, 2), "a number from 0 to 2"),
-    "top_p": (_within(0, 1), "a number from 0 to 1"),
-    "frequency_penalty": (_within(-2, 2), "a number from -2 to 2"),
-    "presence_penalty": (_within(-2, 2), "a number from -2 to 2"),
-    "n": (lambda value: value == 1 and _is_whole(value), "1 (this server gives one choice)"),
-    "stop": _TEXT_OR_LIST,
-    "seed": _WHOLE,
-    "user": _TEXT,
-    "metadata": _OBJECT,
-    "store": _FLAG,
-    "logprobs": _FLAG,
-    "top_logprobs": _WHOLE,
-    "logit_bias": _OBJECT,
-    "response_format": _OBJECT,
-    "reasoning_effort": _TEXT,
-    "verbosity": _TEXT,
-    "service_tier": _TEXT,
-    "prediction": _OBJECT,
-    "prompt_cache_key": _TEXT,
-    "prompt_cache_retention": _TEXT,
-    "safety_identifier": _TEXT,
-    "modalities": _LIST,
-    "audio": _OBJECT,
-    "web_search_options": _OBJECT,
+    "tool_choice": TEXT_OR_OBJECT,
+    "parallel_tool_calls": FLAG,
+    "stream": FLAG,
+    "stream_options": OBJECT,
+    "max_tokens": COUNT,
+    "max_completion_tokens": COUNT,
+    "temperature": within(0, 2),
+    "top_p": within(0, 1),
+    "frequency_penalty": within(-2, 2),
+    "presence_penalty": within(-2, 2),
+    "n": (lambda value: value == 1 and is_whole(value), "1 (this server gives one choice)"),
+    "stop": TEXT_OR_LIST,
+    "seed": WHOLE,
+    "user": TEXT,
+    "metadata": OBJECT,
+    "store": FLAG,
+    "logprobs": FLAG,
+    "top_logprobs": WHOLE,
+    "logit_bias": OBJECT,
+    "response_format": OBJECT,
+    "reasoning_effort": TEXT,
+    "verbosity": TEXT,
+    "service_tier": TEXT,
+    "prediction": OBJECT,
+    "prompt_cache_key": TEXT,
+    "prompt_cache_retention": TEXT,
+    "prompt_cache_options": OBJECT,
+    "safety_identifier": TEXT,
+    "modalities": LIST,
+    "audio": OBJECT,
+    "web_search_options": OBJECT,
     # What other servers of this format add.
     **dict.fromkeys(
         (
@@ -103,7 +95,7 @@ _PARAMETERS: Mapping[str, Rule] = {
             *("top_k", "min_p", "top_a", "repetition_penalty", "safe_prompt", "prompt_mode", "random_seed"),
             *("keep_alive", "options", "extra_body", "search_parameters", "deferred", "cache_prompt", "n_predict"),
         ),
-        _ANY,
+        ANY,
     ),
 }
 #: Parameters whose null means "not given".

@@ -1,0 +1,274 @@
+"""`hermes usage`: what the model calls used and cost, by turn, conversation, day and model; also what `/usage` shows.
+
+Everything is read from the ledger, beside the owner of the home; nothing is written.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime, timedelta
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+from hermes_constants import get_hermes_home
+from hermes_state.interface import BreakRow, Store, UsageGroup, UsageSum
+from hermes_state.memory import MemoryStore
+from hermes_state.records import add_sums
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+
+DAYS = 7
+MOST_DAYS = 3660
+JSON_FORM = 1  # raised when a name goes or changes its meaning, not when one is added
+WIDTH = 40
+#: Buckets in the order of a bar, with the sign each is drawn with.
+BUCKETS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "input_tokens": ("█", "new input"),
+        "cache_write_tokens": ("▓", "cache write"),
+        "cache_read_tokens": ("▒", "cache read"),
+        "output_tokens": ("░", "output"),
+    }
+)
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_NOTHING = UsageSum()
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """What was used: the last turn and the conversation it belongs to, today, and the days asked for."""
+
+    turn: UsageSum = _NOTHING
+    conversation: UsageSum = _NOTHING
+    today: UsageSum = _NOTHING
+    conversation_breaks: Sequence[BreakRow] = ()
+    since: date = date.min
+    days: Sequence[UsageGroup] = ()
+    models: Sequence[UsageGroup] = ()
+    breaks: Sequence[BreakRow] = ()
+
+    @property
+    def total(self) -> UsageSum:
+        return reduce(add_sums, (group.sum for group in self.days), UsageSum())
+
+
+def main(args: list[str]) -> int:
+    parsed = _build_parser().parse_args(args)
+    with closing(_open_store()) as store:
+        report = read_report(store, _find_newest_task(store), days=parsed.days)
+    if parsed.json:
+        print(json.dumps(describe_report(report), ensure_ascii=False, indent=2))
+        return 0
+    for line in plot_days(report) if parsed.plot else write_report(report):
+        print(line)
+    return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes usage", description="Show what the model calls used and cost.")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="for programs")
+    shape.add_argument("--plot", action="store_true", help="a bar for each day")
+    parser.add_argument("--days", type=_read_days, default=DAYS, metavar="N", help=f"the last N days ({DAYS})")
+    return parser
+
+
+def _read_days(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) <= MOST_DAYS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_DAYS}")
+
+
+# --- reading
+
+
+def _open_store() -> Store:
+    """The store beside its owner; a home without one has used nothing."""
+    path = get_hermes_home() / STORE_FILE
+    return SqliteStore.open_readonly(path) if path.exists() else MemoryStore()
+
+
+def _find_newest_task(store: Store) -> str:
+    newest = store.sessions(limit=1)
+    return newest[0].task if newest else ""
+
+
+def read_report(store: Store, task: str, *, days: int = 0) -> UsageReport:
+    """What the ledger says about a conversation and today; with `days` also about that many days up to today."""
+    midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    report = replace(_read_conversation(store, task), today=store.usage(since=midnight.timestamp()))
+    if not days:
+        return report
+    first = midnight - timedelta(days=days - 1)
+    since = first.timestamp()
+    return replace(
+        report,
+        since=first.date(),
+        days=store.usage_by("day", since=since),
+        models=store.usage_by("model", since=since),
+        breaks=store.breaks(since=since),
+    )
+
+
+def _read_conversation(store: Store, task: str) -> UsageReport:
+    if not task:
+        return UsageReport()
+    turns = [group.sum for group in store.usage_by("turn", task=task) if group.keys != ("",)]
+    return UsageReport(
+        turn=turns[-1] if turns else UsageSum(),
+        conversation=store.usage(task=task),
+        conversation_breaks=store.breaks(task=task),
+    )
+
+
+# --- as text
+
+
+def write_scopes(report: UsageReport) -> Iterator[str]:
+    """What `/usage` says: the last turn, the conversation and today."""
+    yield f"Last turn:         {describe_sum(report.turn)}"
+    yield f"This conversation: {describe_sum(report.conversation)}"
+    yield f"Today:             {describe_sum(report.today)}"
+    yield from _write_gaps(report.today, "Today")
+    if report.conversation_breaks:
+        yield f"Prefix breaks in this conversation: {_count_reasons(report.conversation_breaks)}"
+
+
+def write_report(report: UsageReport) -> Iterator[str]:
+    """What `hermes usage` says."""
+    yield from write_scopes(report)
+    yield ""
+    if not report.days:
+        yield f"No model was called since {report.since}."
+        return
+    yield f"Since {report.since}: {describe_sum(report.total)}"
+    yield from _write_gaps(report.total, f"Since {report.since}")
+    yield from _write_groups("By day:", report.days)
+    yield from _write_groups("By model:", report.models)
+    if report.breaks:
+        yield f"Prefix breaks: {_count_reasons(report.breaks)}"
+
+
+def _write_groups(title: str, groups: Sequence[UsageGroup]) -> Iterator[str]:
+    yield title
+    names = [" ".join(group.keys) for group in groups]
+    width = max(map(len, names))
+    yield from (f"  {name:<{width}}  {describe_sum(group.sum)}" for name, group in zip(names, groups, strict=True))
+
+
+def describe_sum(spent: UsageSum) -> str:
+    """One line: calls, tokens by bucket, hit rate, cost, and what the cache saved."""
+    if not spent.calls:
+        return "no calls"
+    parts = [
+        f"{spent.calls:,} calls",
+        f"{spent.prompt_tokens:,} tokens in ({spent.input_tokens:,} new, {spent.cache_read_tokens:,} cached, "
+        f"{spent.cache_write_tokens:,} written)",
+        f"{spent.output_tokens:,} out ({spent.reasoning_tokens:,} reasoning)",
+    ]
+    if spent.hit_rate is not None:
+        parts.append(f"hit rate {100 * spent.hit_rate:.0f} %")
+    parts.append(write_money(spent.cost) if spent.unpriced < spent.calls else "no price known")
+    if spent.saved:
+        parts.append(f"the cache {'saved' if spent.saved > 0 else 'cost'} {write_money(abs(spent.saved))}")
+    return ", ".join(parts)
+
+
+def write_money(dollars: float) -> str:
+    """Cents, or four digits where they would be lost."""
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+
+
+def _write_gaps(spent: UsageSum, where: str) -> Iterator[str]:
+    """What the sums cannot hold."""
+    if spent.unpriced:
+        yield f"{where}: {spent.unpriced:,} calls have no known price and are not in the cost."
+    if spent.unsettled:
+        yield f"{where}: {spent.unsettled:,} calls were cut before their count arrived; the provider may bill them."
+
+
+def _count_reasons(breaks: Sequence[BreakRow]) -> str:
+    counted = Counter(row.reason for row in breaks)
+    return ", ".join(f"{count} {reason}" for reason, count in counted.most_common())
+
+
+# --- as bars
+
+
+def plot_days(report: UsageReport) -> Iterator[str]:
+    """A bar for each day up to today, from the first one with a call on: tokens by bucket, then the cost."""
+    if not report.days:
+        yield f"No model was called since {report.since}."
+        return
+    by_day = {group.keys[0]: group.sum for group in report.days}
+    names = _list_days(min(by_day))
+    days = [by_day.get(name, UsageSum()) for name in names]
+    most = max(max(map(_count_tokens, days)), 1)
+    dearest = max(max(day.cost for day in days), 1e-9)
+    digits = len(f"{most:,}")
+    yield "Tokens: " + "  ".join(f"{sign} {name}" for sign, name in BUCKETS.values()) + "    Cost: right"
+    for name, day in zip(names, days, strict=True):
+        tokens = f"{draw_buckets(day, most):<{WIDTH}}  {_count_tokens(day):>{digits},}"
+        yield f"{name}  {tokens}  {write_money(day.cost):>8}  {draw_bar(day.cost / dearest, WIDTH // 4)}".rstrip()
+
+
+def _list_days(first: str) -> list[str]:
+    """All days from `first` to today; a day may lie ahead when the clock was set back."""
+    start, end = date.fromisoformat(first), date.today()
+    return [(start + timedelta(days=n)).isoformat() for n in range(max((end - start).days, 0) + 1)]
+
+
+def _count_tokens(spent: UsageSum) -> int:
+    return spent.prompt_tokens + spent.output_tokens
+
+
+def draw_buckets(spent: UsageSum, most: int) -> str:
+    """A bar of the day's tokens, each bucket with its own sign; the ends are rounded, so that the length is right."""
+    bar, tokens = "", 0
+    for name, (sign, _) in BUCKETS.items():
+        tokens += getattr(spent, name)
+        bar += sign * (round(WIDTH * tokens / most) - len(bar))
+    return bar
+
+
+def draw_bar(share: float, width: int) -> str:
+    """A bar of this share of the width, exact to an eighth of a sign."""
+    eighths = round(share * width * 8)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+# --- for programs
+
+
+def describe_report(report: UsageReport) -> dict[str, Any]:
+    """The report as plain values; docs/usage.md names them."""
+    return {
+        "form": JSON_FORM,
+        "since": report.since.isoformat(),
+        "turn": _describe(report.turn),
+        "conversation": {**_describe(report.conversation), "breaks": _describe_breaks(report.conversation_breaks)},
+        "today": _describe(report.today),
+        "total": {**_describe(report.total), "breaks": _describe_breaks(report.breaks)},
+        "days": [{"day": group.keys[0], **_describe(group.sum)} for group in report.days],
+        "models": [
+            {"provider": group.keys[0], "model": group.keys[1], **_describe(group.sum)} for group in report.models
+        ],
+    }
+
+
+def _describe(spent: UsageSum) -> dict[str, Any]:
+    return {**asdict(spent), "hit_rate": spent.hit_rate}
+
+
+def _describe_breaks(breaks: Sequence[BreakRow]) -> list[dict[str, Any]]:
+    """Each reason with its count and with where and when the prefix last moved for it."""
+    counted = Counter(row.reason for row in breaks)
+    last = {row.reason: row for row in breaks}
+    return [
+        {"reason": reason, "count": count, "last_position": last[reason].position, "last": last[reason].created}
+        for reason, count in counted.most_common()
+    ]
