@@ -29,11 +29,21 @@ _MARKS: Mapping[str, bytes] = {
 }
 _USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
 _END = b"]}"
-#: The first letter of the role tells a fragment's role.
-_ROLE_PLACE = len(b'{"role":"')
-_HEADS: Mapping[int, bytes] = {_USER[_ROLE_PLACE]: _USER, _ASSISTANT[_ROLE_PLACE]: _ASSISTANT}
 #: A conversation has to begin with the user.
 _OPENING = _USER + b'{"type":"text","text":"(start)"}' + _END + b","
+#: The first letter of the role tells a fragment's role; no letter stands for none.
+_ROLE_PLACE = len(b'{"role":"')
+_U, _A, _NONE = b"ua\0"
+_HEAD_LENGTHS: Mapping[int, int] = {_U: len(_USER), _A: len(_ASSISTANT)}
+#: What stands in front of a fragment's content, by the role before it and its own.
+_LINKS: Mapping[tuple[int, int], bytes] = {
+    (_NONE, _U): _USER,
+    (_NONE, _A): _OPENING + _ASSISTANT,
+    (_U, _U): b",",
+    (_A, _A): b",",
+    (_U, _A): _END + b"," + _ASSISTANT,
+    (_A, _U): _END + b"," + _USER,
+}
 #: Two for the messages: the newest one is written to the cache, the one before it is where the last request wrote.
 _MARKED_MESSAGES = 2
 #: Keys that a tool's schema may not have at its top.
@@ -104,30 +114,23 @@ def _make_tool(function: Mapping[str, Any]) -> dict[str, Any]:
 
 def _merge(messages: Sequence[bytes], mark: bytes) -> list[bytes]:
     """The messages as pieces to be joined: neighbours of one role become one, the newest of the user get marks."""
-    roles = [message[_ROLE_PLACE] for message in messages]
-    marked = set(islice(_iter_user_ends(roles), _MARKED_MESSAGES)) if mark else ()
     pieces: list[bytes] = []
-    last = 0
-    for place, (role, message) in enumerate(zip(roles, messages, strict=True)):
-        head = _HEADS[role]
-        if role == last:
-            pieces.append(b",")
-        elif last:
-            pieces.append(_END + b"," + head)
-        else:
-            pieces.append(head if head is _USER else _OPENING + head)
-        content = message[len(head) : -len(_END)]
-        pieces += (content[:-1], mark, b"}") if place in marked else (content,)
+    last = _NONE
+    for message in messages:
+        role = message[_ROLE_PLACE]
+        pieces += (_LINKS[last, role], message[_HEAD_LENGTHS[role] : -2])
         last = role
-    if last:
-        pieces.append(_END)
-    return pieces
+    if mark:
+        for place in islice(_iter_user_ends(messages), _MARKED_MESSAGES):
+            pieces[2 * place + 1] = pieces[2 * place + 1][:-1] + mark + b"}"
+    return [*pieces, _END] if pieces else pieces
 
 
-def _iter_user_ends(roles: Sequence[int]) -> Iterator[int]:
+def _iter_user_ends(messages: Sequence[bytes]) -> Iterator[int]:
     """Where runs of the user's fragments end, from the newest. Only the user's: there is no thinking to be marked."""
-    after = 0
-    for place in range(len(roles) - 1, -1, -1):
-        if roles[place] != after and _HEADS[roles[place]] is _USER:
+    after = _NONE
+    for place in range(len(messages) - 1, -1, -1):
+        role = messages[place][_ROLE_PLACE]
+        if role == _U and after != _U:
             yield place
-        after = roles[place]
+        after = role

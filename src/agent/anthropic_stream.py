@@ -30,16 +30,13 @@ _TEXT_FIELDS: Mapping[str, str] = {"text": "text", "thinking": "thinking"}
 class _Growing:
     """A content block on its way."""
 
-    __slots__ = ("pieces", "signature", "start")
+    __slots__ = ("kind", "pieces", "signature", "start")
 
     def __init__(self, start: Mapping[str, Any]) -> None:
         self.start = start
+        self.kind = str(start.get("type") or "")
         self.pieces: list[str] = []
         self.signature = str(start.get("signature") or "")
-
-    @property
-    def kind(self) -> str:
-        return str(self.start.get("type") or "")
 
     @property
     def text(self) -> str:

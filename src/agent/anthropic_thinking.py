@@ -26,25 +26,25 @@ _LOW_EFFORT: Mapping[str, Any] = {"output_config": {"effort": "low"}}
 class ThinkingWay:
     """What a family of models takes; `least` is what makes it think as little as it can."""
 
+    least: Mapping[str, Any]
     takes_effort: bool = False
     takes_budget: bool = False
-    least: Mapping[str, Any] = _DISABLED
 
 
 #: The first pattern that is found in the model's name wins. Source: the documentation of thinking and of each model,
 #: platform.claude.com.
 WAYS: tuple[tuple[str, ThinkingWay], ...] = (
-    (r"claude-(fable|mythos|opus-5-5)", ThinkingWay(takes_effort=True, least=_LOW_EFFORT)),
-    (r"claude-sonnet-5-5", ThinkingWay(takes_effort=True, least=_BETWEEN_TOOLS)),
-    (r"claude-(opus|sonnet|haiku)-5", ThinkingWay(takes_effort=True)),
-    (r"claude-(opus|sonnet)-4-[678](?!\d)", ThinkingWay(takes_effort=True, least={})),  # do not think unless told to
-    (r"claude-(3-7|(opus|sonnet|haiku)-4)", ThinkingWay(takes_budget=True)),
-    (r"claude-(3|2|instant)", ThinkingWay(least={})),
-    (r"claude", ThinkingWay(takes_effort=True, least=_LOW_EFFORT)),
+    (r"claude-(fable|mythos|opus-5-5)", ThinkingWay(_LOW_EFFORT, takes_effort=True)),
+    (r"claude-sonnet-5-5", ThinkingWay(_BETWEEN_TOOLS, takes_effort=True)),
+    (r"claude-(opus|sonnet|haiku)-5", ThinkingWay(_DISABLED, takes_effort=True)),
+    (r"claude-(opus|sonnet)-4-[678](?!\d)", ThinkingWay({}, takes_effort=True)),  # do not think unless told to
+    (r"claude-(3-7|(opus|sonnet|haiku)-4)", ThinkingWay(_DISABLED, takes_budget=True)),
+    (r"claude-(3|2|instant)", ThinkingWay({})),
+    (r"claude", ThinkingWay(_LOW_EFFORT, takes_effort=True)),
 )
 _COMPILED = tuple((re.compile(pattern), way) for pattern, way in WAYS)
 #: Others who speak this format copied it when it had budgets only.
-_OTHERS = ThinkingWay(takes_budget=True)
+_OTHERS = ThinkingWay(_DISABLED, takes_budget=True)
 
 
 def find_way(model: str) -> ThinkingWay:

@@ -5,13 +5,15 @@ this order, so that the body of the next request starts with the bytes of this o
 stands behind the messages.
 """
 
+import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent.chat_answers import StreamDecoder, find_family
 from agent.providers import Provider
-from agent.reply import Reply, ToolCall, make_own_data, own_data
-from agent.usage_pricing import CanonicalUsage, usage_from_chat_completions
+from agent.reply import own_data
 
 if TYPE_CHECKING:
     from agent.wire import CallSettings
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
 PATH = "/chat/completions"
 #: Fields of a neutral message that this format knows; everything else stays at home.
 _WIRE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
-#: Fields of an answer that some providers want back exactly as they sent them, by the family of the provider.
-_ECHOED_FIELDS: Mapping[str, tuple[str, ...]] = {"openrouter": ("reasoning_details",)}
+#: Fields without which a message that calls tools is refused, by the family of the provider.
+_WANTED_WITH_CALLS: Mapping[str, Mapping[str, str]] = {"deepseek": {"reasoning_content": ""}}
+#: The only form that a provider takes for the id of a call.
+_CALL_ID_FORMS: Mapping[str, re.Pattern[str]] = {"mistral": re.compile("[a-zA-Z0-9]{9}")}
 
 
 def encode_json(value: Any) -> bytes:
@@ -30,7 +34,26 @@ def encode_json(value: Any) -> bytes:
 
 def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
     fields = {name: message[name] for name in _WIRE_FIELDS if name in message}
-    return encode_json(fields | dict(own_data(message, dialect).get("fields", {})))
+    own, family = own_data(message, dialect), find_family(dialect)
+    if fields.get("tool_calls"):
+        echoed: Mapping[str, Any] = own.get("calls") or {}
+        fields["tool_calls"] = [{**call, **echoed.get(call["id"], {})} for call in fields["tool_calls"]]
+        fields |= _WANTED_WITH_CALLS.get(family, {})
+    if family in _CALL_ID_FORMS:
+        _fit_call_ids(fields, _CALL_ID_FORMS[family])
+    return encode_json(fields | dict(own.get("fields", {})))
+
+
+def _fit_call_ids(fields: dict[str, Any], form: re.Pattern[str]) -> None:
+    """Ids of other providers in the form that this one takes; the same id always becomes the same one."""
+
+    def fit(call_id: str) -> str:
+        return call_id if form.fullmatch(call_id) else hashlib.sha256(call_id.encode()).hexdigest()[:9]
+
+    if "tool_call_id" in fields:
+        fields["tool_call_id"] = fit(fields["tool_call_id"])
+    if fields.get("tool_calls"):
+        fields["tool_calls"] = [{**call, "id": fit(call["id"])} for call in fields["tool_calls"]]
 
 
 def encode_system(text: str) -> bytes:
@@ -66,7 +89,12 @@ def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
 
 
 def find_error(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    problem = chunk.get("error")
+    if "error" in chunk:
+        problem = chunk["error"]
+    elif "choices" in chunk:
+        return None
+    else:
+        problem = chunk if chunk.get("object") == "error" else None  # vLLM
     if not problem:
         return None
     return problem if isinstance(problem, Mapping) else {"message": str(problem)}
@@ -76,86 +104,5 @@ def read_answer(
     dialect: str,
     on_text: Callable[[str], None] | None = None,
     on_reasoning: Callable[[str], None] | None = None,
-) -> "StreamDecoder":
+) -> StreamDecoder:
     return StreamDecoder(dialect, on_text, on_reasoning)
-
-
-class StreamDecoder:
-    """Collects the chunks of one streamed answer; `reply()` is only right when `whole` is True."""
-
-    def __init__(
-        self,
-        dialect: str = "",
-        on_text: Callable[[str], None] | None = None,
-        on_reasoning: Callable[[str], None] | None = None,
-    ) -> None:
-        self._dialect = dialect
-        self._echoed = _ECHOED_FIELDS.get(dialect.partition("/")[2], ())
-        self._echo: dict[str, list[Any]] = {}
-        self._on_text = on_text
-        self._on_reasoning = on_reasoning
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: dict[int, dict[str, str]] = {}
-        self._finish_reason = ""
-        self._usage: CanonicalUsage | None = None
-        self._model = ""
-        self.whole = False  # the end was seen: a finish reason or [DONE]
-
-    @property
-    def text(self) -> str:
-        return "".join(self._text)
-
-    def feed(self, chunk: Mapping[str, Any]) -> None:
-        if chunk.get("usage"):
-            self._usage = usage_from_chat_completions(chunk["usage"])
-        self._model = self._model or str(chunk.get("model") or "")
-        for choice in chunk.get("choices") or ():
-            self._take_delta(choice.get("delta") or choice.get("message") or {})
-            if choice.get("finish_reason"):
-                self._finish_reason = str(choice["finish_reason"])
-                self.whole = True
-
-    def finish(self) -> None:
-        """[DONE] was read."""
-        self.whole = True
-
-    def reply(self) -> Reply:
-        calls = tuple(
-            ToolCall(call["id"] or f"call_{place}", call["name"], call["arguments"] or "{}")
-            for place, call in sorted(self._calls.items())
-            if call["name"]
-        )
-        return Reply(
-            text=self.text,
-            reasoning="".join(self._reasoning),
-            tool_calls=calls,
-            finish_reason=self._finish_reason or ("tool_calls" if calls else "stop"),
-            usage=self._usage,
-            model=self._model,
-            extra=make_own_data(self._dialect, fields=self._echo) if self._echo else {},
-        )
-
-    def _take_delta(self, delta: Mapping[str, Any]) -> None:
-        text = delta.get("content")
-        if text:
-            self._text.append(text)
-            if self._on_text:
-                self._on_text(text)
-        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(reasoning, str) and reasoning:
-            self._reasoning.append(reasoning)
-            if self._on_reasoning:
-                self._on_reasoning(reasoning)
-        for name in self._echoed:
-            if delta.get(name):
-                self._echo.setdefault(name, []).extend(delta[name])
-        for position, part in enumerate(delta.get("tool_calls") or ()):
-            self._take_call_part(int(part.get("index", position)), part)
-
-    def _take_call_part(self, place: int, part: Mapping[str, Any]) -> None:
-        call = self._calls.setdefault(place, {"id": "", "name": "", "arguments": ""})
-        function = part.get("function") or {}
-        call["id"] = call["id"] or str(part.get("id") or "")
-        call["name"] = call["name"] or str(function.get("name") or "")
-        call["arguments"] += str(function.get("arguments") or "")

@@ -4,6 +4,7 @@ The old session stays whole in the store; rows that the engine kept go over with
 """
 
 import copy
+import itertools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +12,8 @@ from typing import Any
 
 from agent.context_engine import accepted_arguments
 from agent.conversation import Conversation
-from agent.model_metadata import estimate_tokens_rough
 from agent.ports import Ports
+from agent.prefix import PrefixBreak
 from agent.repair import repair_messages
 from hermes_base.chat import Notice
 from hermes_base.journal import Row, head_row
@@ -20,18 +21,18 @@ from hermes_base.journal import Row, head_row
 log = logging.getLogger(__name__)
 
 REASON = "compression"
+BYTES_A_TOKEN = 4
 ON_THE_WAY = -1  # an engine's last_prompt_tokens right after a compaction: the real count is still to come
 
 
 def estimated_tokens(engine: Any, conversation: Conversation, new_text: str, frozen_bytes: int) -> int:
-    """The last real count plus what came since; before there is one, a rough count of everything."""
+    """The last real count plus what came since (E4); before there is one, a rough count of everything."""
     last = int(getattr(engine, "last_prompt_tokens", 0) or 0)
-    if last == ON_THE_WAY:
-        return 0
     if last > 0:
-        return last + int(getattr(engine, "last_completion_tokens", 0) or 0) + estimate_tokens_rough(new_text)
-    whole = sum(len(json.dumps(message, default=str)) for message in conversation.messages)
-    return (whole + frozen_bytes + len(new_text)) // 4
+        return last + (conversation.grown_bytes + len(new_text.encode("utf-8", "replace"))) // BYTES_A_TOKEN
+    if last == ON_THE_WAY and not conversation.grown_bytes:
+        return 0
+    return (conversation.estimate_bytes() + frozen_bytes + len(new_text)) // BYTES_A_TOKEN
 
 
 def compact(
@@ -46,8 +47,8 @@ def compact(
         for live, kept in zip(before, guard, strict=False):
             live.clear()
             live.update(kept)
+    _tell_failure_once(ports)
     if getattr(ports.engine, "_last_compress_aborted", False):
-        ports.emit(Notice("The conversation could not be summarised; nothing was dropped.", "warning"))
         return None
     if not shorter or shorter == guard:
         return None
@@ -56,6 +57,15 @@ def compact(
         log.warning("the context engine's result has no user message and was refused")
         return None
     return _store(ports, conversation, rows, guard)
+
+
+def _tell_failure_once(ports: Ports) -> None:
+    """A summary that fails may fail at every step; the person reads of it once, until one succeeds (E3)."""
+    problem = getattr(ports.engine, "_last_summary_error", None)
+    if problem and not getattr(ports.engine, "_summary_failure_told", False):
+        text = f"The conversation could not be summarised; nothing was dropped. {problem}"
+        ports.emit(Notice(text, "warning"))
+    ports.engine._summary_failure_told = bool(problem)
 
 
 def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[Row]:
@@ -79,7 +89,8 @@ def _store(ports: Ports, old: Conversation, rows: list[Row], messages: list[dict
         ports.journal.append([head_row(0), *rows])
     else:
         ports.journal.rotate(REASON, rows)
-    new = Conversation(ports.journal.load())
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(old.rows, rows, strict=False)))
+    new = Conversation(ports.journal.load(), PrefixBreak(REASON, same))
     _set_counters(ports.engine)
     ports.on_rotated(old.session, new.session, messages)
     ports.emit(Notice(f"The conversation was compacted from {len(old)} to {len(new)} messages."))

@@ -20,7 +20,11 @@ _SHORT_WINDOW, _SHORT_WINDOW_SHARE = 512_000, 0.75
 _NEARLY_FULL = 0.85
 _KEPT_USER_MESSAGES = 3
 _SUMMARY_SHARE_OF_WINDOW = 0.05
-_RENDERED_MESSAGE_CHARS = 3000
+_RENDERED_MESSAGE_CHARS, _LEAST_RENDERED = 3000, 120
+_CHARS_A_TOKEN = 3
+_LEAST_REQUEST = 4000
+_SHORT_RESULT = 300
+_SHORTENED = "\n[… shortened to save room; the whole result is kept in the earlier session …]"
 
 _INSTRUCTIONS = """Summarise the conversation below for someone who has to go on with it without having read it.
 Keep: what the person asked for and why, decisions and their reasons, names, paths, numbers and commands exactly,
@@ -109,19 +113,20 @@ class ContextCompressor(ContextEngine):
         force: bool = False,
         memory_context: str = "",
     ) -> list[dict[str, Any]]:
-        """Head, summary, tail; the same list when there is no middle or the summary failed."""
+        """Head, summary, tail. Without a middle, or when the summary fails, old tool results are shortened instead;
+        what was said stays, and the originals stay in the store (E1, E3)."""
         del current_tokens, force
         self._last_compress_aborted, self._last_summary_error = False, None
         start, replaced, kept, end = self._replaceable(messages)
         if not replaced:
-            return messages
-        request = summary_request(replaced, focus_topic, memory_context)
+            return shorten_results(messages, end)
+        room = max(_LEAST_REQUEST, (self.context_length - self._summary_tokens()) * _CHARS_A_TOKEN)
         try:
-            summary = self._call_summary_model(request)
+            summary = self._call_summary_model(summary_request(replaced, focus_topic, memory_context, room))
         except HermesError as problem:
-            log.warning("the summary failed, nothing was dropped: %s", problem)
-            self._last_compress_aborted, self._last_summary_error = True, str(problem)
-            return messages
+            log.info("the summary failed, nothing was dropped: %s", problem)
+            self._last_summary_error = str(problem)
+            return shorten_results(messages, end)
         self.compression_count += 1
         note = {"role": "user", "content": f"{SUMMARY_MARK}\n\n{summary.strip()}"}
         return [*messages[:start], note, *kept, *messages[end:]]
@@ -137,10 +142,13 @@ class ContextCompressor(ContextEngine):
         kept = [messages[place] for place in range(start, end) if place in stay]
         return start, replaced if len(replaced) > 1 else [], kept, end
 
+    def _summary_tokens(self) -> int:
+        return max(256, int(self.context_length * _SUMMARY_SHARE_OF_WINDOW))
+
     def _call_summary_model(self, request: str) -> str:
         if self.summarise is None:
             raise HermesError("No model is there to write the summary.")
-        summary = self.summarise(request, max(256, int(self.context_length * _SUMMARY_SHARE_OF_WINDOW)))
+        summary = self.summarise(request, self._summary_tokens())
         if not summary.strip():
             raise HermesError("The model wrote an empty summary.")
         return summary
@@ -183,21 +191,36 @@ def _tail_start(messages: Sequence[Mapping[str, Any]], last: int, tail_tokens: i
     return start
 
 
-def summary_request(messages: Sequence[Mapping[str, Any]], focus: str | None, memory: str) -> str:
+def shorten_results(messages: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
+    """Tool results before `end` cut to their beginning; the same list when there is none to cut."""
+    changed = [
+        {**message, "content": message["content"][:_SHORT_RESULT] + _SHORTENED} if _is_long(message) else message
+        for message in messages[:end]
+    ]
+    return [*changed, *messages[end:]] if changed != messages[:end] else messages
+
+
+def _is_long(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return message.get("role") == "tool" and isinstance(content, str) and len(content) > 2 * _SHORT_RESULT
+
+
+def summary_request(messages: Sequence[Mapping[str, Any]], focus: str | None, memory: str, room: int) -> str:
+    """What the summary model reads, at most `room` characters: long messages are cut harder where there are many."""
     parts = [_INSTRUCTIONS]
     if focus:
         parts.append(f"Pay most attention to: {focus}")
     if memory:
         parts.append(f"What is remembered about the person:\n{memory}")
-    parts.append("\n\n".join(_render(message) for message in messages))
+    each = max(_LEAST_RENDERED, min(_RENDERED_MESSAGE_CHARS, (room - sum(map(len, parts))) // max(1, len(messages))))
+    parts.append("\n\n".join(_render(message, each) for message in messages))
     return "\n\n".join(parts)
 
 
-def _render(message: Mapping[str, Any]) -> str:
+def _render(message: Mapping[str, Any], limit: int) -> str:
     text = text_of(message)
     calls = ", ".join(f"{c['function']['name']}({c['function']['arguments']})" for c in message.get("tool_calls") or ())
     body = "\n".join(part for part in (text, f"calls: {calls}" if calls else "") if part)
-    if len(body) > _RENDERED_MESSAGE_CHARS:
-        half = _RENDERED_MESSAGE_CHARS // 2
-        body = f"{body[:half]}\n[…]\n{body[-half:]}"
+    if len(body) > limit:
+        body = f"{body[: limit // 2]}\n[…]\n{body[-limit // 2 :]}"
     return f"{message.get('role')}: {body}"

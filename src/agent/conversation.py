@@ -4,35 +4,35 @@ A message is encoded once for a dialect and kept; a request is the join of what 
 again while the conversation goes on.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from agent.prefix import PrefixBreak, PrefixWatch
 from hermes_base.journal import Journal, Row, Transcript, placed
 
 Encode = Callable[[Mapping[str, Any]], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixBreak:
-    """The request does not start with the bytes of the last one: why, and from which message on."""
-
-    reason: str
-    position: int
+#: Field of an assistant message: which provider and model wrote it. Never sent.
+WRITTEN_BY = "by"
 
 
 class Conversation:
     """Messages are live dicts: plugins may edit them in place, which `refresh` turns into a named prefix break."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Transcript, moved: PrefixBreak | None = None) -> None:
+        """`moved`: what made this transcript begin otherwise than the one that was sent before."""
         self.session = transcript.session
         self.task = transcript.task
         self.conversation = transcript.conversation
         self.version = transcript.version
         self.messages: list[dict[str, Any]] = []
         self.frozen = dict(transcript.frozen)
+        self.grown_bytes = 0  # what came since the provider last counted
+        self.told_low_hits = False
+        self._moved = moved
         self._rows: list[Row] = []
         self._sent: dict[str, list[bytes]] = {}
+        self._watches: dict[str, PrefixWatch] = {}
         for row in transcript.rows:
             self._take(row)
 
@@ -57,6 +57,8 @@ class Conversation:
         del self.messages[keep:], self._rows[keep:]
         for fragments in self._sent.values():
             del fragments[keep:]
+        for watch in self._watches.values():
+            watch.move("undo", keep)
         self.version = version
 
     def fragments(self, dialect: str, encode: Encode, journal: Journal) -> list[bytes]:
@@ -71,20 +73,37 @@ class Conversation:
             sent.append(body)
         return sent
 
-    def refresh(self, dialect: str, encode: Encode) -> int | None:
-        """Encode again what a plugin edited in place; the first place that changed. Costs a walk over the history."""
+    def refresh(self, dialect: str, encode: Encode) -> None:
+        """Encode again what a plugin edited in place. Costs a walk over the history."""
         sent = self._sent.get(dialect, [])
-        first = None
         for place, kept in enumerate(sent):
             body = encode(self.messages[place])
             if body != kept:
                 sent[place] = body
-                first = place if first is None else first
-        return first
+                self._watches.setdefault(dialect, PrefixWatch()).move("plugin_edit", place)
+
+    def check_prefix(self, dialect: str, writer: str, tools: bytes, system: bytes) -> PrefixBreak | None:
+        """The break that the coming request makes, if it makes one; `writer` is who will answer it."""
+        moved, self._moved = self._moved, None
+        broken = self._watches.setdefault(dialect, PrefixWatch()).check(tools, system, self._sent.get(dialect, []))
+        before = self._last_writer()
+        if before and before != writer:
+            same_provider = before.partition("/")[0] == writer.partition("/")[0]
+            return PrefixBreak("model_changed" if same_provider else "provider_changed", -1)
+        return broken or moved
+
+    def estimate_bytes(self) -> int:
+        """A rough size of all messages, for when no provider has counted them yet."""
+        return sum(len(json.dumps(message, default=str)) for message in self.messages)
+
+    def _last_writer(self) -> str:
+        wrote = (message.get(WRITTEN_BY) for message in reversed(self.messages) if message.get("role") == "assistant")
+        return str(next(wrote, "") or "")
 
     def _take(self, row: Row) -> None:
         self._rows.append(row)
         self.messages.append(dict(row.message))
+        self.grown_bytes += max(map(len, row.sent.values()), default=0)
         for dialect, sent in self._sent.items():
             # Only a list that is complete so far may grow; a dialect that was left behind catches up in `fragments`.
             if dialect in row.sent and len(sent) == len(self.messages) - 1:

@@ -8,8 +8,9 @@ from typing import Any
 
 from agent.chat_completions import encode_json
 from agent.compaction import guarded
-from agent.conversation import Conversation, PrefixBreak
+from agent.conversation import Conversation
 from agent.ports import Ports, TurnFacts
+from agent.prefix import PrefixBreak
 from agent.reply import Reply
 from agent.wire import AnswerReader, Dialect
 from hermes_base.errors import ModelFailure
@@ -67,6 +68,7 @@ class ModelCaller:
             raise
         self._ports.model.note_success()
         if reply.usage is not None:
+            conversation.grown_bytes = 0
             guarded(self._ports.engine.update_from_response, reply.usage.as_engine_usage())
         self._tell_after(request_id, conversation, reply, started)
         return reply
@@ -95,9 +97,9 @@ class ModelCaller:
         tools, system = self.frozen_parts(conversation, dialect)
         messages = conversation.fragments(dialect.name, dialect.encode, self._ports.journal)
         if any(hooks.has(name) for name in EDITING_HOOKS):
-            edited = conversation.refresh(dialect.name, dialect.encode)
-            if edited is not None:
-                self.breaks.append(PrefixBreak("plugin_edit", edited))
+            conversation.refresh(dialect.name, dialect.encode)
+        writer = f"{model.provider}/{model.model}"
+        self._note_break(conversation.check_prefix(dialect.name, writer, tools, system))
         tail = model.make_tail(with_tools=with_tools or not tools)
         body = wire.join_request(model.model, tools, system, messages, tail)
         return self._let_middleware_replace(body) if hooks.has("llm_request") else body
@@ -107,8 +109,14 @@ class ModelCaller:
         replaced = self._ports.hooks.request("llm_request", request, **self._ids())
         new = encode_json(dict(replaced))
         if new != body:
-            self.breaks.append(PrefixBreak("llm_request_middleware", 0))
+            self._note_break(PrefixBreak("llm_request_middleware", 0))
         return new
+
+    def _note_break(self, broken: PrefixBreak | None) -> None:
+        """Known before the request leaves, and kept with its reason (A2)."""
+        if broken is not None:
+            self.breaks.append(broken)
+            self._ports.journal.broke(broken.reason, broken.position)
 
     def _send(self, body: bytes, decoder: AnswerReader) -> Reply:
         ports = self._ports

@@ -154,6 +154,8 @@ def _take_reply(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) ->
         return ended
     if not reply.empty:
         return Done(reply.text, completed=True, reason="cut" if reply.truncated else "answered")
+    if reply.finish_reason == "content_filter":
+        return Done("", completed=False, reason="refused")
     rounds.empty += 1
     if rounds.empty > limits.max_empty or last:
         return Done("", completed=False, reason="empty")

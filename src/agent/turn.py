@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent import rules
-from agent.compaction import compact, estimated_tokens, guarded
-from agent.conversation import Conversation, PrefixBreak
+from agent.compaction import BYTES_A_TOKEN, compact, estimated_tokens, guarded
+from agent.conversation import WRITTEN_BY, Conversation
+from agent.fitting import LEAST_KEPT, fit_text
 from agent.parallel import run_in_order
 from agent.ports import Ports, TurnFacts
+from agent.prefix import PrefixBreak
 from agent.repair import clean_text, repair_messages, unknown_result
 from agent.reply import Reply, ToolCall
 from agent.request import ModelCaller
@@ -29,6 +31,7 @@ EXCUSES = {
     "empty": "The model gave no answer, although it was asked again.",
     "budget": "The turn ended at its limit of steps before the work was done.",
     "repeated": "The model made the same call again and again, so the turn was ended.",
+    "refused": "The model refused to answer.",
     "failed": "The model could not answer; this message is kept and has not been answered.",
 }
 
@@ -65,6 +68,7 @@ class Turn:
         self._limits = limits
         self._caller = ModelCaller(ports, facts)
         self._message_taken = False
+        self._calls_in_round = 1
         self._steering: list[str] = []
         self._stream: AnswerReader | None = None  # the answer being read
         self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
@@ -101,7 +105,7 @@ class Turn:
     def _take_message(self, _: rules.TakeMessage) -> None:
         text = clean_text(self._message.text)
         added = self._caller.ask_plugins_for_context(text, self.conversation)
-        as_sent = "\n\n".join(part for part in (text, self._message.facts, *added) if part)
+        as_sent = "\n\n".join(part for part in (self._fit(text), self._message.facts, *added) if part)
         self._append({"role": "user", "content": as_sent}, shown=text)
         self._message_taken = True
 
@@ -136,6 +140,7 @@ class Turn:
 
     def _run_tools(self, step: rules.RunTools) -> None:
         self._ports.touch("running tools")
+        self._calls_in_round = len(step.calls)
         if step.refusal:
             for call in step.calls:
                 self._append_result(call, step.refusal)
@@ -153,7 +158,17 @@ class Turn:
         return self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
 
     def _append_result(self, call: ToolCall, result: str) -> None:
-        self._append({"role": "tool", "tool_call_id": call.id, "content": clean_text(result)})
+        """A result that would fill the window is sent as its beginning and its end; the whole is stored (E9)."""
+        text = clean_text(result)
+        fitted = self._fit(text, self._calls_in_round)
+        message = {"role": "tool", "tool_call_id": call.id, "content": fitted}
+        self._append(message, shown=None if fitted == text else text)
+
+    def _fit(self, text: str, sharers: int = 1) -> str:
+        """At most a quarter of the window, and half of it for all results of a round together (E8, E9)."""
+        window = self._ports.model.context_length * BYTES_A_TOKEN
+        limit = max(LEAST_KEPT, min(window // 4, window // 2 // sharers))
+        return fit_text(text, limit, f"{self.conversation.session}, message {self.conversation.version}")
 
     def _compact(self, step: rules.Compact) -> bool:
         ports, engine = self._ports, self._ports.engine
@@ -169,7 +184,6 @@ class Turn:
         if shorter is None:
             return False
         self.conversation = shorter
-        self.result.breaks.append(PrefixBreak("compression", 0))
         return True
 
     def _switch(self, step: rules.SwitchProvider) -> bool:
@@ -263,6 +277,8 @@ class Turn:
         """A message on its way into the transcript: secrets out, encoded once."""
         redact, dialect = self._ports.redact, self._ports.model.dialect
         message["content"] = redact(message["content"])
+        if message["role"] == "assistant":
+            message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
         for call in message.get("tool_calls", ()):
             call["function"]["arguments"] = redact(call["function"]["arguments"])
         body = dialect.encode(message)
@@ -279,4 +295,4 @@ class Turn:
         self.conversation.note([row], version)
 
     def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:
-        return ledger_row(usage, self._ports.model.provider, self._ports.model.model)
+        return ledger_row(usage, self._ports.model.provider, self._ports.model.model, turn=self._facts.turn)

@@ -20,9 +20,10 @@ from typing import Any, Unpack
 from agent import anthropic_adapter, auxiliary_client, clients, embedded, rules
 from agent.compaction import compact, guarded
 from agent.context_compressor import ContextCompressor
-from agent.conversation import Conversation, PrefixBreak
+from agent.conversation import Conversation
 from agent.health import health, health_name
 from agent.ports import Ports, TurnFacts
+from agent.prefix import PrefixBreak
 from agent.prompt import PromptSources, build_system_prompt, turn_facts
 from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
 from agent.repair import repair_messages
@@ -81,7 +82,6 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
     _children: tuple["AIAgent", ...] = ()
     _engine_tool_names: frozenset[str] = frozenset()
     _runtime_problem: ConfigProblem | None = None
-    _replaced: PrefixBreak | None = None
     _system_message: str = ""
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
@@ -173,7 +173,6 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             return None
         text = shown_text(conversation.rows[asked[-1]])
         conversation.forget_after(asked[-1], self._journal.append([head_row(asked[-1])]))
-        self._replaced = PrefixBreak("undo", asked[-1])
         return text
 
     def add_child(self, child: "AIAgent") -> None:
@@ -270,9 +269,6 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         finally:
             current_turn.reset(token)
             self._conversation = turn.conversation
-        replaced, self._replaced = self._replaced, None
-        if replaced:
-            result.breaks.insert(0, replaced)
         tell_plugins(
             self._hooks, result, replace(facts, session=self.session_id), text, self.model, turn.conversation.messages
         )
@@ -332,8 +328,8 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
                 conversation.note(rows, self._journal.append(rows))
             return conversation
         self._journal.rotate("history_replaced", [Row(message) for message in given])
-        self._replaced = PrefixBreak("history_replaced", 0)
-        old, self._conversation = conversation, Conversation(self._journal.load())
+        moved = PrefixBreak("history_replaced", 0)
+        old, self._conversation = conversation, Conversation(self._journal.load(), moved)
         self._session_rotated(old.session, self._conversation.session, old.messages)
         return self._conversation
 

@@ -40,6 +40,10 @@ class AgentModel:
         return self._agent.api_mode
 
     @property
+    def context_length(self) -> int:
+        return self._agent.context_length
+
+    @property
     def facts(self) -> Provider:
         return provider_or_custom(self._agent.provider)
 

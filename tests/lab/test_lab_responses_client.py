@@ -85,7 +85,7 @@ def test_the_streaming_helper_makes_the_whole_response(lab: LabServer, client: o
     assert [item.type for item in whole.output] == ["reasoning", "message", "function_call", "function_call"]
     assert streamed.usage == whole.usage
     assert whole.usage is not None
-    assert whole.usage.output_tokens_details.reasoning_tokens == 7
+    assert whole.usage.output_tokens_details.reasoning_tokens == 6
 
 
 def test_events_come_numbered_and_in_their_order(client: openai.OpenAI) -> None:
@@ -109,7 +109,7 @@ def test_a_tool_loop_with_sealed_reasoning_goes_on_as_it_came(client: openai.Ope
         assert sum(item.type == "function_call" for item in answer.output) == count
         items += replay(answer)
     assert ask(client, *items, tools=TOOLS, **SEALED).output_text == "ok"
-    echoed = ask(client, "hi", *replay(ask(client, text, tools=TOOLS)), tools=TOOLS)
+    echoed = ask(client, "hi", *replay(ask(client, text, tools=TOOLS, **SEALED)), tools=TOOLS)
     assert echoed.output_text == "list returned: r0\nread_file returned: r1"
 
 
