@@ -1,6 +1,6 @@
 """Reads an answer of the Chat Completions format, in whichever way a provider streams it, into a Reply.
 
-What providers do in their own way is told by tables: names of fields, reasons to stop, marks around thoughts.
+What providers do in their own way is told by tables: names of fields, reasons to stop.
 """
 
 import json
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.chat_thoughts import ThoughtSplitter
 from agent.reply import Reply, ToolCall, make_own_data
 from agent.usage_pricing import usage_from_chat_completions
 
@@ -18,13 +19,6 @@ _ECHOED_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 #: The same for fields of a tool call (Gemini signs its calls).
 _ECHOED_CALL_FIELDS: Mapping[str, tuple[str, ...]] = {"gemini": ("extra_content",)}
-#: Local models, and Gemini when asked, write their thoughts into the text, between these marks, before the answer.
-_THOUGHT_MARKS = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("[THINK]", "[/THINK]"),
-)
 #: Reasons to stop, in small letters; all others mean that the model was done, or calls tools.
 _FINISH_REASONS: Mapping[str, str] = {
     "length": "length",
@@ -84,7 +78,7 @@ class StreamDecoder:
         self._on_reasoning = on_reasoning
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._thoughts: _ThoughtSplitter | None = _ThoughtSplitter(self._tell_text, self._tell_reasoning)
+        self._thoughts: ThoughtSplitter | None = ThoughtSplitter(self._tell_text, self._tell_reasoning)
         self._calls = _CallCollector(_ECHOED_CALL_FIELDS.get(self._family, ()))
         self._finish_reason = ""
         self._refused = False
@@ -98,7 +92,7 @@ class StreamDecoder:
         return "".join(self._text)
 
     def feed(self, chunk: Mapping[str, Any]) -> None:
-        if "usage" in chunk and chunk["usage"]:
+        if chunk.get("usage"):
             self._usage = chunk["usage"]
         if not self._model:
             self._model = str(chunk.get("model") or "")
@@ -111,7 +105,7 @@ class StreamDecoder:
                 if delta.get(name):
                     self._echo.setdefault(name, []).append(delta[name])
             reason = choice.get("finish_reason")
-            if reason or ("message" in choice and choice["message"]):
+            if reason or choice.get("message"):
                 self._end(str(reason or ""), chunk)
 
     def finish(self) -> None:
@@ -240,7 +234,7 @@ class _CallCollector:
         call.name = call.name or str(function.get("name") or "")
         arguments = function.get("arguments")
         if arguments:
-            call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
+            call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
         for name in self._echoed:
             if part.get(name):
                 call.own[name] = part[name]
@@ -277,72 +271,6 @@ class _CallCollector:
         if call_id and call.id and call_id != call.id:
             return True
         return bool(name and call.name) and (name != call.name or call.finished)
-
-
-class _ThoughtSplitter:
-    """Sends thoughts that stand between marks at the start of a text to reasoning, wherever a stream cuts the marks."""
-
-    def __init__(self, tell_text: Tell, tell_reasoning: Tell) -> None:
-        self._tell_text = tell_text
-        self._tell_reasoning = tell_reasoning
-        self._held = ""  # not yet known to be text or a thought
-        self._close = ""  # the mark that ends the open thought
-        self._found = self._told = False
-
-    def feed(self, piece: str) -> bool:
-        """True: the answer itself has begun, and everything after it is text."""
-        self._held += piece
-        while self._close or self._open():
-            if not self._reach_close():
-                return False
-        start = self._held.lstrip()
-        if any(mark.startswith(start) for mark, _ in _THOUGHT_MARKS):
-            return False
-        self._release()
-        return True
-
-    def finish(self) -> None:
-        if self._close:
-            self._tell(self._held)
-        else:
-            self._release()
-
-    def _open(self) -> bool:
-        start = self._held.lstrip()
-        for mark, close in _THOUGHT_MARKS:
-            if start.startswith(mark):
-                self._held, self._close, self._found = start[len(mark) :], close, True
-                return True
-        return False
-
-    def _reach_close(self) -> bool:
-        thought, closed, rest = self._held.partition(self._close)
-        if closed:
-            self._tell(thought)
-            self._held, self._close = rest, ""
-            return True
-        sure = len(thought) - _overlap(thought, self._close)
-        self._tell(thought[:sure])
-        self._held = thought[sure:]
-        return False
-
-    def _release(self) -> None:
-        """The white space between a thought and the text belongs to neither."""
-        text = self._held.lstrip() if self._found else self._held
-        self._held = ""
-        if text:
-            self._tell_text(text)
-
-    def _tell(self, thought: str) -> None:
-        thought = thought if self._told else thought.lstrip()
-        if thought:
-            self._told = True
-            self._tell_reasoning(thought)
-
-
-def _overlap(text: str, mark: str) -> int:
-    """How many characters at the end of the text could be the beginning of the mark."""
-    return next((size for size in range(min(len(text), len(mark) - 1), 0, -1) if text.endswith(mark[:size])), 0)
 
 
 def _join_texts(parts: Any) -> str:

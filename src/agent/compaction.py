@@ -15,6 +15,7 @@ from agent.conversation import Conversation
 from agent.ports import Ports
 from agent.prefix import PrefixBreak
 from agent.repair import repair_messages
+from agent.reply import OWN_DATA, without_own_data
 from hermes_base.chat import Notice
 from hermes_base.journal import Row, head_row
 
@@ -69,14 +70,22 @@ def _tell_failure_once(ports: Ports) -> None:
 
 
 def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[Row]:
-    """Messages that stood before keep their stored row, with its bytes; the others are new."""
+    """Messages that stood before keep their stored row, with its bytes; the others are new.
+
+    What a provider signed does not hold behind a message that was changed, except in the loop of calls under way.
+    """
     known: dict[str, list[Row]] = {}
     for row in rows:
         known.setdefault(_key(row.message), []).append(row)
-    found = []
-    for message in messages:
+    under_way = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
+    found: list[Row] = []
+    changed = False
+    for place, message in enumerate(messages):
         same = known.get(_key(message))
-        found.append(same.pop(0) if same else Row(dict(message)))
+        row = same.pop(0) if same else Row(dict(message))
+        changed = changed or place >= len(rows) or row is not rows[place]
+        signed = OWN_DATA in row.message
+        found.append(Row(without_own_data(row.message), row.shown) if changed and signed and place < under_way else row)
     return found
 
 

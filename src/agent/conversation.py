@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.prefix import PrefixBreak, PrefixWatch
+from agent.reply import without_own_data
 from hermes_base.journal import Journal, Row, Transcript, placed
 
 Encode = Callable[[Mapping[str, Any]], bytes]
@@ -76,11 +77,15 @@ class Conversation:
     def refresh(self, dialect: str, encode: Encode) -> None:
         """Encode again what a plugin edited in place. Costs a walk over the history."""
         sent = self._sent.get(dialect, [])
+        edited = False
         for place, kept in enumerate(sent):
-            body = encode(self.messages[place])
+            message = self.messages[place]
+            # What a provider signed does not hold behind a message that was changed.
+            body = encode(without_own_data(message) if edited else message)
             if body != kept:
                 sent[place] = body
                 self._watches.setdefault(dialect, PrefixWatch()).move("plugin_edit", place)
+                edited = True
 
     def check_prefix(self, dialect: str, writer: str, tools: bytes, system: bytes) -> PrefixBreak | None:
         """The break that the coming request makes, if it makes one; `writer` is who will answer it."""

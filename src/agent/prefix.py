@@ -51,6 +51,7 @@ class PrefixWatch:
         return broken
 
     def _extend(self, fragments: Sequence[bytes]) -> None:
+        del self._chain[len(fragments) :]
         last = self._chain[-1] if self._chain else self._root
         for place in range(len(self._chain), len(fragments)):
             last = hashlib.sha256(last + fragments[place]).digest()

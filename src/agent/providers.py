@@ -45,9 +45,10 @@ PROVIDERS: dict[str, Provider] = {
         Provider(
             "anthropic",
             "Anthropic",
-            "https://api.anthropic.com/v1",
+            "https://api.anthropic.com",
             ("ANTHROPIC_API_KEY",),
             "claude-sonnet-4-5",
+            ANTHROPIC_MESSAGES,
             first_byte_seconds=_REASONING_SECONDS,
         ),
         Provider(

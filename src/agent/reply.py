@@ -21,6 +21,10 @@ def own_data(message: Mapping[str, Any], dialect: str) -> Mapping[str, Any]:
     return data if isinstance(data, Mapping) and data.get("dialect") == dialect else {}
 
 
+def without_own_data(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name != OWN_DATA}
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     id: str

@@ -3,6 +3,7 @@
 Each finished message is committed when it is finished, together with its call's usage; the last one ends the turn.
 """
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from agent.parallel import run_in_order
 from agent.ports import Ports, TurnFacts
 from agent.prefix import PrefixBreak
 from agent.repair import clean_text, repair_messages, unknown_result
-from agent.reply import Reply, ToolCall
+from agent.reply import OWN_DATA, Reply, ToolCall
 from agent.request import ModelCaller
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
@@ -281,6 +282,8 @@ class Turn:
             message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
         for call in message.get("tool_calls", ()):
             call["function"]["arguments"] = redact(call["function"]["arguments"])
+        if OWN_DATA in message:
+            message[OWN_DATA] = json.loads(redact(json.dumps(message[OWN_DATA], ensure_ascii=False)))
         body = dialect.encode(message)
         return Row(message, None if shown is None else redact(shown), {dialect.name: body})
 

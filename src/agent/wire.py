@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent import chat_completions
-from agent.providers import CHAT_COMPLETIONS, Provider
+from agent import anthropic_messages, chat_completions
+from agent.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, Provider
 from agent.reply import Reply
 from hermes_base.errors import ConfigProblem
 
@@ -81,7 +81,10 @@ class WireFormat(Protocol):
         ...
 
 
-_FORMATS: Mapping[str, WireFormat] = {CHAT_COMPLETIONS: chat_completions}
+_FORMATS: Mapping[str, WireFormat] = {
+    CHAT_COMPLETIONS: chat_completions,
+    ANTHROPIC_MESSAGES: anthropic_messages,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +120,6 @@ class Dialect:
 
 
 def dialect_of(api_mode: str, provider: Provider) -> Dialect:
-    return Dialect(api_mode, provider.dialect, plain=not provider.calls_tools)
+    """Signed thinking and sealed reasoning are for the provider that wrote them, so each has a dialect of its own."""
+    family = provider.dialect or (provider.name if api_mode != CHAT_COMPLETIONS else "")
+    return Dialect(api_mode, family, plain=not provider.calls_tools)

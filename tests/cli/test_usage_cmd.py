@@ -174,7 +174,7 @@ def test_the_chat_says_the_same(store: SqliteStore) -> None:
     assert [line.partition(":")[0] for line in lines[:3]] == ["Last turn", "This conversation", "Today"]
     assert "$1.00" in lines[1]
     assert not any("Prefix breaks" in line for line in lines)
-    assert list(write_scopes(read_report(MemoryStore(), "nobody")))[0] == "Last turn:         no calls"
+    assert next(write_scopes(read_report(MemoryStore(), "nobody"))) == "Last turn:         no calls"
 
 
 # --- words and bars

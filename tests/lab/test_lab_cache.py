@@ -155,7 +155,7 @@ def test_short_prefixes_are_not_cached(buyer: Buyer) -> None:
 
 
 def test_tools_system_and_messages_in_this_order(buyer: Buyer) -> None:
-    tools = [{"name": "read", "input_schema": {"type": "object"}, "description": "d" * 4000, "cache_control": HOUR}]
+    tools = [{"name": "read", "input_schema": {"type": "object"}, "description": "d" * 5000, "cache_control": HOUR}]
     system = [say(1500, "s", HOUR)]
     first = buyer.claude(say(200, mark=MARK), tools=tools, system=system)
     size = first[3]

@@ -1,0 +1,204 @@
+"""Long conversations in small windows: nothing overflows, nothing is lost, the newest request governs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.fitting import fit_text
+from hermes_lab.server import LabServer
+from hermes_state.interface import Store
+from hermes_state.journal import StoreJournal
+from hermes_state.memory import MemoryStore
+from hermes_state.sqlite import SqliteStore
+
+SMALL = {"compression": {"protect_first_n": 1, "protect_last_n": 6}}
+
+
+def check_request(request: dict[str, Any]) -> None:
+    """No call without its result, no result without its call."""
+    waiting: list[str] = []
+    for message in request["messages"]:
+        if message["role"] == "tool":
+            waiting.remove(message["tool_call_id"])
+        else:
+            assert waiting == []
+            waiting = [call["id"] for call in message.get("tool_calls", ())]
+    assert waiting == []
+
+
+def chain_of(store: Store, session: str | None) -> list[str]:
+    """The session with its parents, the oldest first."""
+    found: list[str] = []
+    while session:
+        found.insert(0, session)
+        info = store.session(session)
+        session = info.parent if info else None
+    return found
+
+
+@pytest.mark.slow
+def test_500_turns_in_a_window_of_8k(make_agent: Any, tool: Any) -> None:
+    """E1, E3, E4, E7, E8, E9, E10: a scripted model, tools with short and endless results, some huge messages."""
+    tool("look", lambda args: "seen " * args["n"])
+    store = MemoryStore()
+    with LabServer(window=8192) as lab:
+        agent = make_agent(
+            base_url=lab.base_url,
+            context_length=8192,
+            max_tokens=512,
+            settings=SMALL,
+            journal=StoreJournal(lambda: store, "c"),
+        )
+        for turn in range(500):
+            text = f"question {turn} " + "word " * (turn % 90)
+            if turn % 7 == 3:
+                text += f' [[tool look {{"n": {20 if turn % 14 == 3 else 20_000}}}]][[then]][[say done {turn}]]'
+            if turn % 50 == 49:
+                text += "long " * 20_000
+            result = agent.run_conversation(text)
+            assert result["completed"], (turn, result["error"])
+            sent = lab.requests[-1].json()
+            check_request(sent)
+            asked = [message["content"] for message in sent["messages"] if message["role"] == "user"]
+            assert f"question {turn} " in asked[-1]
+            for back in range(1, min(3, turn + 1)):
+                assert any(f"question {turn - back} " in question for question in asked)
+            assert "Summary of the earlier conversation" not in str(sent["messages"][-1]["content"])
+            lab.clear_requests()
+    sessions = chain_of(store, agent.session_id)
+    assert len(sessions) > 3
+    everything = {str(row.shown) for session in sessions for row in store.history(session)}
+    for turn in range(500):
+        assert any(text.startswith(f"question {turn} ") for text in everything), turn
+
+
+def test_a_huge_message_is_stored_whole_and_sent_as_its_ends(make_agent: Any, lab: LabServer, tmp_path: Path) -> None:
+    """E8"""
+    store = SqliteStore(tmp_path / "s.db")
+    agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, "c"))
+    text = "begin " + "x" * 100_000 + " end"
+    agent.run_conversation(text)
+    sent = lab.requests[0].json()["messages"][1]["content"]
+    assert len(sent) < 8192 * 4 / 4 + 500
+    assert sent.startswith("begin ")
+    assert f"the whole is kept: {agent.session_id}, message 0" in sent
+    assert store.load(agent.session_id).rows[0].shown == text
+    store.close()
+
+
+def test_endless_results_share_the_window_and_are_stored_whole(make_agent: Any, lab: LabServer, tool: Any) -> None:
+    """E9"""
+    tool("look", lambda args: str(args["n"]) * 100_000)
+    store = MemoryStore()
+    agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, "c"))
+    agent.run_conversation("".join(f'[[tool look {{"n": {n}}}]]' for n in range(4)))
+    results = [m["content"] for m in lab.requests[1].json()["messages"] if m["role"] == "tool"]
+    assert sum(map(len, results)) < 8192 * 4 / 2 + 1_000
+    rows = [row for row in store.load(agent.session_id).rows if row.message["role"] == "tool"]
+    assert [row.shown for row in rows] == [str(n) * 100_000 for n in range(4)]
+
+
+def test_an_overflow_that_cannot_be_repaired_is_told_and_the_chat_goes_on(make_agent: Any, lab: LabServer) -> None:
+    """E10"""
+    overflow = {"fault": {"status": 400, "code": "context_length_exceeded", "message": "maximum context length"}}
+    agent = make_agent(settings=SMALL)
+    for turn in range(12):
+        agent.run_conversation(f"question {turn}")
+    lab.set_plan([{**overflow, "times": 8, "contains": "too much"}])
+    lab.clear_requests()
+    result = agent.run_conversation("too much")
+    assert "longer than the window" in result["error"]
+    assert "/new" in result["error"]
+    lab.set_plan([])
+    assert agent.run_conversation("[[say fine]]")["final_response"] == "fine"
+
+
+def test_an_overflow_is_repaired_by_compaction_unseen(make_agent: Any, lab: LabServer) -> None:
+    """E10: the declared window was wrong; the person notices nothing but the notice."""
+    agent = make_agent(settings=SMALL)
+    for turn in range(12):
+        agent.run_conversation(f"question {turn}")
+    lab.set_plan([{"fault": {"status": 400, "code": "context_length_exceeded", "message": "maximum context length"}}])
+    result = agent.run_conversation("[[say fine]]")
+    assert result["final_response"] == "fine"
+    assert result["prefix_breaks"][0][0] == "compression"
+
+
+def test_a_failed_summary_shortens_old_results_and_is_told_once(make_agent: Any, lab: LabServer, tool: Any) -> None:
+    """E1, E3"""
+    tool("look", lambda args: "seen " * 400)
+    told: list[str] = []
+    store = MemoryStore()
+    agent = make_agent(
+        settings=SMALL,
+        journal=StoreJournal(lambda: store, "c"),
+        status_callback=lambda notice: told.append(notice.text),
+    )
+    for turn in range(8):
+        agent.run_conversation(f"question {turn} [[tool look {{}}]]")
+    first = agent.session_id
+    before = agent.messages
+    lab.set_plan([{"fault": {"status": 500}, "contains": "Summarise the conversation", "times": 0}])
+    assert agent.compress_now() is not None
+    after = agent.messages
+    assert [m["role"] for m in after] == [m["role"] for m in before]
+    assert [m["content"] for m in after if m["role"] == "user"] == [m["content"] for m in before if m["role"] == "user"]
+    assert any("shortened to save room" in m["content"] for m in after if m["role"] == "tool")
+    agent.compress_now()
+    assert sum("could not be summarised" in text for text in told) == 1
+    assert [row.message for row in store.load(first).rows] == before
+
+
+def test_compaction_in_place_keeps_the_session(make_agent: Any) -> None:
+    store = MemoryStore()
+    settings = {"compression": {**SMALL["compression"], "in_place": True}}
+    agent = make_agent(settings=settings, journal=StoreJournal(lambda: store, "c"))
+    for turn in range(12):
+        agent.run_conversation(f"question {turn}")
+    session, everything = agent.session_id, len(list(store.history(agent.session_id)))
+    agent.compress_now()
+    assert agent.session_id == session
+    assert len(agent.messages) < 24
+    assert len(list(store.history(session))) > everything
+
+
+def test_breaks_are_kept_in_the_store_with_reason_and_place(make_agent: Any) -> None:
+    """A2"""
+    store = MemoryStore()
+    agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, "c"))
+    for turn in range(12):
+        agent.run_conversation(f"question {turn}")
+    agent.take_back_last_turn()
+    agent.run_conversation("another question")
+    agent.compress_now()
+    agent.run_conversation("and one more")
+    agent.model = "another-model"
+    agent.run_conversation("who are you?")
+    assert [(row.reason, row.position) for row in store.breaks(task=agent.task_id)] == [
+        ("undo", 22),
+        ("compression", 1),
+        ("model_changed", -1),
+    ]
+
+
+def test_every_call_is_in_the_ledger_summaries_too(make_agent: Any, lab: LabServer) -> None:
+    """A8: the sum of the ledger is the sum of what the provider counted."""
+    store = MemoryStore()
+    agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, "c"))
+    for turn in range(12):
+        agent.run_conversation(f"question {turn}")
+    agent.compress_now()
+    agent.run_conversation("after it")
+    spent = store.usage(task=agent.task_id)
+    assert spent.calls == 14 == len(lab.requests)
+    account = json.loads(json.dumps(lab.bill_of(lab.requests[0].header("authorization")))) if False else None
+    assert account is None
+
+
+def test_fitting_is_the_same_for_the_same_text() -> None:
+    text = "ü" * 10_000
+    assert fit_text(text, 4_000, "here") == fit_text(text, 4_000, "here")
+    assert len(fit_text(text, 4_000, "here").encode()) < 4_300
+    assert fit_text("short", 4_000, "here") == "short"
