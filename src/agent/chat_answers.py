@@ -234,7 +234,8 @@ class _CallCollector:
         call.name = call.name or str(function.get("name") or "")
         arguments = function.get("arguments")
         if arguments:
-            call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
+            told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            call.arguments.append(told)
         for name in self._echoed:
             if part.get(name):
                 call.own[name] = part[name]

@@ -138,6 +138,7 @@ class ContextCompressor(ContextEngine):
         start, end = middle_of(messages, self.protect_first_n, self.protect_last_n, self.tail_token_budget)
         users = [place for place, message in enumerate(messages) if message.get("role") == "user"]
         stay = set(users[-_KEPT_USER_MESSAGES:])
+        start = min([start, *stay])  # a summary never stands behind the newest request
         replaced = [messages[place] for place in range(start, end) if place not in stay]
         kept = [messages[place] for place in range(start, end) if place in stay]
         return start, replaced if len(replaced) > 1 else [], kept, end
@@ -168,7 +169,7 @@ def threshold_of(window: int, share: float, max_tokens: int | None) -> int:
 def middle_of(messages: Sequence[Mapping[str, Any]], first: int, last: int, tail_tokens: int) -> tuple[int, int]:
     """What lies between head and tail, cut so that no call is parted from its results."""
     start = _after_results(messages, min(first, len(messages)))
-    end = _tail_start(messages, last, tail_tokens)
+    end = _tail_start(messages, max(1, last), tail_tokens)
     while start < end < len(messages) and messages[end].get("role") == "tool":
         end -= 1
     return start, max(start, end)
