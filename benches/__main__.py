@@ -1,4 +1,4 @@
-"""Prints what hermes costs beside its limits; exits 1 when one is passed.
+"""Prints what hermes costs beside its limits and keeps the result in docs/bench.md; exits 1 when a limit is passed.
 
 `--profile` prints where the time of one turn goes instead.
 """
@@ -6,18 +6,21 @@
 import contextlib
 import cProfile
 import os
+import platform
 import pstats
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb
+from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
 from hermes_base.hooks import NoHooks
 from hermes_state.journal import StoreJournal
 from hermes_state.sqlite import SqliteStore
 from run_agent import AIAgent
+from tools.registry import registry
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 
@@ -44,8 +47,8 @@ def measure_agents() -> list[Figure]:
     for _ in range(20):
         make_agent()
     return [
-        Figure("build an agent (steady), CPU", cpu_ms(make_agent, 500), "ms", 1.0),
-        Figure("build an agent (steady), memory", kept_kb(make_agent, 200), "KB", 40.0),
+        Figure("build an agent (steady), CPU", cpu_ms(make_agent, 500), "ms", 1.0, 188),
+        Figure("build an agent (steady), memory", kept_kb(make_agent, 200), "KB", 40.0, 857),
     ]
 
 
@@ -64,22 +67,51 @@ def talking_agent(base_url: str, folder: Path, history: int) -> AIAgent:
     return agent
 
 
+CHUNKS = 40
+
+
 def measure_turns(base_url: str, folder: Path) -> list[Figure]:
+    """A turn with a streamed answer of 40 pieces, at the start of a conversation and far into it."""
     figures = []
-    for history, cpu_limit, call_limit in ((0, 6.0, 12_000), (500, 10.0, 12_000)):
+    calls_at_start = 0
+    for history, cpu_limit, elsewhere in ((0, 6.0, (56, 62_000)), (500, 10.0, (194, 784_000))):
         agent = talking_agent(base_url, folder, history)
-        turn = lambda agent=agent: agent.run_conversation("[[chunks 40]]")  # noqa: E731
-        figures.append(
-            Figure(f"a turn of 40 chunks, {history} messages before, CPU", cpu_ms(turn, 30), "ms", cpu_limit)
-        )
-        figures.append(
-            Figure(f"a turn of 40 chunks, {history} messages before, calls", count_calls(turn), "", call_limit)
-        )
+        turn = lambda agent=agent: agent.run_conversation(f"[[chunks {CHUNKS}]]")  # noqa: E731
+        calls = count_calls(turn)
+        calls_at_start = calls_at_start or calls
+        call_limit = 6_000 + 20 * CHUNKS if not history else calls_at_start + 6_000
+        name = f"a turn with {history} messages before it"
+        figures.append(Figure(f"{name}, CPU", cpu_ms(turn, 30), "ms", cpu_limit, elsewhere[0]))
+        figures.append(Figure(f"{name}, function calls", calls, "", call_limit, elsewhere[1]))
     return figures
 
 
+def measure_prompt(base_url: str) -> list[Figure]:
+    """What the first request of the default set carries before anything was said."""
+    sizes: list[int] = []
+    agent = make_agent(base_url, enabled_toolsets=["hermes-cli"], skip_context_files=True)
+    agent.run_conversation("hi")
+    conversation = agent._conversation
+    assert conversation is not None
+    sizes += [len(body) for (_, dialect), body in conversation.frozen.items() if not dialect.startswith("neutral")]
+    return [Figure("system prompt and tools of the default set", sum(sizes) / 1024, "KB", 20.0, 54)]
+
+
+def measure_parallel_tools(base_url: str) -> list[Figure]:
+    """Eight calls that each take half a second, in one round."""
+    schema = {"description": "sleep", "parameters": {"type": "object", "properties": {}}}
+    registry.register("doze", "bench", schema, lambda args: str(time.sleep(0.5)))
+    agent = make_agent(base_url, enabled_toolsets=["bench"])
+    agent.run_conversation("hi")
+    start = time.monotonic()
+    agent.run_conversation("".join(f'[[tool doze {{"n": {n}}}]]' for n in range(8)))
+    seconds = time.monotonic() - start
+    registry.deregister("doze")
+    return [Figure("8 parallel tool calls of 0.5 s, wall", seconds, "s", 0.8, 14.2)]
+
+
 def measure_commands() -> list[Figure]:
-    return [Figure("hermes --version, CPU", child_cpu_ms([HERMES, "--version"], 11), "ms", 80.0)]
+    return [Figure("hermes --version, CPU", child_cpu_ms([HERMES, "--version"], 11), "ms", 80.0, 645)]
 
 
 def show_profile(base_url: str, folder: Path) -> None:
@@ -89,16 +121,41 @@ def show_profile(base_url: str, folder: Path) -> None:
     pstats.Stats(profile).sort_stats("cumulative").print_stats(40)
 
 
+def write_page(figures: list[Figure]) -> None:
+    rows = ["| | elsewhere | limit | here |", "| --- | --- | --- | --- |"]
+    for figure in figures:
+        cells = (figure.name, show(figure.elsewhere, figure.unit), show(figure.limit, figure.unit), figure.shown)
+        rows.append(f"| {' | '.join(cells)} |")
+    cores = os.cpu_count()
+    PAGE.write_text("\n".join([PAGE_TEXT.format(cores=cores, python=platform.python_version()), *rows, ""]))
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
+PAGE_TEXT = """# What it costs
+
+The last result of `make bench`, on {cores} cores with Python {python}, against the lab server as a process of its own.
+CPU times are medians. "Elsewhere" is a widely used agent of this kind, measured on a machine like this one. `python -m benches --profile` shows where the time of a turn goes.
+"""
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder, lab_server() as base_url:
         os.environ["HERMES_HOME"] = folder
         if "--profile" in sys.argv:
             show_profile(base_url, Path(folder))
             return 0
-        figures = [*measure_agents(), *measure_turns(base_url, Path(folder)), *measure_commands()]
+        figures = [
+            *measure_agents(),
+            *measure_turns(base_url, Path(folder)),
+            *measure_parallel_tools(base_url),
+            *measure_commands(),
+            *measure_prompt(base_url),
+        ]
     for figure in figures:
         mark = "ok" if figure.holds else "OVER"
-        print(f"{figure.name:52} {figure.value:10,.2f} {figure.unit:3} limit {figure.limit:8,.0f}  {mark}")
+        limit = show(figure.limit, figure.unit)
+        print(f"{figure.name:50} {figure.shown:>12}   limit {limit:>10}   {mark}")
+    write_page(figures)
     return 0 if all(figure.holds for figure in figures) else 1
 
 

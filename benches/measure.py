@@ -14,16 +14,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value with the limit it has to stay under."""
+    """One measured value, the limit it has to stay under, and what the best-known system of this kind needs."""
 
     name: str
     value: float
     unit: str
     limit: float
+    elsewhere: float | None = None
 
     @property
     def holds(self) -> bool:
         return self.value < self.limit
+
+    @property
+    def shown(self) -> str:
+        return show(self.value, self.unit)
+
+
+def show(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}{unit and ' ' + unit}" if value >= 100 else f"{value:,.2f}{unit and ' ' + unit}"
 
 
 def cpu_ms(work: Callable[[], object], times: int) -> float:

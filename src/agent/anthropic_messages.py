@@ -82,7 +82,7 @@ def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
     """What stands behind the messages. The format refuses a request without an output limit."""
     del provider  # what differs here differs by model
     max_tokens = settings.max_tokens or usual_output_limit(settings.model)
-    tail: dict[str, Any] = {"stream": True, "max_tokens": max_tokens}
+    tail: dict[str, Any] = {"stream": True, "max_tokens": max_tokens, CACHE_TTL: settings.cache_ttl}
     tail |= make_thinking(settings.model, settings.effort, max_tokens)
     if not settings.with_tools:
         tail["tool_choice"] = {"type": "none"}

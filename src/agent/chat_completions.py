@@ -85,6 +85,8 @@ def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
         tail[provider.reasoning_field] = {"effort": settings.effort} if as_object else settings.effort
     if not settings.with_tools:
         tail["tool_choice"] = "none"
+    if settings.cache_ttl:  # OpenRouter puts the marks of Claude models where they belong
+        tail["cache_control"] = {"type": "ephemeral", "ttl": settings.cache_ttl}
     return tail
 
 

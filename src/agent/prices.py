@@ -70,8 +70,11 @@ FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0)
 def cost_of(usage: Tokens, provider: str, model: str) -> float | None:
     """What a call costs in dollars; None: no price is known. A model on this machine costs nothing."""
     price = find_price(provider, model)
-    if price is None:
-        return None
+    return None if price is None else apply_price(price, usage)
+
+
+def apply_price(price: Price, usage: Tokens) -> float:
+    """What a call costs in dollars."""
     price = _fit(price, usage)
     dollars = (
         usage.input_tokens * price.input
@@ -83,11 +86,8 @@ def cost_of(usage: Tokens, provider: str, model: str) -> float | None:
     return dollars / _MILLION
 
 
-def saved_by_cache(usage: Tokens, provider: str, model: str) -> float | None:
+def saved_by_cache(price: Price, usage: Tokens) -> float:
     """What a call would have cost more without the cache: cheaper reads minus the surcharge of writes."""
-    price = find_price(provider, model)
-    if price is None:
-        return None
     price = _fit(price, usage)
     dollars = (
         usage.cache_read_tokens * (price.input - price.cache_read)

@@ -57,6 +57,7 @@ PROVIDERS: dict[str, Provider] = {
             "https://api.openai.com/v1",
             ("OPENAI_API_KEY",),
             "gpt-5-mini",
+            CODEX_RESPONSES,
             first_byte_seconds=_REASONING_SECONDS,
             output_limit_field="max_completion_tokens",
         ),
@@ -67,8 +68,16 @@ PROVIDERS: dict[str, Provider] = {
             ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
             "gemini-2.5-flash",
             first_byte_seconds=_REASONING_SECONDS,
+            dialect="gemini",
         ),
-        Provider("deepseek", "DeepSeek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), "deepseek-chat"),
+        Provider(
+            "deepseek",
+            "DeepSeek",
+            "https://api.deepseek.com/v1",
+            ("DEEPSEEK_API_KEY",),
+            "deepseek-chat",
+            dialect="deepseek",
+        ),
         Provider("groq", "Groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), "llama-3.3-70b-versatile"),
         Provider(
             "mistral",
@@ -77,9 +86,16 @@ PROVIDERS: dict[str, Provider] = {
             ("MISTRAL_API_KEY",),
             "mistral-large-latest",
             asks_for_usage=False,
+            dialect="mistral",
         ),
         Provider(
-            "xai", "xAI", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4", first_byte_seconds=_REASONING_SECONDS
+            "xai",
+            "xAI",
+            "https://api.x.ai/v1",
+            ("XAI_API_KEY",),
+            "grok-4",
+            first_byte_seconds=_REASONING_SECONDS,
+            dialect="xai",
         ),
         Provider("zai", "Z.ai", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY", "GLM_API_KEY"), "glm-4.6"),
         Provider(

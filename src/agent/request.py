@@ -18,6 +18,8 @@ from hermes_base.journal import SYSTEM, TOOLS
 
 #: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
 EDITING_HOOKS = ("pre_llm_call", "pre_api_request")
+#: How the formats call their output limit.
+OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class ModelCaller:
@@ -161,12 +163,12 @@ class ModelCaller:
             **self._model_facts(),
             user_message=self._user_message,
             conversation_history=list(conversation.messages),
-            request_messages=request.get("messages", []),
+            request_messages=request.get("messages") or request.get("input") or [],
             message_count=len(conversation),
             tool_count=len(request.get("tools", ())),
             approx_input_tokens=len(body) // 4,
             request_char_count=len(body),
-            max_tokens=request.get("max_tokens"),
+            max_tokens=next((request[name] for name in OUTPUT_LIMITS if name in request), None),
             started_at=started,
             middleware_trace=[],
             request=request,

@@ -5,7 +5,7 @@ Each finished message is committed when it is finished, together with its call's
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
 from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
-from hermes_base.journal import Row, UsageRow
+from hermes_base.journal import Row, UsageRow, text_of
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,15 @@ class Message:
 
     text: str
     facts: str = ""
+    parts: tuple[dict[str, Any], ...] = ()  # images, in the neutral form
+
+    @classmethod
+    def of(cls, given: str | Sequence[Mapping[str, Any]], facts: str = "") -> "Message":
+        """A text, or a list of parts as OpenAI's format has them."""
+        if isinstance(given, str):
+            return cls(given, facts)
+        text = text_of({"content": list(given)})
+        return cls(text, facts, tuple(dict(part) for part in given if part.get("type") != "text"))
 
 
 class Turn:
@@ -107,7 +116,10 @@ class Turn:
         text = clean_text(self._message.text)
         added = self._caller.ask_plugins_for_context(text, self.conversation)
         as_sent = "\n\n".join(part for part in (self._fit(text), self._message.facts, *added) if part)
-        self._append({"role": "user", "content": as_sent}, shown=text)
+        content: Any = as_sent
+        if self._message.parts:
+            content = [{"type": "text", "text": as_sent}, *self._message.parts]
+        self._append({"role": "user", "content": content}, shown=text)
         self._message_taken = True
 
     def _call_model(self, step: rules.CallModel) -> Reply | ModelFailure:
@@ -277,7 +289,7 @@ class Turn:
     def _row(self, message: dict[str, Any], shown: str | None) -> Row:
         """A message on its way into the transcript: secrets out, encoded once."""
         redact, dialect = self._ports.redact, self._ports.model.dialect
-        message["content"] = redact(message["content"])
+        message["content"] = _redact_content(message["content"], redact)
         if message["role"] == "assistant":
             message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
         for call in message.get("tool_calls", ()):
@@ -299,3 +311,9 @@ class Turn:
 
     def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:
         return ledger_row(usage, self._ports.model.provider, self._ports.model.model, turn=self._facts.turn)
+
+
+def _redact_content(content: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(content, str):
+        return redact(content)
+    return [{**part, "text": redact(part["text"])} if part.get("type") == "text" else part for part in content]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.prices import cost_of, saved_by_cache
+from agent.prices import apply_price, find_price, saved_by_cache
 from hermes_base.journal import UsageRow
 
 #: Providers whose reasoning stands beside completion_tokens; a total, where there is one, tells it for all others.
@@ -91,6 +91,8 @@ class CanonicalUsage:
 def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: str = "turn", turn: str = "") -> UsageRow:
     """A call as the ledger keeps it, with its cost; without a count it stays unsettled and has no price."""
     counted = usage or CanonicalUsage()
+    price = None if usage is None else find_price(provider, model)
+    listed = None if price is None else apply_price(price, counted)
     return UsageRow(
         provider=provider,
         model=model,
@@ -100,10 +102,10 @@ def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: st
         cache_write_tokens=counted.cache_write_tokens,
         output_tokens=counted.output_tokens,
         reasoning_tokens=counted.reasoning_tokens,
-        cost=None if usage is None else usage.cost if usage.cost is not None else cost_of(usage, provider, model),
+        cost=listed if counted.cost is None else counted.cost,
         settled=usage is not None,
         turn=turn,
-        saved=None if usage is None else saved_by_cache(usage, provider, model),
+        saved=None if price is None else saved_by_cache(price, counted),
     )
 
 
@@ -180,17 +182,25 @@ def _find_cost(counts: Mapping[str, Any]) -> float | None:
 
 def _find(counts: Mapping[str, Any], names: Names) -> int:
     """The first count above zero that stands under one of the names."""
-    return next(filter(None, (_count(_reach(counts, path)) for path in names)), 0)
+    for path in names:
+        count = _count(_reach(counts, path))
+        if count:
+            return count
+    return 0
 
 
 def _tells(counts: Mapping[str, Any], names: Names) -> bool:
     return any(_amount(_reach(counts, path)) is not None for path in names)
 
 
-def _reach(counts: Mapping[str, Any], path: tuple[str, ...]) -> object:
-    value: object = counts
-    for name in path:
-        value = _mapping(value).get(name)
+def _reach(counts: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """What stands at the end of the path; None when it leads nowhere."""
+    value: Any = counts
+    try:
+        for name in path:
+            value = value[name]
+    except (LookupError, TypeError):
+        return None
     return value
 
 
@@ -199,15 +209,15 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int:
-    amount = _amount(value)
-    return 0 if amount is None else int(amount)
+    return int(_amount(value) or 0)
 
 
-def _amount(value: object) -> float | None:
+def _amount(value: Any) -> float | None:
     """A number that can be an amount; nonsense is None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) not in (int, float):  # a bool is no amount
         return None
-    return value if 0 <= value <= _MOST else None
+    amount: float = value
+    return amount if 0 <= amount <= _MOST else None
 
 
 # --- a cold cache

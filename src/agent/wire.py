@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent import anthropic_messages, chat_completions
-from agent.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, Provider
+from agent import anthropic_messages, chat_completions, codex_responses
+from agent.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES, Provider
 from agent.reply import Reply
 from hermes_base.errors import ConfigProblem
 
@@ -18,6 +18,7 @@ class CallSettings:
     max_tokens: int | None = None
     reasoning: Mapping[str, Any] | None = None  # {"enabled": bool, "effort": str}
     with_tools: bool = True  # False: the model must answer in words now
+    cache_ttl: str = ""  # how long a provider that wants marks keeps the prefix: 5m, 1h; empty: no marks
 
     @property
     def effort(self) -> str:
@@ -84,6 +85,7 @@ class WireFormat(Protocol):
 _FORMATS: Mapping[str, WireFormat] = {
     CHAT_COMPLETIONS: chat_completions,
     ANTHROPIC_MESSAGES: anthropic_messages,
+    CODEX_RESPONSES: codex_responses,
 }
 
 

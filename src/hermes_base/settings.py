@@ -78,6 +78,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("model.max_tokens", "int?", None, "Longest answer in tokens; null: the provider's limit.", at_least=1),
     Setting(
+        "model.cache_ttl",
+        "str",
+        "5m",
+        "How long Claude keeps a prompt in its cache; an hour costs more to write. Empty: no caching.",
+        choices=("5m", "1h", ""),
+    ),
+    Setting(
         "model.fallbacks",
         "list[dict]",
         [],

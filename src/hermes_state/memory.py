@@ -1,10 +1,11 @@
 """The store in memory: the twin of `SqliteStore` for libraries and tests, with the same answers and no file."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce, wraps
+from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from hermes_base.errors import StoreFailure
@@ -195,14 +196,17 @@ class MemoryStore:
 
     @_locked
     def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum:
-        return reduce(records.add_sums, map(_sum_call, self._list_calls(session, task, since)), UsageSum())
+        return _sum_calls(self._list_calls(session, task, since))
 
     @_locked
     def usage_by(
         self, group: str, *, session: str | None = None, task: str | None = None, since: float = 0.0
     ) -> list[UsageGroup]:
-        calls = sorted(self._list_calls(session, task, since), key=lambda call: call.created)
-        return records.fold_usage(group, ((_name_groups(call), call.created, _sum_call(call)) for call in calls))
+        flags = records.find_flags(group)
+        groups: dict[tuple[str, ...], list[UsageRow]] = {}
+        for call in sorted(self._list_calls(session, task, since), key=lambda call: call.created):
+            groups.setdefault(records.pick_keys(flags, _name_groups(call)), []).append(call)
+        return [UsageGroup(keys, _sum_calls(calls), calls[0].created) for keys, calls in groups.items()]
 
     @_locked
     def note_break(self, session: str, reason: str, position: int) -> None:
@@ -355,18 +359,18 @@ def _read_message(message: _Message, sent: Mapping[str, bytes] | None = None) ->
     return records.read_row(message.row.kind, message.row.body, message.row.shown, message.position, sent)
 
 
-def _sum_call(call: UsageRow) -> UsageSum:
+def _sum_calls(calls: Sequence[UsageRow]) -> UsageSum:
     return UsageSum(
-        calls=1,
-        input_tokens=call.input_tokens,
-        cache_read_tokens=call.cache_read_tokens,
-        cache_write_tokens=call.cache_write_tokens,
-        output_tokens=call.output_tokens,
-        reasoning_tokens=call.reasoning_tokens,
-        cost=call.cost or 0.0,
-        unpriced=int(call.cost is None),
-        unsettled=int(not call.settled),
-        saved=call.saved or 0.0,
+        calls=len(calls),
+        input_tokens=sum(call.input_tokens for call in calls),
+        cache_read_tokens=sum(call.cache_read_tokens for call in calls),
+        cache_write_tokens=sum(call.cache_write_tokens for call in calls),
+        output_tokens=sum(call.output_tokens for call in calls),
+        reasoning_tokens=sum(call.reasoning_tokens for call in calls),
+        cost=math.fsum(call.cost or 0.0 for call in calls),
+        unpriced=sum(call.cost is None for call in calls),
+        unsettled=sum(not call.settled for call in calls),
+        saved=math.fsum(call.saved or 0.0 for call in calls),
     )
 
 

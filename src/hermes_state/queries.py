@@ -83,12 +83,13 @@ SUM_USAGE = _SUM_USAGE + _SINCE
 SUM_USAGE_OF_SESSION = _SUM_USAGE + _OF_SESSION
 SUM_USAGE_OF_TASK = _SUM_USAGE + _OF_TASK
 SUM_USAGE_OF_BOTH = _SUM_USAGE + _OF_BOTH
-#: What `records.fold_usage` puts together: the finest groups. Programs of layout 1 leave the turn empty.
+#: Grouped by those of day, provider, model and turn whose flag is set. Programs of layout 1 leave the turn empty.
 _SPLIT_USAGE = (
-    "select date(created, 'unixepoch', 'localtime') as day, provider, model, coalesce(turn, '') as in_turn, "
+    "select case when ? then date(created, 'unixepoch', 'localtime') end as by_day, case when ? then provider end "
+    "as by_provider, case when ? then model end as by_model, case when ? then coalesce(turn, '') end as by_turn, "
     f"min(created) as first, {_SUMS} from usage "
 )
-_SPLIT = " group by day, provider, model, in_turn order by first, min(id)"
+_SPLIT = " group by by_day, by_provider, by_model, by_turn order by first, min(id)"
 SPLIT_USAGE = _SPLIT_USAGE + _SINCE + _SPLIT
 SPLIT_USAGE_OF_SESSION = _SPLIT_USAGE + _OF_SESSION + _SPLIT
 SPLIT_USAGE_OF_TASK = _SPLIT_USAGE + _OF_TASK + _SPLIT

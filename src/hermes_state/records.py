@@ -11,11 +11,10 @@ from typing import Any
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.journal import PART_PLACES, Row, UsageRow, shown_text, visible
-from hermes_state.interface import USAGE_GROUPS, NewSession, UsageGroup, UsageSum
+from hermes_state.interface import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 
 HEAD = "head"
-_SPLIT_NAMES = ("day", "provider", "model", "turn")
 _PARTS = {place: part for part, place in PART_PLACES.items()}
 
 
@@ -146,22 +145,17 @@ def add_sums(one: UsageSum, other: UsageSum) -> UsageSum:
     return UsageSum(*(getattr(one, part.name) + getattr(other, part.name) for part in fields(UsageSum)))
 
 
-def fold_usage(group: str, split: Iterable[tuple[tuple[str, str, str, str], float, UsageSum]]) -> list[UsageGroup]:
-    """The sums in groups; `split` has day, provider, model and turn, first moment and sum, in the order of time."""
+def find_flags(group: str) -> tuple[bool, ...]:
+    """Which of day, provider, model and turn the group is made of; StoreFailure when there is no such group."""
     names = USAGE_GROUPS.get(group)
     if names is None:
         raise StoreFailure(f"The ledger has no groups by {group!r}.", fix=f"Choose one of: {', '.join(USAGE_GROUPS)}.")
-    places = [_SPLIT_NAMES.index(name) for name in names]
-    groups: dict[tuple[str, ...], UsageGroup] = {}
-    for values, first, sums in split:
-        keys = tuple(values[place] for place in places)
-        known = groups.get(keys)
-        groups[keys] = UsageGroup(keys, sums, first) if known is None else _extend_group(known, sums)
-    return list(groups.values())
+    return tuple(name in names for name in ("day", "provider", "model", "turn"))
 
 
-def _extend_group(group: UsageGroup, sums: UsageSum) -> UsageGroup:
-    return UsageGroup(group.keys, add_sums(group.sum, sums), group.first)
+def pick_keys(flags: Sequence[bool], values: Sequence[str]) -> tuple[str, ...]:
+    """Those of day, provider, model and turn that make up the group."""
+    return tuple(value for flag, value in zip(flags, values, strict=True) if flag)
 
 
 def check_reason(reason: str) -> str:

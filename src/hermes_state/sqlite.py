@@ -178,8 +178,9 @@ class SqliteStore:
     def usage_by(
         self, group: str, *, session: str | None = None, task: str | None = None, since: float = 0.0
     ) -> list[UsageGroup]:
-        rows = self._read_ledger(_SPLITS, session, task, since)
-        return records.fold_usage(group, ((row[:4], row[4], UsageSum(*row[5:])) for row in rows))
+        flags = records.find_flags(group)
+        rows = self._read_ledger(_SPLITS, session, task, since, flags)
+        return [UsageGroup(records.pick_keys(flags, row[:4]), UsageSum(*row[5:]), row[4]) for row in rows]
 
     def note_break(self, session: str, reason: str, position: int) -> None:
         said = records.check_reason(reason)
@@ -215,9 +216,14 @@ class SqliteStore:
         self._db.close()
 
     def _read_ledger(
-        self, statements: Mapping[tuple[bool, bool], str], session: str | None, task: str | None, since: float
+        self,
+        statements: Mapping[tuple[bool, bool], str],
+        session: str | None,
+        task: str | None,
+        since: float,
+        flags: tuple[bool, ...] = (),
     ) -> list[tuple[Any, ...]]:
-        wanted = (*(value for value in (session, task) if value is not None), since)
+        wanted = (*flags, *(value for value in (session, task) if value is not None), since)
         query = statements[session is not None, task is not None]
         return self._db.read(lambda db: db.execute(query, wanted).fetchall())
 

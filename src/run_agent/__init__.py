@@ -98,6 +98,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._journal = options.get("journal") or memory_journal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
         self._running = threading.Lock()
+        self.cache_ttl = str(cli_config.cfg_get(self._settings, "model", "cache_ttl", default="5m"))
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
         self._take_callbacks(options)
         self._adopt(runtime_of_options(options))
@@ -113,7 +114,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
 
     def run_conversation(
         self,
-        user_message: str,
+        user_message: str | Sequence[Mapping[str, Any]],
         system_message: str | None = None,
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
@@ -121,6 +122,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
     ) -> dict[str, Any]:
         """One turn: the answer and everything about it. `conversation_history=None` means the stored transcript.
 
+        `user_message` is a text, or a list of parts (text, image_url) as OpenAI's format has them.
         `system_message` takes the place of the system prompt of a conversation that has none yet.
         """
         if not self._running.acquire(blocking=False):
@@ -245,7 +247,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
 
     # --- a turn
 
-    def _run_turn(self, text: str, history: Sequence[Mapping[str, Any]] | None, task_id: str | None) -> dict[str, Any]:
+    def _run_turn(
+        self, given: str | Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]] | None, task_id: str | None
+    ) -> dict[str, Any]:
         self._cancel = cancel = CancelToken()
         self._begin_on_first_choice()
         conversation = self._load_conversation() if history is None else self._take_history(history)
@@ -261,7 +265,8 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else turn_facts(datetime.now(), self.folder, conversation.messages)
-        turn = Turn(ports, conversation, Message(text, told), facts, rules.Limits(self.max_iterations))
+        message = Message.of(given, told)
+        turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
         self._turn = turn
         token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform))
         try:
@@ -270,7 +275,12 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             current_turn.reset(token)
             self._conversation = turn.conversation
         tell_plugins(
-            self._hooks, result, replace(facts, session=self.session_id), text, self.model, turn.conversation.messages
+            self._hooks,
+            result,
+            replace(facts, session=self.session_id),
+            message.text,
+            self.model,
+            turn.conversation.messages,
         )
         return {**as_dict(result), **self._standing()}
 

@@ -59,7 +59,8 @@ class AgentModel:
 
     def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
         agent = self._agent
-        settings = CallSettings(agent.model, agent.max_tokens, agent.reasoning_config, with_tools)
+        ttl = agent.cache_ttl if agent._use_prompt_caching else ""
+        settings = CallSettings(agent.model, agent.max_tokens, agent.reasoning_config, with_tools, ttl)
         return self.dialect.format.make_tail(self.facts, settings)
 
     def send(self, body: bytes, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply:

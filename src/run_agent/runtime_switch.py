@@ -33,6 +33,7 @@ class SwitchableRuntime:
     context_length: int = 0
     max_tokens: int | None = None
     runtime_source: str = ""
+    cache_ttl: str = "5m"
     context_compressor: Any = None
     _client: Any = None
     _client_released: bool = False

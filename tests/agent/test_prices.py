@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import prices
-from agent.prices import PRICE_FILE, cost_of, find_price, has_cache, read_prices, saved_by_cache
+from agent.prices import PRICE_FILE, apply_price, cost_of, find_price, has_cache, read_prices, saved_by_cache
 from agent.providers import PROVIDERS
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.errors import ConfigProblem
@@ -81,7 +81,7 @@ def test_an_unlisted_model_has_no_price(provider: str, model: str) -> None:
     """A10: no price is better than a wrong one."""
     assert find_price(provider, model) is None
     assert cost_of(CanonicalUsage(1, 1), provider, model) is None
-    assert saved_by_cache(CanonicalUsage(1, 1), provider, model) is None
+    assert ledger_row(CanonicalUsage(1, 1), provider, model).saved is None
 
 
 # --- money
@@ -99,7 +99,9 @@ def test_each_bucket_has_its_price() -> None:
 
 def test_what_the_cache_saved() -> None:
     """A10: reads at a tenth of the price save nine tenths; the surcharge of writes is taken off."""
-    saved = lambda **buckets: saved_by_cache(CanonicalUsage(**buckets), "anthropic", "claude-sonnet-4-5")  # noqa: E731
+    price = find_price("anthropic", "claude-sonnet-4-5")
+    assert price is not None
+    saved = lambda **buckets: saved_by_cache(price, CanonicalUsage(**buckets))  # noqa: E731
     assert saved(cache_read_tokens=MILLION) == pytest.approx(2.7)
     assert saved(cache_write_tokens=MILLION) == pytest.approx(-0.75)
     assert saved(cache_write_tokens=MILLION, cache_write_long_tokens=MILLION) == pytest.approx(-3.0)
@@ -116,11 +118,9 @@ def test_saving_is_the_difference_to_a_call_without_cache(
     """A10: with the same tokens as plain input the call would have cost exactly that much more."""
     cached = CanonicalUsage(new, out, read, wrote)
     plain = CanonicalUsage(new + read + wrote, out)
-    paid, full = cost_of(cached, "anthropic", model), cost_of(plain, "anthropic", model)
-    saved = saved_by_cache(cached, "anthropic", model)
-    assert paid is not None
-    assert full is not None
-    assert saved == pytest.approx(full - paid)
+    price = find_price("anthropic", model)
+    assert price is not None
+    assert saved_by_cache(price, cached) == pytest.approx(apply_price(price, plain) - apply_price(price, cached))
 
 
 def test_long_prompts_have_their_own_price() -> None:

@@ -48,7 +48,7 @@ def dump(message: anthropic.types.Message) -> list[dict[str, Any]]:
     return [block.model_dump(exclude_none=True, exclude={"id"}) for block in message.content]
 
 
-def replay(message: anthropic.types.Message, **results: str) -> list[Any]:
+def replay(message: anthropic.types.Message) -> list[Any]:
     """The assistant's message as it came, and the user's answer to its calls."""
     blocks = [block.model_dump(exclude_none=True) for block in message.content]
     calls = [block["id"] for block in blocks if block["type"] == "tool_use"]

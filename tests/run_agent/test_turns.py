@@ -140,9 +140,9 @@ def test_an_unknown_provider_is_named_at_the_first_call(make_agent: Any) -> None
     assert "There is no provider called 'opnai'" in result["error"]
 
 
-def test_a_format_that_cannot_be_spoken_yet_is_refused_clearly(make_agent: Any) -> None:
-    with pytest.raises(ConfigProblem, match="codex_responses"):
-        make_agent(api_mode="codex_responses").run_conversation("hi")
+def test_a_format_that_nobody_speaks_is_refused_clearly(make_agent: Any) -> None:
+    with pytest.raises(ConfigProblem, match="'morse' cannot be spoken"):
+        make_agent(api_mode="morse").run_conversation("hi")
 
 
 # --- stopping and steering

@@ -17,6 +17,7 @@ from hermes_lab.formats.rules import (
     TEXT_LIST,
     TEXT_OR_LIST,
     Rule,
+    Shape,
     at_least,
     one_of,
     within,
@@ -30,14 +31,6 @@ _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _MOST_MARKS = 4
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 LIVES = {"5m": SHORT_LIFE, "1h": LONG_LIFE}
-
-
-class Shape(NamedTuple):
-    """The fields of an object: which it must have, which it may have."""
-
-    required: Mapping[str, Rule]
-    optional: Mapping[str, Rule] = {}
-
 
 _MARK: Mapping[str, Rule] = {"cache_control": ANY}  # checked apart: where marks stand matters too
 _REQUEST = Shape(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from hermes_lab.formats.rules import (
     ANY,
@@ -17,6 +17,7 @@ from hermes_lab.formats.rules import (
     TEXT_OR_OBJECT,
     WHOLE,
     Rule,
+    Shape,
     one_of,
     within,
 )
@@ -26,14 +27,6 @@ from hermes_lab.values import Problem, Refused
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_ID = 64
 _LEAST_OUTPUT = 16
-
-
-class Shape(NamedTuple):
-    """The fields of an object: which it must have, which it may have; null stands for one that it may have."""
-
-    required: Mapping[str, Rule]
-    optional: Mapping[str, Rule] = {}
-
 
 _REQUEST = Shape(
     {"model": FILLED_TEXT, "input": TEXT_OR_LIST},
@@ -146,6 +139,7 @@ def _refuse_value(value: object, known: Collection[str], param: str) -> NoReturn
 
 
 def _check_shape(value: dict[str, Any], shape: Shape, place: str) -> None:
+    """Check the fields of an object; null stands for one that it may have."""
     dot = f"{place}." if place else ""
     for name in shape.required:
         if name not in value:

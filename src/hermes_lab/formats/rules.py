@@ -1,9 +1,16 @@
 """What a value must be, in the words of the formats' error answers."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 Rule = tuple[Callable[[Any], bool], str]
+
+
+class Shape(NamedTuple):
+    """The fields of an object: which it must have, which it may have."""
+
+    required: Mapping[str, Rule]
+    optional: Mapping[str, Rule] = {}
 
 
 def is_number(value: object) -> bool:

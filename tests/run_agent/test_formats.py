@@ -1,0 +1,180 @@
+"""Thirty turns in each wire format, with tools, thinking and images: the bytes, the bill and the cache agree."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_lab.server import LabServer
+from hermes_state.journal import StoreJournal
+from hermes_state.sqlite import SqliteStore
+
+KEY = "lab-key-12345678"
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+    "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+FORMATS = ("chat_completions", "anthropic_messages", "codex_responses")
+TURNS = 30
+
+
+@pytest.fixture
+def counting_lab() -> Iterator[LabServer]:
+    """Short texts are cached too."""
+    with LabServer(cache_minimum=1) as server:
+        yield server
+
+
+@pytest.fixture
+def build(make_agent: Any, tool: Any, counting_lab: LabServer) -> Any:
+    tool("look", lambda args: json.dumps({"seen": args["at"]}, ensure_ascii=False))
+
+    def make(api_mode: str, store: SqliteStore) -> Any:
+        address = counting_lab.address if api_mode == "anthropic_messages" else counting_lab.base_url
+        model = "claude-sonnet-4-5" if api_mode == "anthropic_messages" else "gpt-5-mini"
+        return make_agent(
+            base_url=address,
+            model=model,
+            api_mode=api_mode,
+            api_key=KEY,
+            reasoning_config={"enabled": True, "effort": "low"},
+            journal=StoreJournal(lambda: store, "c"),
+        )
+
+    return make
+
+
+def message_of(turn: int) -> Any:
+    """Answers, thinking, parallel tools after thinking, sealed thinking, images."""
+    kinds = [
+        f"turn {turn}: just an answer with \u00fcml\u00e4uts",
+        f'turn {turn} [[reason let me think about {turn}]][[tool look {{"at": {turn}}}]][[tool look {{"at": "\u00fc"}}]]'
+        f"[[then]][[reason and now]][[say turn {turn} is done]]",
+        f"turn {turn} [[reason a thought]][[say an answer after it]]",
+        [{"type": "text", "text": f"turn {turn}: what is this?"}, {"type": "image_url", "image_url": {"url": PIXEL}}],
+        f'turn {turn} [[hide a sealed thought]][[tool look {{"at": 1}}]][[then]][[say ok]]',
+    ]
+    return kinds[turn % len(kinds)]
+
+
+def content_of(body: bytes) -> list[Any]:
+    """Everything that stands in the prompt, in order, without the marks of the cache."""
+    request = json.loads(body)
+    system = request.get("system") or request.get("instructions") or []
+    spoken = request.get("messages") or request.get("input")
+    return (
+        [request.get("tools"), system, *_without_marks(spoken)]
+        if not isinstance(system, list)
+        else [_without_marks(request.get("tools")), *_without_marks(system), *_without_marks(spoken)]
+    )
+
+
+def _without_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_marks(inner) for name, inner in value.items() if name != "cache_control"}
+    return [_without_marks(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("api_mode", FORMATS)
+def test_30_turns(build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str) -> None:
+    """A1, A6, A8, A9: over evictions and reopened stores; the ledger is the bill to the token; the cache is read."""
+    stores = [SqliteStore(tmp_path / "store.db")]
+    agent = build(api_mode, stores[-1])
+    for turn in range(TURNS):
+        if turn % 7 == 6:
+            agent.release_clients()
+            agent = build(api_mode, stores[-1])
+        if turn % 10 == 9:
+            stores[-1].close()
+            stores.append(SqliteStore(tmp_path / "store.db"))
+            agent = build(api_mode, stores[-1])
+        result = agent.run_conversation(message_of(turn))
+        assert (result["completed"], result["error"], result["prefix_breaks"]) == (True, "", [])
+    contents = [content_of(request.body) for request in counting_lab.requests]
+    for before, after in pairwise(contents):
+        assert after[: len(before)] == before
+    check_bill(counting_lab, stores[-1], agent.task_id)
+    stores[-1].close()
+
+
+def check_bill(lab: LabServer, store: SqliteStore, task: str) -> None:
+    bill, spent = lab.bill[KEY], store.usage(task=task)
+    assert (spent.calls, spent.unsettled) == (bill.calls, 0)
+    assert spent.input_tokens == bill.uncached_tokens
+    assert spent.cache_read_tokens == bill.cache_read_tokens
+    assert spent.cache_write_tokens == bill.cache_write_5m_tokens + bill.cache_write_1h_tokens
+    assert spent.output_tokens == bill.output_tokens
+    assert spent.reasoning_tokens == bill.reasoning_tokens
+    assert bill.cache_read_tokens >= 0.99 * bill.readable_tokens
+    assert bill.readable_tokens >= 0.99 * bill.previous_tokens
+
+
+@pytest.mark.parametrize("api_mode", FORMATS)
+def test_a_switch_of_the_format_encodes_anew_once_and_the_way_back_sends_the_first_bytes(
+    build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str
+) -> None:
+    """A1, D7: another format takes the whole conversation over, its own reasoning only; the way back is as it was."""
+    store = SqliteStore(tmp_path / "store.db")
+    for turn in range(5):
+        build(api_mode, store).run_conversation(message_of(turn))
+    first = content_of(counting_lab.requests[-1].body)
+    other = FORMATS[(FORMATS.index(api_mode) + 1) % 3]
+    for turn in range(5, 8):
+        result = build(other, store).run_conversation(message_of(turn))
+        assert result["completed"], result["error"]
+    result = build(api_mode, store).run_conversation("and back")
+    assert result["completed"], result["error"]
+    assert content_of(counting_lab.requests[-1].body)[: len(first)] == first
+    reasons = [row.reason for row in store.breaks()]
+    assert reasons.count("model_changed") == (2 if "anthropic_messages" in (api_mode, other) else 0)
+    store.close()
+
+
+@pytest.mark.parametrize("api_mode", FORMATS)
+def test_failures_in_every_format(build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str) -> None:
+    """A cut stream, an error in mid-stream, an overload, a refusal, a call cut at the output limit."""
+    store = SqliteStore(tmp_path / "store.db")
+    agent = build(api_mode, store)
+    again = [{"text": "fine"}]
+    cut = [{"text": "half of it", "chunks": 4, "fault": {"cut_after_chunks": 2}}]
+    counting_lab.set_plan(cut + again)
+    assert agent.run_conversation("one")["final_response"] == "fine"
+    counting_lab.set_plan([{"text": "abc", "fault": {"error_after_chunks": 1, "status": 503}}, *again])
+    assert agent.run_conversation("two")["final_response"] == "fine"
+    counting_lab.set_plan([{"fault": {"status": 503}}, *again])
+    assert agent.run_conversation("three")["final_response"] == "fine"
+    counting_lab.set_plan(
+        [{"tool_calls": [{"name": "look", "arguments": {"at": 1}}], "finish_reason": "length"}, *again]
+    )
+    result = agent.run_conversation("four")
+    assert result["final_response"] == "fine"
+    assert "cut off at the output limit" in result["messages"][-2]["content"]
+    counting_lab.set_plan([{"fault": {"status": 401, "message": "bad key"}}])
+    assert "did not accept the key" in agent.run_conversation("five")["error"]
+    counting_lab.set_plan([])
+    assert agent.run_conversation("[[say six]]")["final_response"] == "six"
+    store.close()
+
+
+def test_a_refusal_is_told_and_not_asked_for_again(build: Any, counting_lab: LabServer, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    result = build("anthropic_messages", store).run_conversation("[[refuse]]")
+    assert result["api_calls"] == 1
+    assert not result["completed"] or result["final_response"]
+    store.close()
+
+
+def test_the_marks_of_the_cache_live_as_long_as_set(make_agent: Any, counting_lab: LabServer) -> None:
+    agent = make_agent(
+        base_url=counting_lab.address,
+        model="claude-sonnet-4-5",
+        api_mode="anthropic_messages",
+        settings={"model": {"cache_ttl": "1h"}},
+        api_key=KEY,
+    )
+    agent.run_conversation("hello")
+    assert counting_lab.bill[KEY].cache_write_1h_tokens > 0
+    assert b'"ttl":"1h"' in counting_lab.requests[0].body
