@@ -29,7 +29,6 @@ class Conversation:
         self.messages: list[dict[str, Any]] = []
         self.frozen = dict(transcript.frozen)
         self.grown_bytes = 0  # what came since the provider last counted
-        self.told_low_hits = False
         self._moved = moved
         self._rows: list[Row] = []
         self._sent: dict[str, list[bytes]] = {}
@@ -96,6 +95,9 @@ class Conversation:
             same_provider = before.partition("/")[0] == writer.partition("/")[0]
             return PrefixBreak("model_changed" if same_provider else "provider_changed", -1)
         return broken or moved
+
+    def was_sent_in(self, dialect: str) -> bool:
+        return bool(self._last_writer()) and dialect in self._rows[0].sent
 
     def estimate_bytes(self) -> int:
         """A rough size of all messages, for when no provider has counted them yet."""

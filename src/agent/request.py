@@ -1,5 +1,6 @@
 """One model call: frozen fragments joined to a body, plugins asked around it, the engine told what it cost."""
 
+import copy
 import json
 import time
 import uuid
@@ -18,6 +19,8 @@ from hermes_base.journal import SYSTEM, TOOLS
 
 #: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
 EDITING_HOOKS = ("pre_llm_call", "pre_api_request")
+#: The fields of a request that make up its prefix, in all formats.
+PROMPT_FIELDS = ("model", "tools", "system", "instructions", "messages", "input")
 #: How the formats call their output limit.
 OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -81,6 +84,8 @@ class ModelCaller:
             return kept
         neutral = conversation.frozen.get((part, dialect.neutral))
         if neutral is None:
+            if conversation.was_sent_in(dialect.name):
+                self._note_break(PrefixBreak("prompt_repaired", -1))  # its stored form was damaged (A7)
             neutral = encode_json(self._ports.render_part(part, dialect))
             self._freeze(conversation, part, dialect.neutral, neutral)
         value = json.loads(neutral)
@@ -107,12 +112,14 @@ class ModelCaller:
         return self._let_middleware_replace(body) if hooks.has("llm_request") else body
 
     def _let_middleware_replace(self, body: bytes) -> bytes:
+        """What a plugin leaves alone keeps its bytes; what it changes in the prompt is a break with its name."""
         request = json.loads(body)
-        replaced = self._ports.hooks.request("llm_request", request, **self._ids())
-        new = encode_json(dict(replaced))
-        if new != body:
+        replaced = dict(self._ports.hooks.request("llm_request", copy.deepcopy(request), **self._ids()))
+        if replaced == request:
+            return body
+        if any(replaced.get(name) != request.get(name) for name in PROMPT_FIELDS):
             self._note_break(PrefixBreak("llm_request_middleware", 0))
-        return new
+        return encode_json(replaced)
 
     def _note_break(self, broken: PrefixBreak | None) -> None:
         """Known before the request leaves, and kept with its reason (A2)."""

@@ -46,10 +46,14 @@ GET_MESSAGES = (
     "order by position"
 )
 GET_SENT = (
-    "select e.place, e.dialect, b.body from sent e join blob b on b.hash = e.hash "
+    "select e.place, e.dialect, b.body, e.hash from sent e join blob b on b.hash = e.hash "
     "where e.session = ? and e.place >= ? and e.place < ?"
 )
-ADD_BLOB = "insert into blob (hash, body) values (?, ?) on conflict (hash) do nothing"
+#: What stands there under the same hash is the same, unless the disk damaged it: then this is its repair.
+ADD_BLOB = (
+    "insert into blob (hash, body) values (?, ?) "
+    "on conflict (hash) do update set body = excluded.body where blob.body <> excluded.body"
+)
 GET_SENT_HASH = "select hash from sent where session = ? and place = ? and dialect = ?"
 SET_SENT = (
     "insert into sent (session, place, dialect, hash) values (?, ?, ?, ?) "

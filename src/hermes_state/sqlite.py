@@ -1,5 +1,6 @@
 """The store in one SQLite file: every call is one transaction, written through before it returns."""
 
+import logging
 import sqlite3
 import threading
 import time
@@ -55,6 +56,9 @@ class _Head:
     platform: str
     model: str
     title: str
+
+
+log = logging.getLogger(__name__)
 
 
 class SqliteStore:
@@ -145,8 +149,8 @@ class SqliteStore:
         with self._db.write() as db:
             records.check_place(place, _get_head(db, session).version, session)
             former = db.execute(queries.GET_SENT_HASH, (session, place, dialect)).fetchone()
+            db.execute(queries.ADD_BLOB, (digest, body))
             if former is None or former[0] != digest:
-                db.execute(queries.ADD_BLOB, (digest, body))
                 db.execute(queries.SET_SENT, (session, place, dialect, digest))
             if former is not None and former[0] != digest:
                 db.execute(queries.DROP_UNUSED_BLOB, former)
@@ -316,7 +320,7 @@ def _own(session: str, head: _Head | None) -> tuple[str, str, str]:
 
 def _read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
     head = _get_head(db, session)
-    frozen, sent = records.split_sent(db.execute(queries.GET_SENT, (session, min(PART_PLACES.values()), head.version)))
+    frozen, sent = records.split_sent(_read_sent(db, session, min(PART_PLACES.values()), head.version))
     return Transcript(
         session=session,
         conversation=head.conversation,
@@ -329,8 +333,17 @@ def _read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
 
 
 def _read_rows(db: sqlite3.Connection, session: str, first: int, last: int) -> list[Row]:
-    _, sent = records.split_sent(db.execute(queries.GET_SENT, (session, first, last)))
+    _, sent = records.split_sent(_read_sent(db, session, first, last))
     return list(_read_messages(db, session, first, last, sent))
+
+
+def _read_sent(db: sqlite3.Connection, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
+    """What was sent, as long as it is what its hash says; what the disk damaged is encoded anew by who needs it."""
+    for place, dialect, body, known in db.execute(queries.GET_SENT, (session, first, last)):
+        if records.digest(body) == known:
+            yield place, dialect, body
+        else:
+            log.warning("the stored bytes of %s, place %d (%s) are damaged and are made anew", session, place, dialect)
 
 
 def _read_messages(

@@ -43,6 +43,7 @@ from hermes_state.journal import memory_journal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
+from run_agent.cache_watch import CacheWatch
 from run_agent.ending import as_dict, tell_plugins
 from run_agent.events import EventCallbacks
 from run_agent.failover import fallback_chain
@@ -83,6 +84,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
     _engine_tool_names: frozenset[str] = frozenset()
     _runtime_problem: ConfigProblem | None = None
     _system_message: str = ""
+    _turn_id: str = ""
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         unknown = options.keys() - AgentOptions.__annotations__.keys()
@@ -98,6 +100,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._journal = options.get("journal") or memory_journal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
         self._running = threading.Lock()
+        self._cache_watch = CacheWatch()
         self.cache_ttl = str(cli_config.cfg_get(self._settings, "model", "cache_ttl", default="5m"))
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
         self._take_callbacks(options)
@@ -132,6 +135,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             return self._run_turn(user_message, conversation_history, task_id)
         finally:
             self._turn = self._cancel = self._turn_stream = None
+            self._turn_id = ""
             self._running.release()
 
     def interrupt(self, reason: str = "stopped by the user") -> bool:
@@ -260,6 +264,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             self.platform,
             self._options.get("sender_id") or "",
         )
+        self._turn_id = facts.turn
         is_new = not conversation.messages
         ports = self._ports(cancel, facts, conversation)
         if is_new:
@@ -274,6 +279,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         finally:
             current_turn.reset(token)
             self._conversation = turn.conversation
+        cold = self._cache_watch.note(result, self.provider, self.model)
+        if cold:
+            self.emit(Notice(cold, "warning"))
         tell_plugins(
             self._hooks,
             result,
@@ -430,7 +438,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         """The built-in engine's summary, by the model in use, charged to the conversation."""
         call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], max_tokens=max_tokens)
         reply = auxiliary_client.complete(self.runtime, self.ensure_client(), call, self._cancel)
-        self._journal.charge([ledger_row(reply.usage, self.provider, self.model, "compression")])
+        self._journal.charge([ledger_row(reply.usage, self.provider, self.model, "compression", self._turn_id)])
         return reply.text
 
     def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:

@@ -159,7 +159,7 @@ def client(lab: LabServer) -> Iterator[Any]:
 
 def ask(client: Any, messages: list[dict[str, Any]], effort: str = "low") -> Reply:
     """One call as a turn makes it; the answer, repaired, stands in the messages afterwards."""
-    settings = CallSettings("claude-sonnet-4-5", reasoning={"effort": effort} if effort else None)
+    settings = CallSettings("claude-sonnet-4-5", reasoning={"effort": effort} if effort else None, cache_ttl="5m")
     tail = wire.make_tail(PROVIDERS["anthropic"], settings)
     fragments = [wire.encode_message(message, DIALECT) for message in messages]
     tools, system = wire.encode_tools([SCHEMA]), wire.encode_system("Be brief. " * 500)

@@ -141,7 +141,18 @@ def test_middleware_may_replace_the_request(make_agent: Any, lab: LabServer) -> 
     hooks = plugins(llm_request=lambda request, **_: {"request": {**request, "temperature": 0}})
     result = make_agent(hooks=hooks).run_conversation("hi")
     assert lab.requests[0].json()["temperature"] == 0
-    assert result["prefix_breaks"][0][0] == "llm_request_middleware"
+    assert result["prefix_breaks"] == []
+
+
+def test_middleware_that_changes_the_prompt_is_a_named_break(make_agent: Any, lab: LabServer) -> None:
+    """A2"""
+
+    def add_note(request: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {"request": {**request, "messages": [*request["messages"], {"role": "user", "content": "psst"}]}}
+
+    result = make_agent(hooks=plugins(llm_request=add_note)).run_conversation("hi")
+    assert lab.requests[0].json()["messages"][-1]["content"] == "psst"
+    assert result["prefix_breaks"] == [("llm_request_middleware", 0)]
 
 
 def test_the_final_text_can_be_transformed_for_people(make_agent: Any) -> None:

@@ -51,7 +51,7 @@ def message_of(turn: int) -> Any:
     """Answers, thinking, parallel tools after thinking, sealed thinking, images."""
     kinds = [
         f"turn {turn}: just an answer with \u00fcml\u00e4uts",
-        f'turn {turn} [[reason let me think about {turn}]][[tool look {{"at": {turn}}}]][[tool look {{"at": "\u00fc"}}]]'
+        f'turn {turn} [[reason about {turn}]][[tool look {{"at": {turn}}}]][[tool look {{"at": "\u00fc"}}]]'
         f"[[then]][[reason and now]][[say turn {turn} is done]]",
         f"turn {turn} [[reason a thought]][[say an answer after it]]",
         [{"type": "text", "text": f"turn {turn}: what is this?"}, {"type": "image_url", "image_url": {"url": PIXEL}}],
@@ -178,3 +178,20 @@ def test_the_marks_of_the_cache_live_as_long_as_set(make_agent: Any, counting_la
     agent.run_conversation("hello")
     assert counting_lab.bill[KEY].cache_write_1h_tokens > 0
     assert b'"ttl":"1h"' in counting_lab.requests[0].body
+
+
+def test_a_cold_cache_is_told_once(make_agent: Any) -> None:
+    """A10: five turns in a row that should have hit and did not; a provider without a cache is not blamed."""
+    told: list[str] = []
+    with LabServer(cache_minimum=None) as lab:
+        agent = make_agent(
+            base_url=lab.base_url,
+            provider="openai",
+            model="gpt-5-mini",
+            api_mode="chat_completions",
+            status_callback=lambda notice: told.append(notice.text),
+        )
+        for turn in range(14):
+            agent.run_conversation(f"turn {turn} " + "word " * 1_000)
+            assert len(told) == (turn >= 5)
+    assert "less than half of the prompt" in told[0]

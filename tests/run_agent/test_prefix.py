@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -159,3 +160,48 @@ def test_a_message_is_stored_as_sent_and_as_shown(make_agent: Any, tmp_path: Pat
     assert "working folder" in row.message["content"]
     assert json.loads(row.sent["chat_completions"])["content"] == row.message["content"]
     store.close()
+
+
+def damage(path: Path, where: str) -> None:
+    """Turn over bytes in the store, as a bad disk would."""
+    with sqlite3.connect(path) as db:
+        db.execute(f"update blob set body = x'64616d61676564' where hash in (select hash from sent where {where})")
+    db.close()
+
+
+def test_a_damaged_fragment_is_encoded_anew_with_the_same_bytes(
+    make_agent: Any, lab: LabServer, tmp_path: Path
+) -> None:
+    """A7: the stored hash tells; the neutral form repairs it, and the prefix does not move."""
+    path = tmp_path / "store.db"
+    for where in ("place = -1 and dialect = 'chat_completions'", "place = 0", "place = -2 and dialect <> 'neutral'"):
+        store = SqliteStore(path)
+        result = make_agent(journal=StoreJournal(lambda opened=store: opened, "c")).run_conversation("hello")
+        assert result["prefix_breaks"] == []
+        store.close()
+        damage(path, where)
+    store = SqliteStore(path)
+    make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("hello")
+    assert_each_starts_with_the_last(lab)
+    store.close()
+
+
+def test_a_prompt_that_is_lost_is_rendered_anew_once_and_the_break_is_named(
+    make_agent: Any, lab: LabServer, tmp_path: Path, home: Path
+) -> None:
+    """A2, A7"""
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("one")
+    store.close()
+    damage(path, "place = -1")
+    home.mkdir()
+    (home / "SOUL.md").write_text("Another soul by now.")
+    repaired = SqliteStore(path)
+    breaks = [
+        make_agent(journal=StoreJournal(lambda: repaired, "c")).run_conversation("two")["prefix_breaks"]
+        for _ in range(2)
+    ]
+    assert breaks == [[("prompt_repaired", -1)], []]
+    assert [row.reason for row in repaired.breaks()] == ["prompt_repaired"]
+    repaired.close()
