@@ -22,7 +22,7 @@ from agent.compaction import compact, guarded
 from agent.context_compressor import ContextCompressor
 from agent.conversation import Conversation
 from agent.health import health, health_name
-from agent.ports import Ports, TurnFacts
+from agent.ports import TurnFacts
 from agent.prefix import PrefixBreak
 from agent.prompt import PromptSources, build_system_prompt, turn_facts
 from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
@@ -43,12 +43,11 @@ from hermes_state.journal import memory_journal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
+from run_agent.assembly import make_ports
 from run_agent.cache_watch import CacheWatch
 from run_agent.ending import as_dict, tell_plugins
 from run_agent.events import EventCallbacks
 from run_agent.failover import fallback_chain
-from run_agent.hands import AgentHands, tool_names_of
-from run_agent.model_port import AgentModel
 from run_agent.options import AgentOptions, runtime_of_options, with_options
 from run_agent.runtime_switch import SwitchableRuntime
 from tools.browser_tool import cleanup_browser
@@ -164,7 +163,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, self.context_compressor.last_prompt_tokens)
         shorter = compact(
-            self._ports(CancelToken(), facts, conversation), conversation, tokens=tokens, force=True, focus=focus
+            make_ports(self, CancelToken(), facts, conversation), conversation, tokens=tokens, force=True, focus=focus
         )
         if shorter is None:
             return None
@@ -266,7 +265,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         )
         self._turn_id = facts.turn
         is_new = not conversation.messages
-        ports = self._ports(cancel, facts, conversation)
+        ports = make_ports(self, cancel, facts, conversation)
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else turn_facts(datetime.now(), self.folder, conversation.messages)
@@ -351,44 +350,6 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._session_rotated(old.session, self._conversation.session, old.messages)
         return self._conversation
 
-    def _ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
-        settings = self._settings
-        hands = AgentHands(
-            hooks=self._hooks,
-            emit=self.emit,
-            cancel=cancel,
-            allowed=lambda: tool_names_of(conversation),
-            session=facts.session,
-            task=facts.task,
-            folder=self.folder,
-            asker=self._options.get("asker"),
-            approvals=str(cli_config.cfg_get(settings, "approvals", "mode", default="ask")),
-            timeout=float(cli_config.cfg_get(settings, "terminal", "timeout", default=120)),
-            engine=self.context_compressor,
-            engine_tools=self._engine_tool_names,
-        )
-        return Ports(
-            model=AgentModel(self),
-            hands=hands,
-            journal=self._journal,
-            hooks=self._hooks,
-            engine=self.context_compressor,
-            emit=self.emit,
-            on_text=self.emit_text,
-            on_reasoning=self.emit_reasoning,
-            on_chunk=self._note_chunk,
-            redact=self._options.get("redact") or cli_config.redactor(),  # today's secrets
-            touch=self._touch,
-            render_part=self._render_part,
-            on_rotated=self._session_rotated,
-            compression_enabled=bool(cli_config.cfg_get(settings, "compression", "enabled", default=True)),
-            compress_in_place=bool(cli_config.cfg_get(settings, "compression", "in_place", default=False)),
-            cancel=cancel,
-        )
-
-    # --- parts
-
-    @property
     def folder(self) -> str:
         return self._options.get("folder") or os.getcwd()
 
@@ -416,11 +377,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         shared = get_tool_definitions(
             enabled_toolsets=enabled, disabled_toolsets=self._options.get("disabled_toolsets"), quiet_mode=True
         )
-        own = engines.engine_tools(self.context_compressor) if enabled is None or "context_engine" in enabled else []
-        known = {tool["function"]["name"] for tool in shared}
-        own = [tool for tool in own if tool["function"]["name"] not in known]
-        self._engine_tool_names = frozenset(tool["function"]["name"] for tool in own)
-        return [*shared, *own] if own else shared
+        wanted = enabled is None or "context_engine" in enabled
+        offered, self._engine_tool_names = engines.add_engine_tools(shared, self.context_compressor if wanted else None)
+        return offered
 
     def _build_client(self, runtime: Runtime) -> Any:
         if runtime.api_mode == ANTHROPIC_MESSAGES:

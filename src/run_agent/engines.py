@@ -47,6 +47,15 @@ def engine_tools(engine: Any) -> list[dict[str, Any]]:
     return [{"type": "function", "function": dict(schema)} for schema in bare if schema.get("name")]
 
 
+def add_engine_tools(
+    shared: Sequence[Mapping[str, Any]], engine: Any
+) -> tuple[Sequence[Mapping[str, Any]], frozenset[str]]:
+    """The shared tools with those of the engine behind them, and the names of the latter; a name is given once."""
+    known = {tool["function"]["name"] for tool in shared}
+    own = [tool for tool in engine_tools(engine) if tool["function"]["name"] not in known] if engine else []
+    return [*shared, *own] if own else shared, frozenset(tool["function"]["name"] for tool in own)
+
+
 def bind_session(engine: Any, session: str, facts: Mapping[str, Any]) -> None:
     """Tell the engine which session it works for."""
     _call_if_there(engine, "on_session_start", session, **{name: value for name, value in facts.items() if value})

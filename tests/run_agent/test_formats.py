@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hermes_base.cancel import CancelToken
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
 from hermes_state.sqlite import SqliteStore
@@ -195,3 +196,36 @@ def test_a_cold_cache_is_told_once(make_agent: Any) -> None:
             agent.run_conversation(f"turn {turn} " + "word " * 1_000)
             assert len(told) == (turn >= 5)
     assert "less than half of the prompt" in told[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("api_mode", FORMATS)
+def test_streams_cut_anywhere(
+    make_agent: Any, tool: Any, counting_lab: LabServer, monkeypatch: pytest.MonkeyPatch, api_mode: str
+) -> None:
+    """Cut at any byte, also inside a character: never a wrong text, never a tool run on half an argument."""
+    monkeypatch.setattr(CancelToken, "wait", lambda self, seconds: False)  # no pause before the second try
+    seen: list[Any] = []
+    tool("look", lambda args: str(seen.append(args)))
+    answers = [
+        {"text": "\u00fcml\u00e4ut \U0001f389 \u4f60\u597d", "reasoning": "a \u201cthought\u201d", "chunks": 7},
+        {
+            "text": "so",
+            "tool_calls": [{"name": "look", "arguments": {"at": "\u00fc" * 9, "n": 12345}}],
+            "chunk_size": 5,
+        },
+    ]
+    address = counting_lab.address if api_mode == "anthropic_messages" else counting_lab.base_url
+    model = "claude-sonnet-4-5" if api_mode == "anthropic_messages" else "gpt-5-mini"
+    for cut in range(1, 3_000, 61):
+        for answer in answers:
+            agent = make_agent(base_url=address, model=model, api_mode=api_mode, api_key=KEY)
+            whole = {**answer, "times": 1}
+            counting_lab.set_plan(
+                [{**whole, "fault": {"cut_after_bytes": cut}}, whole, {"text": "end"}, {"text": "end"}]
+            )
+            result = agent.run_conversation("go")
+            assert result["completed"], (cut, result["error"])
+            assert result["final_response"] in (answers[0]["text"], "end")
+            assert all(args == {"at": "\u00fc" * 9, "n": 12345} for args in seen)
+            agent.release_clients()
