@@ -350,6 +350,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._session_rotated(old.session, self._conversation.session, old.messages)
         return self._conversation
 
+    # --- parts
+
+    @property
     def folder(self) -> str:
         return self._options.get("folder") or os.getcwd()
 
