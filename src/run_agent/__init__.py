@@ -100,6 +100,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
         self._running = threading.Lock()
         self._cache_watch = CacheWatch()
+        self._notes: list[str] = []
         self.cache_ttl = str(cli_config.cfg_get(self._settings, "model", "cache_ttl", default="5m"))
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
         self._take_callbacks(options)
@@ -154,6 +155,10 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             return False
         turn.steer(text)
         return True
+
+    def tell_model(self, note: str) -> None:
+        """A word that goes along with the next user message, once; the prompt stays as it is (A4)."""
+        self._notes.append(note)
 
     def compress_now(self, focus: str | None = None) -> tuple[int, int] | None:
         """Compact on request: the number of messages before and after, or None when there was nothing to do."""
@@ -269,7 +274,8 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else turn_facts(datetime.now(), self.folder, conversation.messages)
-        message = Message.of(given, told)
+        notes, self._notes = self._notes, []
+        message = Message.of(given, "\n\n".join(part for part in (told, *notes) if part))
         turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
         self._turn = turn
         token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform))

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from agent.conversation import Conversation
 from agent.ports import Ports, TurnFacts
 from hermes_base.cancel import CancelToken
+from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
+from hermes_constants import get_hermes_home
 from run_agent.hands import AgentHands, tool_names_of
 from run_agent.model_port import AgentModel
 
@@ -15,17 +17,29 @@ if TYPE_CHECKING:
 
 def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
     settings = agent._settings
+    options = agent._options
+    redact = options.get("redact") or cli_config.redactor()  # today's secrets
+    context = ToolContext(
+        task=facts.task,
+        session=facts.session,
+        conversation=conversation.conversation,
+        turn=facts.turn,
+        folder=agent.folder,
+        home=get_hermes_home(),
+        cancel=cancel,
+        asker=options.get("asker"),
+        settings=settings,
+        redact=redact,
+        notices=options.get("notices"),
+        search=options.get("search"),
+        tell_model=agent.tell_model,
+        window_tokens=agent.context_length,
+    )
     hands = AgentHands(
         hooks=agent._hooks,
         emit=agent.emit,
-        cancel=cancel,
         allowed=lambda: tool_names_of(conversation),
-        session=facts.session,
-        task=facts.task,
-        folder=agent.folder,
-        asker=agent._options.get("asker"),
-        approvals=str(cli_config.cfg_get(settings, "approvals", "mode", default="ask")),
-        timeout=float(cli_config.cfg_get(settings, "terminal", "timeout", default=120)),
+        context=context,
         engine=agent.context_compressor,
         engine_tools=agent._engine_tool_names,
     )
@@ -39,7 +53,7 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
         on_text=agent.emit_text,
         on_reasoning=agent.emit_reasoning,
         on_chunk=agent._note_chunk,
-        redact=agent._options.get("redact") or cli_config.redactor(),  # today's secrets
+        redact=redact,
         touch=agent._touch,
         render_part=agent._render_part,
         on_rotated=agent._session_rotated,

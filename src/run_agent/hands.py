@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,16 +12,16 @@ import model_tools
 from agent.conversation import Conversation
 from agent.repair import INVALID_ARGUMENTS
 from agent.reply import ToolCall
-from hermes_base.cancel import CancelToken
-from hermes_base.chat import Asker, Event, Question, ToolEnded, ToolStarted
+from hermes_base.chat import Event, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import TOOLS
+from hermes_base.tool_context import ToolContext
+from tools.approval import ask_approval
 from tools.registry import tool_error
 
 log = logging.getLogger(__name__)
 
 PREVIEW_CHARS = 120
-APPROVE, DENY = "approve", "deny"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +30,8 @@ class AgentHands:
 
     hooks: Hooks
     emit: Callable[[Event], None]
-    cancel: CancelToken
     allowed: Callable[[], frozenset[str]]
-    session: str
-    task: str
-    folder: str
-    asker: Asker | None
-    approvals: str  # ask or deny
-    timeout: float
+    context: ToolContext
     engine: Any
     engine_tools: frozenset[str]
 
@@ -48,8 +41,8 @@ class AgentHands:
         self.emit(ToolStarted(call.id, call.name, _preview(args)))
         ids = {
             "tool_name": call.name,
-            "task_id": self.task,
-            "session_id": self.session,
+            "task_id": self.context.task,
+            "session_id": self.context.session,
             "tool_call_id": call.id,
             "turn_id": turn_id,
         }
@@ -94,23 +87,11 @@ class AgentHands:
     def _perform(self, name: str, args: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
         if name in self.engine_tools:
             return str(self.engine.handle_tool_call(name, args, messages=messages))
-        return model_tools.handle_function_call(
-            name,
-            args,
-            task_id=self.task,
-            folder=self.folder,
-            approve=self._approve,
-            cancel=self.cancel,
-            timeout=self.timeout,
-        )
+        return model_tools.handle_function_call(name, args, task_id=self.context.task, context=self.context)
 
     def _approve(self, what: str) -> bool:
-        """Ask the person; nobody there, or no answer, means no."""
-        if self.asker is None or self.approvals == "deny":
-            return False
-        question = Question(uuid.uuid4().hex[:12], "approval", what, (APPROVE, DENY))
-        answer = self.asker.ask(question)
-        return answer.given and answer.text == APPROVE
+        """Ask the person on behalf of a plugin; nobody there, or no answer, means no."""
+        return ask_approval(self.context, what)
 
     def _tell_after(self, ids: dict[str, Any], args: dict[str, Any], result: str, seconds: float) -> str:
         """Tell observers, and let a plugin replace the result."""

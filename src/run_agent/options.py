@@ -10,6 +10,7 @@ from agent.runtime import Runtime
 from hermes_base.chat import Asker, Notice, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
+from hermes_base.tool_context import Notices, Searcher
 
 
 class AgentOptions(TypedDict, total=False):
@@ -42,6 +43,8 @@ class AgentOptions(TypedDict, total=False):
     journal: Journal  # left out: nothing is written to disk
     hooks: Hooks  # left out: the plugins of this process
     asker: Asker
+    notices: Notices
+    search: Searcher
     redact: Callable[[str], str]
     # what is called while it works
     stream_delta_callback: Callable[[str], None] | None

@@ -9,13 +9,15 @@ import shlex
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from tools.approval import ask_approval
 from tools.process_registry import end_group, process_registry
 from tools.registry import registry, tool_result
 
@@ -51,25 +53,17 @@ _lock = threading.Lock()
 _shells: dict[str, TaskShell] = {}
 
 
-def run_terminal(
-    args: Mapping[str, Any],
-    *,
-    task_id: str = "",
-    folder: str = "",
-    approve: Callable[[str], bool] | None = None,
-    cancel: CancelToken | None = None,
-    timeout: float = DEFAULT_SECONDS,
-) -> str:
+def run_terminal(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """Ask, run, report: output, exit code and the folder it ended in."""
     command = args.get("command")
     if not isinstance(command, str) or not command.strip():
         raise ToolFailure("The terminal needs a command.")
-    seconds = _seconds(args.get("timeout"), timeout)
-    if approve is None or not approve(command):
+    seconds = _seconds(args.get("timeout"), float(context.setting("terminal", "timeout", DEFAULT_SECONDS)))
+    if not ask_approval(context, command):
         raise ToolFailure("The person did not approve this command, so it was not run.")
     with _lock:
-        shell = _shells.setdefault(task_id, TaskShell(folder or os.getcwd()))
-    return _run(command, shell, task_id, seconds, cancel or CancelToken())
+        shell = _shells.setdefault(context.task, TaskShell(context.folder))
+    return _run(command, shell, context.task, seconds, context.cancel)
 
 
 def cleanup_vm(task_id: str) -> None:

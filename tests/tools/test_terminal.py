@@ -11,7 +11,9 @@ import pytest
 from waiting import wait_until
 
 from hermes_base.cancel import CancelToken
+from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm, run_terminal
 
@@ -24,9 +26,21 @@ def end_task() -> Iterator[None]:
     cleanup_vm(TASK)
 
 
-def run(command: str, **options: Any) -> dict[str, Any]:
-    options = {"task_id": TASK, "approve": lambda text: True, **options}
-    return json.loads(run_terminal({"command": command}, **options))
+class Person:
+    """Gives the same answer to every question and keeps what was asked."""
+
+    def __init__(self, word: str = "approve") -> None:
+        self.word = word
+        self.asked: list[Question] = []
+
+    def ask(self, question: Question) -> Answer:
+        self.asked.append(question)
+        return Answer(self.word)
+
+
+def run(command: str, timeout: float = 60, **options: Any) -> dict[str, Any]:
+    options = {"task": TASK, "asker": Person(), "settings": {"terminal": {"timeout": timeout}}, **options}
+    return json.loads(run_terminal({"command": command}, context=ToolContext(**options)))
 
 
 def is_alive(pid: int) -> bool:
@@ -55,16 +69,16 @@ def test_a_call_that_did_not_move_leaves_the_folder_to_one_beside_it(tmp_path: P
 
 
 def test_without_consent_nothing_runs(tmp_path: Path) -> None:
-    for approve in (None, lambda text: False):
+    for asker in (None, Person("deny"), Person("")):
         with pytest.raises(ToolFailure, match="not approve"):
-            run(f"touch {tmp_path}/file", approve=approve)
+            run(f"touch {tmp_path}/file", asker=asker)
     assert not (tmp_path / "file").exists()
 
 
 def test_the_person_is_shown_the_exact_command() -> None:
-    asked: list[str] = []
-    run("echo 'a  b' # c", approve=lambda text: bool(asked.append(text)) or True)
-    assert asked == ["echo 'a  b' # c"]
+    person = Person()
+    run("echo 'a  b' # c", asker=person)
+    assert [question.text for question in person.asked] == ["echo 'a  b' # c"]
 
 
 def test_time_is_limited_and_takes_the_whole_group_along(tmp_path: Path) -> None:
@@ -97,4 +111,4 @@ def test_long_output_is_cut_in_the_middle() -> None:
 @pytest.mark.parametrize("args", [{}, {"command": " "}, {"command": 3}])
 def test_a_missing_command_is_a_sentence(args: dict[str, Any]) -> None:
     with pytest.raises(ToolFailure, match="needs a command"):
-        run_terminal(args, approve=lambda text: True)
+        run_terminal(args, context=ToolContext(asker=Person()))

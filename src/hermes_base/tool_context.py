@@ -1,0 +1,43 @@
+"""What a tool is told about the turn it works for: it takes it as `context=`, or does without."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from hermes_base.cancel import CancelToken
+from hermes_base.chat import Asker
+
+
+class Notices(Protocol):
+    """Tells the conversation about something that ended outside of a turn, such as a background process."""
+
+    def post(self, task: str, id: str, text: str) -> None: ...
+
+
+class Searcher(Protocol):
+    """Finds what was said in earlier sessions."""
+
+    def __call__(self, words: str, *, limit: int = 20) -> Sequence[Mapping[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    task: str = ""  # owner of shells and processes
+    session: str = ""
+    conversation: str = ""
+    turn: str = ""
+    folder: str = "."  # where the conversation works
+    home: Path | None = None
+    cancel: CancelToken = field(default_factory=CancelToken)
+    asker: Asker | None = None  # None: nobody can be asked
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    redact: Callable[[str], str] = str
+    notices: Notices | None = None
+    search: Searcher | None = None
+    tell_model: Callable[[str], None] | None = None  # a note that goes along with the next user message, once
+    window_tokens: int = 0  # 0: unknown
+
+    def setting(self, section: str, name: str, default: Any) -> Any:
+        part = self.settings.get(section)
+        return part.get(name, default) if isinstance(part, Mapping) else default
