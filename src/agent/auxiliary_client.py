@@ -17,10 +17,12 @@ from agent.local_servers import probe_model_servers
 from agent.repair import repair_messages
 from agent.reply import Reply
 from agent.runtime import Runtime, resolve_runtime, runtime_of_entry
+from agent.usage_pricing import ledger_row
 from agent.wire import CallSettings, dialect_of
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
 from hermes_base.journal import text_of
+from hermes_base.turn_context import current_turn
 from hermes_cli import config as cli_config
 
 _THINK = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
@@ -47,9 +49,17 @@ def resolve_provider_client(
     base_url: str | None = None,
     api_key: str | None = None,
     key_env: str | None = None,
+    api_mode: str | None = None,
 ) -> tuple[Any, str | None]:
     """A client for a provider of the table (or a custom address) with today's key, and the model it resolved to."""
-    entry = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key, "key_env": key_env}
+    entry = {
+        "provider": provider,
+        "model": model,
+        "base_url": base_url,
+        "api_key": api_key,
+        "key_env": key_env,
+        "api_mode": api_mode,
+    }
     runtime = connect_runtime(runtime_of_entry(entry, environment()))
     return build_client(runtime), runtime.model
 
@@ -147,11 +157,20 @@ def call_llm(
         runtime = connect_runtime(_choose_runtime(own, configured, main_runtime or {}, settings))
         client = build_client(runtime)
         try:
-            return as_openai_response(complete(runtime, client, call), runtime.model)
+            reply = complete(runtime, client, call)
+            _charge(reply, runtime, task or "auxiliary")
+            return as_openai_response(reply, runtime.model)
         finally:
             clients.release_client(client)
     except HermesError as problem:
         raise RuntimeError(str(problem)) from problem
+
+
+def _charge(reply: Reply, runtime: Runtime, kind: str) -> None:
+    """A call that a plugin makes inside a turn belongs to that turn's conversation (A8)."""
+    turn = current_turn.get()
+    if turn is not None and turn.charge is not None:
+        turn.charge(ledger_row(reply.usage, runtime.provider, runtime.model, kind))
 
 
 async def async_call_llm(task: str | None = None, **arguments: Any) -> Any:

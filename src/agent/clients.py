@@ -121,15 +121,18 @@ def stream(
     sdk = load_sdk(type(client).__module__.partition(".")[0])
     thread = threading.get_ident()
     forget = cancel.on_cancel(lambda: sdk.transport.cut_thread(thread))
+    began = False
     try:
         cancel.check()
-        _read(sdk, client, call, answer, on_chunk)
+        events = _open(sdk, client, call)
+        began = True
+        _read(events, call, answer, on_chunk)
     except sdk.module.APIStatusError as error:
         cancel.check()
         raise _status_failure(error, call.who) from error
     except (sdk.module.APIConnectionError, sdk.http.HTTPError, sdk.http.StreamError, OSError) as error:
         cancel.check()
-        raise _broken_failure(error, answer, call.who, str(client.base_url)) from error
+        raise _broken_failure(error, call.who, str(client.base_url), began=began) from error
     finally:
         forget()
         sdk.transport.forget_thread(thread)
@@ -139,9 +142,10 @@ def stream(
     return answer.reply()
 
 
-def _read(sdk: Sdk, client: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None]) -> None:
+def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
+    """Send the request; the answer has begun when this returns."""
     timeout = sdk.http.Timeout(call.between_chunks, connect=CONNECT_SECONDS, read=call.first_byte)
-    events = client.post(
+    return client.post(
         call.format.PATH,
         content=call.body,
         cast_to=object,
@@ -149,6 +153,9 @@ def _read(sdk: Sdk, client: Any, call: StreamCall, answer: AnswerReader, on_chun
         stream=True,
         stream_cls=sdk.raw,
     )
+
+
+def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None]) -> None:
     find_error, feed = call.format.find_error, answer.feed
     with events:
         if _is_json(events.response):
@@ -202,7 +209,5 @@ def _status_failure(error: Any, who: str) -> ModelFailure:
     return classify(error.status_code, body, retry_after, who, str(message or ""))
 
 
-def _broken_failure(error: Exception, answer: AnswerReader, who: str, address: str) -> ModelFailure:
-    if answer.text:
-        return cut_failure(who)
-    return transport_failure(error, who, address)
+def _broken_failure(error: Exception, who: str, address: str, *, began: bool) -> ModelFailure:
+    return cut_failure(who) if began else transport_failure(error, who, address)

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.context_engine import ContextEngine
 from agent.model_metadata import MINIMUM_CONTEXT_LENGTH, estimate_messages_tokens_rough, get_model_context_length
+from agent.rules import ASK_AGAIN, OUT_OF_STEPS
 from hermes_base.errors import HermesError
 from hermes_base.journal import text_of
 
@@ -32,6 +33,7 @@ what was done with its result, what failed, what is still open. Leave out greeti
 Write plain prose and short lists. Do not address anyone and do not answer questions in it."""
 
 Summarise = Callable[[str, int], str]
+NOTES = frozenset({ASK_AGAIN, OUT_OF_STEPS})
 
 
 class ContextCompressor(ContextEngine):
@@ -136,9 +138,11 @@ class ContextCompressor(ContextEngine):
     ) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]], int]:
         """Where the middle starts, what of it a summary may replace, the user messages in it that stay, its end."""
         start, end = middle_of(messages, self.protect_first_n, self.protect_last_n, self.tail_token_budget)
-        users = [place for place, message in enumerate(messages) if message.get("role") == "user"]
+        users = [place for place, message in enumerate(messages) if _is_request(message)]
         stay = set(users[-_KEPT_USER_MESSAGES:])
-        start = min([start, *stay])  # a summary never stands behind the newest request
+        summaries = [place for place, message in enumerate(messages) if is_summary(message)]
+        # A summary never stands behind the newest request, and takes an earlier one in.
+        start = min([start, *stay, *summaries])
         replaced = [messages[place] for place in range(start, end) if place not in stay]
         kept = [messages[place] for place in range(start, end) if place in stay]
         return start, replaced if len(replaced) > 1 else [], kept, end
@@ -190,6 +194,15 @@ def _tail_start(messages: Sequence[Mapping[str, Any]], last: int, tail_tokens: i
             break
         start -= 1
     return start
+
+
+def is_summary(message: Mapping[str, Any]) -> bool:
+    return text_of(message).startswith(SUMMARY_MARK)
+
+
+def _is_request(message: Mapping[str, Any]) -> bool:
+    """Whether a person said it: a summary and a word of the rules stand in the user's place too."""
+    return message.get("role") == "user" and not is_summary(message) and text_of(message) not in NOTES
 
 
 def shorten_results(messages: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:

@@ -4,13 +4,13 @@ A message is encoded once for a dialect and kept; a request is the join of what 
 again while the conversation goes on.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agent.model_metadata import rough_bytes
 from agent.prefix import PrefixBreak, PrefixWatch
 from agent.reply import without_own_data
-from hermes_base.journal import Journal, Row, Transcript, placed
+from hermes_base.journal import SYSTEM, TOOLS, Journal, Row, Transcript, placed
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 #: Field of an assistant message: which provider and model wrote it. Never sent.
@@ -20,8 +20,9 @@ WRITTEN_BY = "by"
 class Conversation:
     """Messages are live dicts: plugins may edit them in place, which `refresh` turns into a named prefix break."""
 
-    def __init__(self, transcript: Transcript, moved: PrefixBreak | None = None) -> None:
-        """`moved`: what made this transcript begin otherwise than the one that was sent before."""
+    def __init__(self, transcript: Transcript, began_with: PrefixBreak | None = None) -> None:
+        """`began_with`: the break that made this transcript begin otherwise than the one before; it is recorded."""
+        self.began_with = began_with
         self.session = transcript.session
         self.task = transcript.task
         self.conversation = transcript.conversation
@@ -29,12 +30,12 @@ class Conversation:
         self.messages: list[dict[str, Any]] = []
         self.frozen = dict(transcript.frozen)
         self.grown_bytes = 0  # what came since the provider last counted
-        self._moved = moved
         self._rows: list[Row] = []
         self._sent: dict[str, list[bytes]] = {}
         self._watches: dict[str, PrefixWatch] = {}
         for row in transcript.rows:
             self._take(row)
+        self._writer = self._last_writer()
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -54,11 +55,11 @@ class Conversation:
 
     def forget_after(self, keep: int, version: int) -> None:
         """An undo was stored."""
+        for dialect in self._dialects():
+            self._watch(dialect).move("undo", keep)
         del self.messages[keep:], self._rows[keep:]
         for fragments in self._sent.values():
             del fragments[keep:]
-        for watch in self._watches.values():
-            watch.move("undo", keep)
         self.version = version
 
     def fragments(self, dialect: str, encode: Encode, journal: Journal) -> list[bytes]:
@@ -75,7 +76,7 @@ class Conversation:
 
     def refresh(self, dialect: str, encode: Encode) -> None:
         """Encode again what a plugin edited in place. Costs a walk over the history."""
-        sent = self._sent.get(dialect, [])
+        sent, watch = self._sent.get(dialect, []), self._watch(dialect)
         edited = False
         for place, kept in enumerate(sent):
             message = self.messages[place]
@@ -83,25 +84,39 @@ class Conversation:
             body = encode(without_own_data(message) if edited else message)
             if body != kept:
                 sent[place] = body
-                self._watches.setdefault(dialect, PrefixWatch()).move("plugin_edit", place)
+                watch.move("plugin_edit", place)
                 edited = True
 
     def check_prefix(self, dialect: str, writer: str, tools: bytes, system: bytes) -> PrefixBreak | None:
         """The break that the coming request makes, if it makes one; `writer` is who will answer it."""
-        moved, self._moved = self._moved, None
-        broken = self._watches.setdefault(dialect, PrefixWatch()).check(tools, system, self._sent.get(dialect, []))
-        before = self._last_writer()
+        broken = self._watch(dialect).check(tools, system, self._sent.get(dialect, []))
+        before, self._writer = self._writer, writer
         if before and before != writer:
             same_provider = before.partition("/")[0] == writer.partition("/")[0]
             return PrefixBreak("model_changed" if same_provider else "provider_changed", -1)
-        return broken or moved
+        return broken
+
+    def _watch(self, dialect: str) -> PrefixWatch:
+        """What was sent in this dialect; after a rebuild, by what the store says: all rows before the last answer."""
+        watch = self._watches.get(dialect)
+        if watch is None:
+            watch = self._watches[dialect] = PrefixWatch()
+            answers = [place for place, message in enumerate(self.messages) if message.get("role") == "assistant"]
+            sent = [row.sent.get(dialect) for row in self._rows[: answers[-1] if answers else 0]]
+            known = [body for body in sent if body is not None]
+            if known and len(known) == len(sent):
+                watch.check(self.frozen.get((TOOLS, dialect), b""), self.frozen.get((SYSTEM, dialect), b""), known)
+        return watch
+
+    def _dialects(self) -> set[str]:
+        return set(self._watches).union(*(row.sent for row in self._rows[:1]))
 
     def was_sent_in(self, dialect: str) -> bool:
         return bool(self._last_writer()) and dialect in self._rows[0].sent
 
     def estimate_bytes(self) -> int:
         """A rough size of all messages, for when no provider has counted them yet."""
-        return sum(len(json.dumps(message, default=str)) for message in self.messages)
+        return sum(map(rough_bytes, self.messages))
 
     def _last_writer(self) -> str:
         wrote = (message.get(WRITTEN_BY) for message in reversed(self.messages) if message.get("role") == "assistant")
@@ -110,7 +125,7 @@ class Conversation:
     def _take(self, row: Row) -> None:
         self._rows.append(row)
         self.messages.append(dict(row.message))
-        self.grown_bytes += max(map(len, row.sent.values()), default=0)
+        self.grown_bytes += rough_bytes(row.message)
         for dialect, sent in self._sent.items():
             # Only a list that is complete so far may grow; a dialect that was left behind catches up in `fragments`.
             if dialect in row.sent and len(sent) == len(self.messages) - 1:

@@ -98,7 +98,11 @@ def in_stream_failure(problem: Mapping[str, Any], who: str) -> ModelFailure:
     named = (problem.get("code"), problem.get("type"))
     status = next((name for name in named if isinstance(name, int)), None)
     status = status or next((_STATUS_OF_TYPE[str(name)] for name in named if str(name) in _STATUS_OF_TYPE), 500)
-    return classify(status, json.dumps(dict(problem), ensure_ascii=False), None, who, str(problem.get("message") or ""))
+    failure = classify(
+        status, json.dumps(dict(problem), ensure_ascii=False), None, who, str(problem.get("message") or "")
+    )
+    failure.began = True
+    return failure
 
 
 def transport_failure(error: BaseException, who: str, address: str) -> ModelFailure:
@@ -115,7 +119,9 @@ def transport_failure(error: BaseException, who: str, address: str) -> ModelFail
 
 def cut_failure(who: str) -> ModelFailure:
     """The stream ended before the answer did."""
-    return ModelFailure(f"The answer of {who} broke off.", kind=FailureKind.RETRY, transport=True)
+    failure = ModelFailure(f"The answer of {who} broke off.", kind=FailureKind.RETRY, transport=True)
+    failure.began = True
+    return failure
 
 
 def is_transport_error(error: BaseException) -> bool:

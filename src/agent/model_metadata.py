@@ -1,6 +1,7 @@
 """How much a model takes in: windows as data, and rough token counts where no real one is known yet."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,8 +72,21 @@ def estimate_tokens_rough(text: str | None) -> int:
     return (len(text) + 3) // 4 if text else 0
 
 
+IMAGE_BYTES = 4_000  # about a thousand tokens, whatever the size of the file
+_IMAGE_DATA = re.compile(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")
+
+
+def rough_bytes(message: Mapping[str, Any]) -> int:
+    """About how much room a message takes; an image takes its share of the window, not its bytes."""
+    text = json.dumps(message, ensure_ascii=False, default=str)
+    if "data:image/" not in text:
+        return len(text)
+    without, images = _IMAGE_DATA.subn("", text)
+    return len(without) + images * IMAGE_BYTES
+
+
 def estimate_messages_tokens_rough(messages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(estimate_tokens_rough(json.dumps(message, ensure_ascii=False, default=str)) for message in messages)
+    return sum((rough_bytes(message) + 3) // 4 for message in messages)
 
 
 def estimate_request_tokens_rough(

@@ -27,6 +27,8 @@ from hermes_base.journal import Row, UsageRow, text_of
 
 log = logging.getLogger(__name__)
 
+#: How a tool's result with images begins; it is no text that could be cut.
+MULTIMODAL = '{"_multimodal": true'
 #: What stands in the transcript when a turn ends without an answer of the model.
 EXCUSES = {
     "empty": "The model gave no answer, although it was asked again.",
@@ -131,6 +133,8 @@ class Turn:
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools)
         except ModelFailure as failure:
             log.info("a model call failed: %s", failure)  # the person is told by a notice
+            if failure.began:  # it was paid for, and nobody told how much
+                ports.journal.charge([self._ledger_row(None)])
             return failure
         self._stream = None
         return self._keep(reply)
@@ -173,7 +177,7 @@ class Turn:
     def _append_result(self, call: ToolCall, result: str) -> None:
         """A result that would fill the window is sent as its beginning and its end; the whole is stored (E9)."""
         text = clean_text(result)
-        fitted = self._fit(text, self._calls_in_round)
+        fitted = text if text.startswith(MULTIMODAL) else self._fit(text, self._calls_in_round)
         message = {"role": "tool", "tool_call_id": call.id, "content": fitted}
         self._append(message, shown=None if fitted == text else text)
 
@@ -197,6 +201,8 @@ class Turn:
         if shorter is None:
             return False
         self.conversation = shorter
+        if shorter.began_with is not None:
+            self.result.breaks.append(shorter.began_with)
         return True
 
     def _switch(self, step: rules.SwitchProvider) -> bool:

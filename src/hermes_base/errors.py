@@ -89,3 +89,4 @@ class ModelFailure(HermesError):
         self.status = status
         self.retry_after = retry_after
         self.transport = transport
+        self.began = False  # the answer had begun, so the call is paid for

@@ -4,11 +4,12 @@ It serves the functions that plugins call without arguments (`is_interrupted`, `
 passes what it needs as arguments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from hermes_base.cancel import CancelToken
+from hermes_base.journal import UsageRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class TurnContext:
     session: str = ""
     task: str = ""
     platform: str = ""
+    charge: Callable[[UsageRow], None] | None = None  # puts a call that a plugin makes into the ledger
     env: Mapping[str, str] = field(default_factory=dict)  # HERMES_SESSION_PLATFORM, …_CHAT_ID, …_THREAD_ID
 
 

@@ -277,8 +277,11 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         notes, self._notes = self._notes, []
         message = Message.of(given, "\n\n".join(part for part in (told, *notes) if part))
         turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
+        if history is not None and conversation.began_with is not None:
+            turn.result.breaks.append(conversation.began_with)
         self._turn = turn
-        token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform))
+        charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
+        token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform, charge))
         try:
             result = turn.run()
         finally:
@@ -351,8 +354,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
                 conversation.note(rows, self._journal.append(rows))
             return conversation
         self._journal.rotate("history_replaced", [Row(message) for message in given])
-        moved = PrefixBreak("history_replaced", 0)
-        old, self._conversation = conversation, Conversation(self._journal.load(), moved)
+        replaced = PrefixBreak("history_replaced", 0)
+        self._journal.broke(replaced.reason, replaced.position)
+        old, self._conversation = conversation, Conversation(self._journal.load(), replaced)
         self._session_rotated(old.session, self._conversation.session, old.messages)
         return self._conversation
 

@@ -132,6 +132,7 @@ class SwitchableRuntime:
                 base_url=entry.get("base_url"),
                 api_key=entry.get("api_key"),
                 key_env=entry.get("key_env"),
+                api_mode=entry.get("api_mode"),
             )
         except HermesError as problem:
             log.warning("fallback %s cannot be used: %s", name, problem)
@@ -146,7 +147,7 @@ class SwitchableRuntime:
                 name,
                 model,
                 str(client.base_url),
-                str(client.api_key),
+                str(client.api_key or getattr(client, "auth_token", "") or ""),
                 str(entry.get("api_mode") or facts.api_mode),
                 window,
                 entry.get("max_tokens"),

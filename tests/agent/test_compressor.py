@@ -52,6 +52,17 @@ def test_no_call_is_parted_from_its_result_and_the_last_questions_stay(
         assert len(shorter) < len(messages)
 
 
+def test_a_later_summary_takes_the_earlier_one_in() -> None:
+    """E7: one summary at a time, also in one long turn of many calls."""
+    engine = compressor(protect_first_n=1, protect_last_n=2)
+    messages = turn(0, 3)
+    for n in range(1, 6):
+        messages = engine.compress([*messages, *turn(n, 3)[1:]])
+        assert sum(SUMMARY_MARK in str(message["content"]) for message in messages) == 1
+        assert repair_messages(messages) == messages
+    assert any("question 0" in str(message["content"]) for message in messages)
+
+
 def test_it_is_an_engine_with_the_published_defaults() -> None:
     engine = compressor()
     assert isinstance(engine, ContextEngine)

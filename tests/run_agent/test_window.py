@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.auxiliary_client import call_llm
 from agent.fitting import fit_text
 from hermes_lab.server import LabServer
 from hermes_state.interface import Store
@@ -180,6 +181,55 @@ def test_breaks_are_kept_in_the_store_with_reason_and_place(make_agent: Any) -> 
         ("compression", 1),
         ("model_changed", -1),
     ]
+
+
+def test_an_undo_after_a_rebuild_is_a_named_break_too(make_agent: Any) -> None:
+    """A2: what was sent before is known from the store."""
+    store = MemoryStore()
+    for turn in range(3):
+        make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation(f"question {turn}")
+    rebuilt = make_agent(journal=StoreJournal(lambda: store, "c"))
+    rebuilt.take_back_last_turn()
+    assert rebuilt.run_conversation("another one")["prefix_breaks"] == [("undo", 4)]
+    assert rebuilt.run_conversation("and on")["prefix_breaks"] == []
+
+
+def test_a_change_of_the_model_is_one_break_however_often_it_is_tried(make_agent: Any, lab: LabServer) -> None:
+    """A2"""
+    store = MemoryStore()
+    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent.run_conversation("one")
+    agent.model = "another-model"
+    lab.set_plan([{"fault": {"status": 503}}, {"text": "ok"}])
+    agent.run_conversation("two")
+    assert [row.reason for row in store.breaks()] == ["model_changed"]
+
+
+def test_an_answer_that_broke_off_stays_in_the_ledger_as_unsettled(make_agent: Any, lab: LabServer) -> None:
+    """A8"""
+    store = MemoryStore()
+    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    lab.set_plan([{"text": "half of it", "chunks": 4, "fault": {"cut_after_chunks": 2}}, {"text": "all of it"}])
+    agent.run_conversation("one")
+    spent = store.usage(task=agent.task_id)
+    assert (spent.calls, spent.unsettled) == (2, 1)
+
+
+def test_a_call_that_a_plugin_makes_inside_a_turn_is_charged_to_it(
+    make_agent: Any, lab: LabServer, tool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A8"""
+
+    def ask_beside(args: dict[str, Any]) -> str:
+        answer = call_llm("plugin", base_url=lab.base_url, model="small", messages=[{"role": "user", "content": "hm"}])
+        return str(answer.choices[0].message.content)
+
+    tool("beside", ask_beside)
+    store = MemoryStore()
+    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    result = agent.run_conversation("[[tool beside {}]]")
+    assert result["messages"][2]["content"] == "You said: hm"
+    assert store.usage(task=agent.task_id).calls == 3 == len(lab.requests)
 
 
 def test_every_call_is_in_the_ledger_summaries_too(make_agent: Any, lab: LabServer) -> None:
