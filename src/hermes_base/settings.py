@@ -165,11 +165,21 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("terminal.timeout", "int", 120, "Seconds a command of the model may take.", at_least=1),
     Setting(
+        "terminal.backend",
+        "str",
+        "auto",
+        "What commands run in: a sandbox (bubblewrap), or the machine itself (local); auto takes the sandbox if it can.",
+        choices=("auto", "bubblewrap", "local"),
+    ),
+    Setting("terminal.network", "bool", True, "Whether commands in the sandbox reach the network."),
+    Setting("files.roots", "list[str]", [], "Folders beside the working folder that the file tools may use unasked."),
+    Setting(
         "approvals.mode",
         "str",
         "ask",
-        "What happens when a command needs your consent: ask you, or deny it.",
-        choices=("ask", "deny"),
+        "Commands of the model: ask runs what only reads and asks for the rest; auto also runs ordinary work in the "
+        "folder; deny never asks.",
+        choices=("ask", "auto", "deny"),
     ),
     Setting("display.markdown", "bool", True, "Render markdown in the terminal.", takes_effect=NEXT_START),
     Setting(

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from agent.runtime import Runtime
 from hermes_base.chat import Asker, Event, Notice, ReasoningDelta, TextDelta
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.keys import ConversationKey
+from hermes_base.tool_context import Notices
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
 from hermes_cli.profiles import get_active_profile_name
@@ -39,9 +40,10 @@ class ModelChoice:
 class ChatSession:
     """One conversation; used by one thread at a time, but for `interrupt`."""
 
-    def __init__(self, choice: ModelChoice, emit: Callable[[Event], None], asker: Asker) -> None:
+    def __init__(self, choice: ModelChoice, emit: Callable[[Event], None], asker: Asker, notices: Notices) -> None:
         self._emit = emit
         self._asker = asker
+        self._notices = notices
         self._store: Store | None = None
         self._store_lock = threading.Lock()
         self._choice = choice
@@ -140,6 +142,16 @@ class ChatSession:
         """Take the last question and its answer back; the question's text."""
         return self._agent.take_back_last_turn()
 
+    def tell_model(self, note: str) -> None:
+        self._agent.tell_model(note)
+
+    @property
+    def task(self) -> str:
+        return self._agent.task_id
+
+    def _search(self, words: str, *, limit: int = 20) -> Sequence[Mapping[str, Any]]:
+        return [asdict(hit) for hit in self.open_store().search(words, limit=limit)]
+
     def compress(self, focus: str) -> tuple[int, int] | None:
         return self._agent.compress_now(focus or None)
 
@@ -189,6 +201,8 @@ class ChatSession:
             folder=str(Path.cwd()),
             journal=StoreJournal(self.open_store, place.conversation, session=place.id, model=runtime.model),
             asker=self._asker,
+            notices=self._notices,
+            search=self._search,
             stream_delta_callback=lambda text: self._emit(TextDelta(text)),
             reasoning_callback=lambda text: self._emit(ReasoningDelta(text)),
             tool_progress_callback=self._emit,

@@ -84,7 +84,7 @@ class InProcessHost:
         self._questions: dict[str, queue.SimpleQueue[Answer]] = {}
         self._waiting = Counter()
         self._closed = False
-        self._session = ChatSession(choice, self._events.put, self)
+        self._session = ChatSession(choice, self._events.put, self, self)
         self._worker = threading.Thread(target=self._work_on, name="chat-worker", daemon=True)
         self._worker.start()
         get_plugin_manager()._cli_ref = self  # lets plugins put a message into this chat
@@ -165,6 +165,14 @@ class InProcessHost:
             return Answer("", given=False)
         finally:
             del self._questions[question.id]
+
+    # --- Notices
+
+    def post(self, task: str, id: str, text: str) -> None:
+        """Something ended outside of a turn: the person reads of it now, the model with the next message."""
+        log.debug("notice %s of task %s", id, task)
+        self._session.tell_model(text)
+        self._say(text)
 
     # --- the worker
 
