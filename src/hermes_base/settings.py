@@ -168,7 +168,7 @@ SETTINGS: tuple[Setting, ...] = (
         "terminal.backend",
         "str",
         "auto",
-        "What commands run in: a sandbox (bubblewrap), or the machine itself (local); auto takes the sandbox if it can.",
+        "Where commands run: in a sandbox (bubblewrap) or on the machine itself (local); auto: the sandbox if it works.",
         choices=("auto", "bubblewrap", "local"),
     ),
     Setting("terminal.network", "bool", True, "Whether commands in the sandbox reach the network."),
