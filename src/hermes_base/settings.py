@@ -168,7 +168,7 @@ SETTINGS: tuple[Setting, ...] = (
         "terminal.backend",
         "str",
         "auto",
-        "Where commands run: in a sandbox (bubblewrap) or on the machine itself (local); auto: the sandbox if it works.",
+        "Where commands run: in a sandbox (bubblewrap) or on the machine itself (local); auto: the sandbox if it can.",
         choices=("auto", "bubblewrap", "local"),
     ),
     Setting("terminal.network", "bool", True, "Whether commands in the sandbox reach the network."),
