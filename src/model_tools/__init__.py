@@ -7,12 +7,28 @@ from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tools import browser_tool, terminal_tool  # importing a tool registers it
+from tools import (  # importing a tool registers it
+    browser_tool,
+    clarify_tool,
+    memory_tool,
+    session_search_tool,
+    skills_tool,
+    terminal_tool,
+    todo_tool,
+)
 from tools.registry import registry, tool_error
 from tools.toolsets import tool_names
 
 __all__ = ["check_toolset_requirements", "get_tool_definitions", "handle_function_call"]
-_TOOL_MODULES = (browser_tool, terminal_tool)
+_TOOL_MODULES = (
+    browser_tool,
+    clarify_tool,
+    memory_tool,
+    session_search_tool,
+    skills_tool,
+    terminal_tool,
+    todo_tool,
+)
 
 _lock = threading.Lock()
 _rendered: dict[tuple[int, frozenset[str]], list[dict[str, Any]]] = {}

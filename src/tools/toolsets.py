@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 
 from tools.registry import ToolRegistry
 
+_EVERYDAY = ("clarify", "memory", "search", "skills", "terminal", "todo")
 #: Sets that platforms ask for by name; anything else is a toolset that some tool belongs to.
 PLATFORM_TOOLSETS: Mapping[str, tuple[str, ...]] = {
-    "hermes-cli": ("terminal",),
-    "hermes-telegram": ("terminal",),
-    "hermes-discord": ("terminal",),
-    "hermes-api": ("terminal",),
+    "hermes-cli": _EVERYDAY,
+    "hermes-telegram": _EVERYDAY,
+    "hermes-discord": _EVERYDAY,
+    "hermes-api": _EVERYDAY,
 }
 
 

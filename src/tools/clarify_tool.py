@@ -1,0 +1,106 @@
+"""Asks the person something that only they can decide, and waits for the answer."""
+
+import contextvars
+import logging
+import threading
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from hermes_base.chat import Answer, Asker, Question
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from tools.registry import registry, tool_result
+
+log = logging.getLogger(__name__)
+
+TOOLSET = "clarify"
+EXPIRES_SECONDS = 300.0
+QUESTION_CHARS = 2_000
+MAX_CHOICES = 8
+CHOICE_CHARS = 200
+UNANSWERED = "Nobody answered. Go on with your best guess, and say which guess you made."
+
+SCHEMA = {
+    "name": "clarify",
+    "description": "Ask the person when you cannot go on without their decision. Waits for the answer.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "question": {"type": "string"},
+            "choices": {"type": "array", "items": {"type": "string"}, "description": "Leave out for free text."},
+        },
+        "required": ["question"],
+    },
+}
+
+
+def ask_person(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """The person's answer, or a word that there is none."""
+    question = _parse_question(args, context)
+    answer = _wait_for_answer(context.asker, question, context) if context.asker is not None else Answer("", False)
+    if context.cancel.cancelled:
+        raise ToolFailure("The turn was stopped before the person answered.")
+    if not answer.given or not answer.text.strip():
+        return tool_result(answer=None, note=UNANSWERED)
+    return tool_result(answer=context.redact(answer.text))
+
+
+def _parse_question(args: Mapping[str, Any], context: ToolContext) -> Question:
+    text = args.get("question")
+    if not isinstance(text, str) or not text.strip():
+        raise ToolFailure("There is no question to ask.")
+    if len(text) > QUESTION_CHARS:
+        raise ToolFailure(f"A question has at most {QUESTION_CHARS} characters; this one has {len(text)}.")
+    choices = tuple(context.redact(choice) for choice in _parse_choices(args.get("choices")))
+    return Question(uuid.uuid4().hex[:12], "clarification", context.redact(text.strip()), choices, EXPIRES_SECONDS)
+
+
+def _parse_choices(given: object) -> list[str]:
+    """Choices without empty and repeated ones."""
+    if given is None:
+        return []
+    if not isinstance(given, list) or not all(isinstance(choice, str) for choice in given):
+        raise ToolFailure("Choices are a list of texts.")
+    choices = list(dict.fromkeys(choice.strip() for choice in given if choice.strip()))
+    if len(choices) > MAX_CHOICES or any(len(choice) > CHOICE_CHARS for choice in choices):
+        raise ToolFailure(f"Give at most {MAX_CHOICES} choices of at most {CHOICE_CHARS} characters.")
+    return choices
+
+
+def _wait_for_answer(asker: Asker, question: Question, context: ToolContext) -> Answer:
+    """Ask on a thread of its own: an asker need not know of the turn, and yet an interrupt ends the wait at once."""
+    if context.cancel.cancelled:
+        return Answer("", given=False)
+    outcome: Future[Answer] = Future()
+    asking = contextvars.copy_context()  # the home of another profile is set there
+    threading.Thread(target=asking.run, args=(_ask, asker, question, outcome), name="clarify", daemon=True).start()
+    forget = context.cancel.on_cancel(lambda: _give_up(outcome))
+    try:
+        return outcome.result(question.expires_in)
+    except (CancelledError, TimeoutError):
+        return Answer("", given=False)
+    finally:
+        outcome.cancel()
+        forget()
+
+
+def _give_up(outcome: Future[Answer]) -> None:
+    outcome.cancel()
+
+
+def _ask(asker: Asker, question: Question, outcome: Future[Answer]) -> None:
+    """The boundary to a platform: whatever it raises is raised again where the tool waits."""
+    try:
+        answer = asker.ask(question)
+    except Exception as problem:
+        log.exception("asking the person failed")
+        if outcome.set_running_or_notify_cancel():
+            outcome.set_exception(problem)
+        return
+    if outcome.set_running_or_notify_cancel():
+        outcome.set_result(answer)
+
+
+registry.register("clarify", TOOLSET, SCHEMA, ask_person, emoji="❓")

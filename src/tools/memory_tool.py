@@ -1,0 +1,291 @@
+"""Memory: short notes in MEMORY.md and USER.md that later conversations find in their system prompt.
+
+The prompt of the running conversation stays as it is; its model hears of a change by a note (A4).
+"""
+
+import fcntl
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from hermes_constants import get_hermes_home
+from tools.approval import ask_approval
+from tools.registry import registry, tool_result
+
+TOOLSET = "memory"
+NOTE_CHARS = 240
+TEXT_CHARS = 10_000
+PERSON = "person"
+
+SCHEMA = {
+    "name": "memory",
+    "description": "Short notes for later conversations, about the work (memory) or the person (user).",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["add", "replace", "remove", "list"]},
+            "target": {"type": "string", "enum": ["memory", "user"]},
+            "content": {"type": "string"},
+            "old_text": {"type": "string", "description": "Words of the note."},
+            "source": {"type": "string", "enum": ["person", "other"], "description": "Who said it."},
+        },
+        "required": ["action"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file of notes and how many characters of it the prompt takes."""
+
+    file: str
+    limit: int
+
+
+TARGETS = {"memory": Target("MEMORY.md", 4_000), "user": Target("USER.md", 3_000)}
+
+#: What model formats use to tell who speaks; in a note it could pass for the end of the system prompt.
+_MARKERS = re.compile(
+    r"<\|[^|<>]*\|>|\[/?INST\]|<</?SYS>>|</?s>|</?(?:system|user|assistant|tool|tool_call|tool_response|think)\b[^<>]*>"
+    r"|</?memory-context\b[^<>]*>|`{3,}",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"^(?:(?:[-*>]|#+)\s+)+")
+_JOINERS = "\u200c\u200d"  # invisible, but part of words in some scripts and of many emoji
+
+
+def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """Show the notes or change one; what the person did not say themselves needs their consent (G9)."""
+    action, target = args.get("action"), TARGETS.get(args.get("target") or "memory")
+    if target is None:
+        raise ToolFailure("The target is 'memory' or 'user'.")
+    path = (context.home or get_hermes_home()) / "memories" / target.file
+    if action == "list":
+        return _report(target, _read_blocks(path), context)
+    if action not in CHANGES:
+        raise ToolFailure("The action is 'add', 'replace', 'remove' or 'list'.")
+    change = _parse_change(action, args, context)
+    after = _change_file(path, target, change, context, consented=args.get("source") == PERSON)
+    if context.tell_model is not None:
+        context.tell_model(f"Memory was changed: {_shorten(change.describe(target))}")
+    return _report(target, after, context, done=change.describe(target))
+
+
+# --- changes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a file of notes, with texts that are clean already."""
+
+    action: str
+    content: str
+    old_text: str
+
+    def apply(self, blocks: Sequence[str]) -> list[str]:
+        """The notes after it, or a ToolFailure that says why not."""
+        return CHANGES[self.action].apply(self, blocks)
+
+    def describe(self, target: Target) -> str:
+        return CHANGES[self.action].words.format(file=target.file, content=self.content, old=self.old_text)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeKind:
+    apply: Callable[[Change, Sequence[str]], list[str]]
+    needs: tuple[str, ...]
+    words: str
+
+
+def _add(change: Change, blocks: Sequence[str]) -> list[str]:
+    _refuse_duplicate(change.content, blocks)
+    return [*blocks, f"- {change.content}"]
+
+
+def _replace(change: Change, blocks: Sequence[str]) -> list[str]:
+    place = _find(change.old_text, blocks)
+    _refuse_duplicate(change.content, blocks)
+    return [*blocks[:place], f"- {change.content}", *blocks[place + 1 :]]
+
+
+def _remove(change: Change, blocks: Sequence[str]) -> list[str]:
+    place = _find(change.old_text, blocks)
+    return [*blocks[:place], *blocks[place + 1 :]]
+
+
+CHANGES = {
+    "add": ChangeKind(_add, ("content",), "added to {file}: {content}"),
+    "replace": ChangeKind(_replace, ("content", "old_text"), "replaced in {file}: '{old}' is now: {content}"),
+    "remove": ChangeKind(_remove, ("old_text",), "removed from {file}: {old}"),
+}
+
+
+def _parse_change(action: str, args: Mapping[str, Any], context: ToolContext) -> Change:
+    texts = {name: clean_text(args.get(name), context.redact) for name in ("content", "old_text")}
+    missing = [name for name in CHANGES[action].needs if not texts[name]]
+    if missing:
+        raise ToolFailure(f"To {action} a note, give {' and '.join(missing)}.")
+    return Change(action, **texts)
+
+
+def _refuse_duplicate(content: str, blocks: Sequence[str]) -> None:
+    if content.casefold() in (_text_of(block).casefold() for block in blocks):
+        raise ToolFailure("This is there already; nothing was changed.")
+
+
+def _find(old_text: str, blocks: Sequence[str]) -> int:
+    """The one note that is meant: equal to the words, or the only one that holds them."""
+    texts = [_text_of(block).casefold() for block in blocks]
+    wanted = old_text.casefold()
+    if texts.count(wanted) == 1:
+        return texts.index(wanted)
+    places = [place for place, text in enumerate(texts) if wanted in text]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        found = _show([blocks[place] for place in places])
+        raise ToolFailure(f"{len(places)} notes hold these words; give more of the one you mean:\n{found}")
+    raise ToolFailure(f"No note holds these words. What is there:\n{_show(blocks)}")
+
+
+def _check_limit(target: Target, before: Sequence[str], after: Sequence[str]) -> None:
+    """A file that grew too long by hand may still be made shorter."""
+    used, needed = len(_join(before)), len(_join(after))
+    if needed > target.limit and needed > used:
+        what = f"{target.file} is full: {used} of {target.limit} characters, {needed} with this."
+        raise ToolFailure(f"{what} Replace or remove notes first. What is there:\n{_show(before)}")
+
+
+# --- texts
+
+
+def clean_text(value: object, redact: Callable[[str], str]) -> str:
+    """One line without secrets (G6), control characters and signs that could pass for a part of the prompt."""
+    if not isinstance(value, str):
+        return ""
+    if len(value) > TEXT_CHARS:
+        raise ToolFailure(f"A text here has at most {TEXT_CHARS} characters; this one has {len(value)}.")
+    # Twice: cleaning can take a secret apart that stood in the text, or put one together.
+    return redact(_defuse(redact(value)))
+
+
+def _defuse(text: str) -> str:
+    """A marker keeps its word and loses its signs: a note may well speak of `/home/<user>`."""
+    text = " ".join("".join(sign for sign in text if _is_visible(sign)).split())
+    while (shorter := _MARKERS.sub(_bare_word, text)) != text:  # what is left can be another marker
+        text = shorter
+    return _BULLET.sub("", " ".join(text.split()))
+
+
+def _bare_word(marker: re.Match[str]) -> str:
+    return re.sub(r"[^\w\s=.-]", "", marker[0])
+
+
+def _is_visible(sign: str) -> bool:
+    return sign.isspace() or sign in _JOINERS or unicodedata.category(sign) not in ("Cc", "Cf", "Cs")
+
+
+def _split(text: str) -> list[str]:
+    """The notes as they stand in the file; indented and empty lines belong to the one before."""
+    return [block for block in re.split(r"\n(?=\S)", text.strip("\n")) if block.strip()]
+
+
+def _join(blocks: Sequence[str]) -> str:
+    return "\n".join(blocks).strip()
+
+
+def _text_of(block: str) -> str:
+    return " ".join(block.removeprefix("- ").split())
+
+
+def _show(blocks: Sequence[str]) -> str:
+    """The notes for reading; bytes that are no text become question marks."""
+    return _join(blocks).encode("utf-8", "surrogateescape").decode("utf-8", "replace") or "(nothing)"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= NOTE_CHARS else text[: NOTE_CHARS - 1] + "…"
+
+
+def _report(target: Target, blocks: Sequence[str], context: ToolContext, **more: str) -> str:
+    used = f"{len(_join(blocks))} of {target.limit} characters"
+    return tool_result(**more, file=target.file, used=used, notes=context.redact(_show(blocks)))
+
+
+# --- files
+
+
+def _change_file(path: Path, target: Target, change: Change, context: ToolContext, *, consented: bool) -> list[str]:
+    """The notes after the change. It is tried before the person is asked: nobody agrees to what cannot be done."""
+    before = _read_blocks(path)
+    _check_limit(target, before, change.apply(before))
+    if not consented and not ask_approval(context, f"Change memory: {change.describe(target)}"):
+        raise ToolFailure("The person did not agree to this note, so nothing was changed.")
+    with hold_folder(path.parent):
+        before = _read_blocks(path)
+        after = change.apply(before)
+        _check_limit(target, before, after)
+        replace_file(path, _join(after) + "\n" if after else "")
+    return after
+
+
+def _read_blocks(path: Path) -> list[str]:
+    try:
+        return _split(path.read_bytes().decode("utf-8", "surrogateescape"))
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        raise ToolFailure(f"{path.name} cannot be read: {problem.strerror}.") from problem
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Let one writer at a time, of any thread or process, change files here."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as problem:
+        raise ToolFailure(f"{folder} cannot be used: {problem.strerror}.") from problem
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put a whole new file in the old one's place; to be called while its folder is held.
+
+    One holder at a time means one name is enough for the new file: what a killed writer left is written over.
+    """
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.unlink(missing_ok=True)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+        _sync_folder(path.parent)
+    except OSError as problem:
+        raise ToolFailure(f"{path.name} cannot be written: {problem.strerror}. It is as it was.") from problem
+
+
+def _sync_folder(folder: Path) -> None:
+    """Without this a power cut could bring the old name back."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+registry.register("memory", TOOLSET, SCHEMA, manage_memory, emoji="🧠")

@@ -1,0 +1,68 @@
+"""Finds what was said in earlier conversations, and shows it by session with its date."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from hermes_base.errors import StoreFailure, ToolFailure
+from hermes_base.tool_context import ToolContext
+from tools.registry import registry, tool_result
+
+TOOLSET = "search"
+DEFAULT_HITS = 20
+MAX_HITS = 50
+EXCERPT_CHARS = 600
+
+SCHEMA = {
+    "name": "session_search",
+    "description": "Find what was said in earlier conversations: messages that hold all of these words, newest first.",
+    "parameters": {
+        "type": "object",
+        "properties": {"words": {"type": "string"}, "limit": {"type": "integer"}},
+        "required": ["words"],
+    },
+}
+
+
+def search_sessions(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """The hits by session, each with who said it and when (G9)."""
+    words = args.get("words")
+    if not isinstance(words, str) or not words.strip():
+        raise ToolFailure("There are no words to search for.")
+    if context.search is None:
+        raise ToolFailure("Earlier conversations cannot be searched here: this conversation is not stored.")
+    try:
+        hits = context.search(words, limit=_parse_limit(args.get("limit")))
+    except StoreFailure as problem:
+        raise ToolFailure(str(problem)) from problem
+    if not hits:
+        return tool_result(sessions=[], note="Nothing was found. All words must occur; try fewer or other words.")
+    return tool_result(sessions=_group(hits, context))
+
+
+def _parse_limit(given: object) -> int:
+    return min(given, MAX_HITS) if isinstance(given, int) and given > 0 else DEFAULT_HITS
+
+
+def _group(hits: Sequence[Mapping[str, Any]], context: ToolContext) -> list[dict[str, Any]]:
+    """Sessions in the order of their first hit."""
+    sessions: dict[str, list[dict[str, Any]]] = {}
+    for hit in hits:
+        sessions.setdefault(str(hit["session"]), []).append(_show(hit, context.redact))
+    return [
+        {"session": session, **({"current": True} if session == context.session else {}), "said": said}
+        for session, said in sessions.items()
+    ]
+
+
+def _show(hit: Mapping[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    excerpt = redact(str(hit["excerpt"]))
+    return {
+        "when": datetime.fromtimestamp(float(hit["created"])).astimezone().strftime("%Y-%m-%d %H:%M"),
+        "by": str(hit["role"]),
+        "position": hit["position"],
+        "excerpt": excerpt if len(excerpt) <= EXCERPT_CHARS else excerpt[: EXCERPT_CHARS - 1] + "…",
+    }
+
+
+registry.register("session_search", TOOLSET, SCHEMA, search_sessions, emoji="🔎")

@@ -1,0 +1,166 @@
+"""Skills: folders with a SKILL.md that tell the model how to do something; it lists them and reads their files."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from hermes_constants import get_hermes_home
+from tools.registry import registry, tool_result
+
+TOOLSET = "skills"
+MAIN_FILE = "SKILL.md"
+MAX_SKILLS = 200
+MAX_FILES = 60
+PAGE_CHARS = 16_000
+MAX_BYTES = 2_000_000
+HEAD_BYTES = 4_000
+LINE_CHARS = 160
+#: On the line itself, or on the next one where YAML's block signs stand instead.
+_DESCRIPTION = re.compile(r"^description:[ \t]*(?:[>|][+-]?[ \t]*\n\s*)?(\S.*)$", re.IGNORECASE | re.MULTILINE)
+
+SCHEMA = {
+    "name": "skills",
+    "description": "List the skills, or read one before you use it: its SKILL.md or another file of its folder.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["list", "read"]},
+            "name": {"type": "string"},
+            "file": {"type": "string"},
+            "offset": {"type": "integer", "description": "Go on from this character."},
+        },
+        "required": ["action"],
+    },
+}
+
+
+def use_skills(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """Names with descriptions, or a page of a file. Nothing of a skill is run (G10)."""
+    action = args.get("action")
+    root = Path(os.path.realpath((context.home or get_hermes_home()) / "skills"))
+    if action == "list":
+        return _list(root, context)
+    if action == "read":
+        return _read(root, args, context)
+    raise ToolFailure("The action is 'list' or 'read'.")
+
+
+# --- listing
+
+
+def _list(root: Path, context: ToolContext) -> str:
+    found = dict(_described(root))
+    if not found:
+        return tool_result(skills={}, note=f"There are no skills in {root}.")
+    names = sorted(found)[:MAX_SKILLS]
+    more = {"left_out": len(found) - MAX_SKILLS} if len(found) > MAX_SKILLS else {}
+    return tool_result(skills={name: context.redact(found[name]) for name in names}, **more)
+
+
+def _described(root: Path) -> Iterator[tuple[str, str]]:
+    """Each skill that can be read, with its description."""
+    for name in _names_in(root):
+        try:
+            head = _read_bytes(root, _locate(root, name, MAIN_FILE), HEAD_BYTES)
+        except ToolFailure:
+            continue  # no skill, or one that leads elsewhere
+        yield name, _find_description(head.decode("utf-8", "replace"))
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        raise ToolFailure(f"The skills in {folder} cannot be listed: {problem.strerror}.") from problem
+
+
+def _find_description(text: str) -> str:
+    """What the front matter says it is for, else its first line of text."""
+    named = _DESCRIPTION.search(text)
+    plain = (line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "---")))
+    line = named[1] if named else next(plain, "")
+    return line.strip().strip("\"'")[:LINE_CHARS]
+
+
+# --- reading
+
+
+def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
+    name, file = args.get("name"), args.get("file") or MAIN_FILE
+    if not isinstance(name, str) or not isinstance(file, str) or not name:
+        raise ToolFailure("To read a skill, give its name (and a file of it, if it is not SKILL.md).")
+    path = _locate(root, name, file)
+    raw = _read_bytes(root, path, MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
+        raise ToolFailure(f"'{file}' of skill '{name}' is no text, or too large to be read here: {path}")
+    page = _cut_page(context.redact(raw.decode("utf-8", "replace")), args.get("offset"))
+    files = {"files": _list_files(root / name)} if file == MAIN_FILE and page["offset"] == 0 else {}
+    return tool_result(skill=name, file=file, folder=str(root / name), **page, **files)
+
+
+def _cut_page(text: str, offset: object) -> dict[str, Any]:
+    """A part of the text, which is redacted as a whole before, so that no page edge can hide a secret (G6)."""
+    start = min(max(offset, 0), len(text)) if isinstance(offset, int) else 0
+    end = start + PAGE_CHARS
+    more = {"next_offset": end, "of": len(text)} if end < len(text) else {}
+    return {"offset": start, **more, "text": text[start:end]}
+
+
+def _list_files(folder: Path) -> list[str]:
+    """The other files of a skill, without following links."""
+    found: list[str] = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found.extend(os.path.relpath(os.path.join(parent, name), folder) for name in sorted(files))
+        if len(found) > MAX_FILES:
+            break
+    return [name for name in found if name != MAIN_FILE][:MAX_FILES]
+
+
+def _locate(root: Path, name: str, file: str) -> Path:
+    """Where a file of a skill really is; it must be inside the skill's folder, and that inside the skills (G7)."""
+    unknown = ToolFailure(f"There is no skill called '{name}'.", fix="List them to see their names.")
+    if name in ("", ".", "..") or "/" in name or "\0" in name + file:
+        raise unknown
+    folder = Path(os.path.realpath(root / name))
+    if not os.path.isdir(folder):
+        raise unknown
+    path = Path(os.path.realpath(folder / file))
+    if folder.parent != root or not path.is_relative_to(folder):
+        raise ToolFailure(f"'{file}' of skill '{name}' leads out of the skill's folder, so it is not read.")
+    return path
+
+
+def _read_bytes(root: Path, path: Path, limit: int) -> bytes:
+    try:
+        handle = _open_below(root, path.relative_to(root).parts)
+    except OSError as problem:
+        raise ToolFailure(f"{path} cannot be read: {problem.strerror}.") from problem
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ToolFailure(f"{path} is not a file.")
+    with os.fdopen(handle, "rb") as file:
+        return file.read(limit)
+
+
+def _open_below(root: Path, parts: tuple[str, ...]) -> int:
+    """Open step by step without following links: one put there after the check leads nowhere (G7)."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    for part in parts:
+        try:
+            # Without waiting: the open of a pipe would wait for a writer.
+            deeper = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = deeper
+    return handle
+
+
+registry.register("skills", TOOLSET, SCHEMA, use_skills, emoji="📚")
