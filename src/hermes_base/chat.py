@@ -18,6 +18,7 @@ class Question:
     text: str
     choices: tuple[str, ...] = ()  # empty: free text
     expires_in: float = 300.0
+    reason: str = ""  # why it is asked; the text itself is what the answer binds
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,14 @@ COMMANDS: tuple[Command, ...] = (
     Command("compress", (), "Summarise the older part of the conversation.", when_busy=AFTER, breaks_prefix=True),
     Command("tools", (), "List the tools the model has."),
     Command("retry", (), "Ask the last question again.", when_busy=REFUSE, breaks_prefix=True),
-    Command("undo", (), "Take back the last question and its answer.", when_busy=REFUSE, breaks_prefix=True),
+    Command(
+        "undo",
+        (),
+        "Take back the last question and its answer, or what it changed in files.",
+        "[files]",
+        when_busy=REFUSE,
+        breaks_prefix=True,
+    ),
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat."),
 )

@@ -80,9 +80,23 @@ def tools(session: ChatSession, args: str) -> Lines:
 
 
 def undo(session: ChatSession, args: str) -> Lines:
-    del args
+    if args.strip().lower() == "files":
+        yield from undo_files(session)
+        return
     text = session.take_back()
     yield "There is nothing to take back." if text is None else f"Taken back: {text[:200]}"
+
+
+def undo_files(session: ChatSession) -> Lines:
+    """What the last turn that changed files did to them, taken back after a look at the diff."""
+    diff = session.describe_file_changes()
+    if not diff:
+        yield "No turn of this conversation has changed files."
+        return
+    if not session.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):
+        yield "The files stay as they are."
+        return
+    yield from (f"Restored: {path}" for path in session.undo_file_changes())
 
 
 HANDLERS: Mapping[str, Callable[[ChatSession, str], Lines]] = {

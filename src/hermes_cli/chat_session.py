@@ -1,6 +1,7 @@
 """The conversation behind a terminal chat: its agent, its place in the store, and what slash commands do to them."""
 
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from agent.auxiliary_client import find_runtime
 from agent.providers import PROVIDERS
 from agent.runtime import Runtime
-from hermes_base.chat import Asker, Event, Notice, ReasoningDelta, TextDelta
+from hermes_base.chat import Asker, Event, Notice, Question, ReasoningDelta, TextDelta
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.keys import ConversationKey
 from hermes_base.tool_context import Notices
@@ -25,6 +26,7 @@ from hermes_state.records import make_session_id
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
 from run_agent import AIAgent
+from tools import file_changes
 
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 
@@ -141,6 +143,19 @@ class ChatSession:
     def take_back(self) -> str | None:
         """Take the last question and its answer back; the question's text."""
         return self._agent.take_back_last_turn()
+
+    def describe_file_changes(self) -> str:
+        """The diff that undoing the last turn's changes to files would make; empty: there are none."""
+        return file_changes.describe(get_hermes_home(), self.task)
+
+    def undo_file_changes(self) -> Sequence[str]:
+        restored = file_changes.undo_last_turn(get_hermes_home(), self.task)
+        self.tell_model("[The person took back your last changes to files.]")
+        return restored
+
+    def confirm(self, text: str, yes: str, no: str) -> bool:
+        answer = self._asker.ask(Question(uuid.uuid4().hex[:12], "confirmation", text, (yes, no)))
+        return answer.given and answer.text == yes
 
     def tell_model(self, note: str) -> None:
         self._agent.tell_model(note)

@@ -34,6 +34,8 @@ LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
 STORE_PATIENCE = 1.0
 SYSTEM_TOOLS = {
     "bash": "the model cannot run commands",
+    "bwrap": "the model's commands run without a sandbox",
+    "rg": "searching in files is slower",
 }
 
 

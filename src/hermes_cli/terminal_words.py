@@ -84,7 +84,8 @@ def find_missing(streamed: str, event: TurnEnded) -> str:
 def describe_question(question: Question) -> list[str]:
     """The question and its numbered choices, line by line."""
     choices = [f"  {number}. {clean_shown(choice)}" for number, choice in enumerate(question.choices, start=1)]
-    return [*clean_shown(question.text).splitlines(), *choices]
+    why = [f"  ({clean_shown(question.reason)})"] if question.reason else []
+    return [*clean_shown(question.text).splitlines(), *why, *choices]
 
 
 def describe_ways_to_answer(question: Question) -> str:

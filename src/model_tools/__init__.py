@@ -10,7 +10,9 @@ from typing import Any
 from tools import (  # importing a tool registers it
     browser_tool,
     clarify_tool,
+    file_tools,
     memory_tool,
+    process_tool,
     session_search_tool,
     skills_tool,
     terminal_tool,
@@ -23,7 +25,9 @@ __all__ = ["check_toolset_requirements", "get_tool_definitions", "handle_functio
 _TOOL_MODULES = (
     browser_tool,
     clarify_tool,
+    file_tools,
     memory_tool,
+    process_tool,
     session_search_tool,
     skills_tool,
     terminal_tool,

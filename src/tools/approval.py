@@ -13,7 +13,6 @@ def ask_approval(context: ToolContext, what: str, reason: str = "") -> bool:
     """True only when somebody was there, answered in time, and agreed to exactly this."""
     if context.asker is None or context.setting("approvals", "mode", "ask") == "deny" or context.cancel.cancelled:
         return False
-    text = f"{what}\n({reason})" if reason else what
-    question = Question(uuid.uuid4().hex[:12], "approval", text, (APPROVE, DENY), EXPIRES_SECONDS)
+    question = Question(uuid.uuid4().hex[:12], "approval", what, (APPROVE, DENY), EXPIRES_SECONDS, reason)
     answer = context.asker.ask(question)
     return answer.given and answer.text == APPROVE and not context.cancel.cancelled

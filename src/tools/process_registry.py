@@ -1,68 +1,93 @@
 """Processes that work for a task. They belong to the task, outlive the agent that started them, and end with it."""
 
 import logging
-import os
-import signal
-import subprocess
 import threading
-from dataclasses import dataclass
+import time
+import uuid
+from dataclasses import dataclass, field
+
+from tools.spawning import END_SECONDS, Running
 
 log = logging.getLogger(__name__)
 
-TERM_SECONDS = 2.0
+KEPT_ENDED = 16  # of each task: what has ended can still be read, the oldest gives way
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TaskProcess:
+    """A command that runs, or has run, for a task."""
+
     task: str
     command: str
-    process: subprocess.Popen[bytes]
+    running: Running
+    background: bool = False
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    started: float = field(default_factory=time.time)
+    seen: int = 0  # how much of its output the model was shown
+    killed: bool = False  # on purpose, so nobody needs to be told
+    pty: bool = False
+    drained: threading.Event = field(default_factory=threading.Event)  # it has ended and all of its output is kept
+
+    @property
+    def is_running(self) -> bool:
+        return not self.running.ended.is_set()
 
 
 class ProcessRegistry:
-    """Which process groups run for which task."""
+    """Which commands run for which task, and which background processes have ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: dict[int, TaskProcess] = {}
+        self._entries: list[TaskProcess] = []
 
-    def add(self, task: str, command: str, process: subprocess.Popen[bytes]) -> None:
+    def add(self, entry: TaskProcess) -> None:
         with self._lock:
-            self._running[process.pid] = TaskProcess(task, command, process)
+            self._entries.append(entry)
+            ended = [old for old in self._entries if old.task == entry.task and old.background and not old.is_running]
+            dropped = ended[:-KEPT_ENDED]
+            self._entries = [old for old in self._entries if old not in dropped]
+        for old in dropped:
+            old.running.spool.close()
 
-    def remove(self, process: subprocess.Popen[bytes]) -> None:
+    def remove(self, entry: TaskProcess) -> None:
         with self._lock:
-            self._running.pop(process.pid, None)
+            if entry in self._entries:
+                self._entries.remove(entry)
+        entry.running.spool.close()
 
     def running(self, task_id: str | None = None) -> list[TaskProcess]:
+        """What runs now, commands of the terminal included (C12)."""
         with self._lock:
-            return [entry for entry in self._running.values() if task_id in (None, entry.task)]
+            return [entry for entry in self._entries if entry.is_running and task_id in (None, entry.task)]
+
+    def background(self, task_id: str) -> list[TaskProcess]:
+        """The background processes of a task, the ended ones included, oldest first."""
+        with self._lock:
+            return [entry for entry in self._entries if entry.background and entry.task == task_id]
 
     def kill_all(self, task_id: str | None = None) -> int:
         """End the processes of a task (of all tasks without one), with everything they started; how many there were."""
-        entries = self.running(task_id)
-        for entry in entries:
-            end_group(entry.process)
-            self.remove(entry.process)
-        return len(entries)
+        count = end_all(self.running(task_id))
+        with self._lock:
+            gone = [entry for entry in self._entries if entry.background and task_id in (None, entry.task)]
+        for entry in gone:
+            self.remove(entry)
+        return count
+
+    def kill_commands(self, task_id: str | None = None) -> int:
+        """End what the terminal runs for a task; background processes stay."""
+        return end_all([entry for entry in self.running(task_id) if not entry.background])
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ask the process's group to end, then make it end."""
-    _signal_group(process.pid, signal.SIGTERM)
-    try:
-        process.wait(TERM_SECONDS)
-    except subprocess.TimeoutExpired:
-        log.info("process %d did not end when asked and is killed", process.pid)
-    _signal_group(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        log.debug("group %d has ended already", pid)
+def end_all(entries: list[TaskProcess]) -> int:
+    """End them at the same time, and wait until all have."""
+    for entry in entries:
+        entry.killed = True
+        entry.running.end()
+    for entry in entries:
+        if not entry.running.ended.wait(END_SECONDS):
+            log.warning("command %d of task %s does not end", entry.running.id, entry.task)
+    return len(entries)
 
 
 process_registry = ProcessRegistry()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tools.registry import ToolRegistry
 
-_EVERYDAY = ("clarify", "memory", "search", "skills", "terminal", "todo")
+_EVERYDAY = ("clarify", "memory", "process", "search", "skills", "terminal", "todo", "files")
 #: Sets that platforms ask for by name; anything else is a toolset that some tool belongs to.
 PLATFORM_TOOLSETS: Mapping[str, tuple[str, ...]] = {
     "hermes-cli": _EVERYDAY,

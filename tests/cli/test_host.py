@@ -145,9 +145,10 @@ def test_reasoning_changes_the_agent_in_place(open_chat: Callable[..., Chat], la
 
 @pytest.mark.parametrize(("answer", "ran"), [("approve", True), ("deny", False), ("", False)])
 def test_a_command_is_run_only_with_the_persons_consent(
-    open_chat: Callable[..., Chat], tmp_path: Path, answer: str, ran: bool
+    open_chat: Callable[..., Chat], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, ran: bool
 ) -> None:
     """G4: the exact command is shown; anything but consent means no."""
+    monkeypatch.chdir(tmp_path)  # a sandbox lets it write nowhere else
     chat = open_chat()
     command = f"touch {tmp_path}/ran"
     chat.host.submit(f'[[tool terminal {{"command": "{command}"}}]]')
@@ -169,7 +170,7 @@ def test_stop_ends_a_turn_and_an_open_question(open_chat: Callable[..., Chat], l
     chat.host.submit("/stop")
     ended = [event for event in chat.read() if isinstance(event, TurnEnded)]
     assert ended[0].interrupted
-    chat.host.submit('[[tool terminal {"command": "true"}]]')
+    chat.host.submit('[[tool terminal {"command": "rm -r nothing"}]]')
     chat.read(Asked)
     assert chat.host.stop()
     assert any(isinstance(event, TurnEnded) and event.interrupted for event in chat.read())

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Person
 from waiting import wait_until
 
 from hermes_base.cancel import CancelToken
-from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.process_registry import process_registry
@@ -26,20 +26,9 @@ def end_task() -> Iterator[None]:
     cleanup_vm(TASK)
 
 
-class Person:
-    """Gives the same answer to every question and keeps what was asked."""
-
-    def __init__(self, word: str = "approve") -> None:
-        self.word = word
-        self.asked: list[Question] = []
-
-    def ask(self, question: Question) -> Answer:
-        self.asked.append(question)
-        return Answer(self.word)
-
-
 def run(command: str, timeout: float = 60, **options: Any) -> dict[str, Any]:
-    options = {"task": TASK, "asker": Person(), "settings": {"terminal": {"timeout": timeout}}, **options}
+    settings = {"timeout": timeout, "backend": "local"}
+    options = {"task": TASK, "asker": Person(), "settings": {"terminal": settings}, **options}
     return json.loads(run_terminal({"command": command}, context=ToolContext(**options)))
 
 
@@ -70,15 +59,34 @@ def test_a_call_that_did_not_move_leaves_the_folder_to_one_beside_it(tmp_path: P
 
 def test_without_consent_nothing_runs(tmp_path: Path) -> None:
     for asker in (None, Person("deny"), Person("")):
-        with pytest.raises(ToolFailure, match="not approve"):
+        with pytest.raises(ToolFailure, match="not run"):
             run(f"touch {tmp_path}/file", asker=asker)
     assert not (tmp_path / "file").exists()
 
 
-def test_the_person_is_shown_the_exact_command() -> None:
-    person = Person()
-    run("echo 'a  b' # c", asker=person)
-    assert [question.text for question in person.asked] == ["echo 'a  b' # c"]
+def test_the_person_is_shown_the_exact_command(tmp_path: Path) -> None:
+    """G4: with the reason, and with the folder where the shell has moved to."""
+    (tmp_path / "sub").mkdir()
+    person = Person("deny")
+    with pytest.raises(ToolFailure):
+        run("touch 'a  b' # c", asker=person, folder=str(tmp_path))
+    run("cd sub", folder=str(tmp_path))
+    with pytest.raises(ToolFailure):
+        run("touch it", asker=person, folder=str(tmp_path))
+    assert [question.text for question in person.asked] == ["touch 'a  b' # c", f"cd {tmp_path}/sub\ntouch it"]
+    assert all(question.reason for question in person.asked)
+
+
+def test_keys_of_the_owner_are_not_in_the_environment_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G6"""
+    monkeypatch.setenv("SOME_API_KEY", "canary-12345678")
+    assert "canary" not in run("printenv SOME_API_KEY; echo done", asker=Person(), task="another-task")["output"]
+    cleanup_vm("another-task")
+
+
+def test_a_harmless_command_runs_unasked() -> None:
+    """G5: where nobody is there to be asked, too."""
+    assert run("echo here", asker=None)["output"] == "here\n"
 
 
 def test_time_is_limited_and_takes_the_whole_group_along(tmp_path: Path) -> None:

@@ -1,0 +1,268 @@
+"""What turns changed in files, kept so that it can be shown and taken back, turn by turn.
+
+The bytes from before lie under `$HERMES_HOME/file-changes/<task>/`, named by their hash, beside a journal.
+"""
+
+import contextlib
+import difflib
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hermes_base.errors import ToolFailure
+from tools.files_roots import (
+    FileBytes,
+    Place,
+    make_folders,
+    read_bytes,
+    remove_empty_folder,
+    remove_name,
+    replace_by_staged,
+    stage_bytes,
+)
+from tools.files_text import decode
+
+log = logging.getLogger(__name__)
+
+FOLDER = "file-changes"
+JOURNAL = "journal.jsonl"
+KEPT_BYTES = 64 * 1024 * 1024  # per task; the oldest turns go first
+KEPT_CHANGES = 1000
+KEPT_TASKS = 100
+READ_LIMIT = 64 * 1024 * 1024
+TOO_LARGE = "too large to keep"
+#: One writer at a time: what was compared is still true when it is replaced.
+write_lock = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file that was written or removed: hashes of its bytes before and after, None where there was no file."""
+
+    turn: str
+    path: str
+    before: str | None
+    after: str | None
+    size: int = 0  # bytes from before
+    mode: int | None = None
+    folders: tuple[str, ...] = ()  # created for it, outermost first
+    time: float = 0.0
+
+
+def hash_bytes(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One file to be replaced: what it was (None: not there) and what it becomes (None: removed)."""
+
+    place: Place
+    before: FileBytes | None
+    after: bytes | None
+    mode: int | None = None  # of a new file that takes the place of another one
+
+
+def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence[str] = ()) -> None:
+    """Keep what a file was; called before it is changed, so that a crash in between loses nothing."""
+    path, before = rewrite.place.path, rewrite.before
+    data = None if before is None else before.data
+    kept = hash_bytes(data) if data is None or len(data) <= KEPT_BYTES // 4 else TOO_LARGE
+    with write_lock:
+        folder = _make_task_folder(home, task)
+        if data is not None and kept is not None and kept != TOO_LARGE:
+            _write_private(folder / kept, data)
+        mode = None if before is None else before.status.st_mode
+        size = 0 if data is None else len(data)
+        change = Change(turn, path, kept, hash_bytes(rewrite.after), size, mode, tuple(folders), time.time())
+        _write_journal(folder, _bound([*_read_journal(folder), change]))
+
+
+def forget_last(home: Path, task: str, count: int) -> None:
+    """Take the newest records out again: what they announced was not done."""
+    with write_lock:
+        folder = _task_folder(home, task)
+        changes = _read_journal(folder)
+        if count and changes:
+            _write_journal(folder, changes[:-count])
+
+
+def list_changes(home: Path, task: str, turn: str | None = None) -> list[Change]:
+    """What can still be taken back, oldest first; one line for each file and turn."""
+    with write_lock:
+        changes = _merge(_read_journal(_task_folder(home, task)))
+    return [change for change in changes if turn is None or change.turn == turn]
+
+
+def describe(home: Path, task: str) -> str:
+    """A unified diff of what undoing the last turn's changes would do; empty when there is nothing to undo."""
+    with write_lock:
+        folder = _task_folder(home, task)
+        return "\n".join(_describe_one(folder, change) for change in _last_turn(folder))
+
+
+def undo_last_turn(home: Path, task: str, *, skip_changed: bool = False) -> list[str]:
+    """Put the files of the last turn back and forget the turn; returns their paths.
+
+    A file that somebody changed meanwhile is named in a ToolFailure and nothing is done, unless `skip_changed`.
+    """
+    with write_lock:
+        folder = _task_folder(home, task)
+        changes = _last_turn(folder)
+        blocked = [change for change in changes if not _is_as_left(change) or _load(folder, change) is None]
+        if blocked and not skip_changed:
+            raise ToolFailure(
+                "These files changed since, or what they were is not kept: " + ", ".join(c.path for c in blocked) + ".",
+                kept="Nothing was undone.",
+            )
+        wanted = [change for change in changes if change not in blocked]
+        _restore_all(folder, wanted)
+        if changes:
+            kept = [change for change in _read_journal(folder) if change.turn != changes[0].turn]
+            _write_journal(folder, kept)
+    return [change.path for change in wanted]
+
+
+def _last_turn(folder: Path) -> list[Change]:
+    changes = _merge(_read_journal(folder))
+    return [change for change in changes if change.turn == changes[-1].turn]
+
+
+def _merge(changes: Iterable[Change]) -> list[Change]:
+    """A file that one turn changed several times is one change: from what it was first to what it is last."""
+    merged: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        first = merged.get((change.turn, change.path), change)
+        merged[change.turn, change.path] = Change(
+            first.turn, first.path, first.before, change.after, first.size, first.mode, first.folders, change.time
+        )
+    return [change for change in merged.values() if change.before != change.after]
+
+
+def _is_as_left(change: Change) -> bool:
+    """Whether the file is what the turn made of it, or still what it was: a crash came before the change."""
+    try:
+        now = read_bytes(Place(change.path, ()), READ_LIMIT)
+    except (ToolFailure, OSError):
+        return False
+    return hash_bytes(None if now is None else now.data) in (change.after, change.before)
+
+
+def _load(folder: Path, change: Change) -> bytes | None:
+    """The bytes from before; empty for a file that was not there, None when they are not kept."""
+    if change.before is None:
+        return b""
+    with contextlib.suppress(OSError):
+        data = (folder / change.before).read_bytes()
+        return data if hash_bytes(data) == change.before else None
+    return None
+
+
+def _restore_all(folder: Path, changes: Sequence[Change]) -> None:
+    """Stage everything first: a full disk then leaves all files as they are."""
+    staged: list[tuple[Change, str]] = []
+    try:
+        for change in changes:
+            place = Place(change.path, ())
+            if change.before is not None:
+                make_folders(place.folder)
+                staged.append((change, stage_bytes(place, _load(folder, change) or b"", change.mode)))
+    except OSError as problem:
+        for change, name in staged:
+            remove_name(Place(change.path, ()), name)
+        raise ToolFailure(f"Undoing failed: {problem.strerror or problem}.", kept="Nothing was undone.") from problem
+    for change, name in staged:
+        replace_by_staged(Place(change.path, ()), name)
+    for change in changes:
+        if change.before is None:
+            remove_name(Place(change.path, ()), os.path.basename(change.path))
+        for made in reversed(change.folders):
+            remove_empty_folder(made)
+
+
+def _describe_one(folder: Path, change: Change) -> str:
+    if not _is_as_left(change):
+        return f"{change.path} changed since; it cannot be undone.\n"
+    now = read_bytes(Place(change.path, ()), READ_LIMIT)
+    before = _load(folder, change)
+    if before is None:
+        return f"{change.path}: what it was is not kept; it cannot be undone.\n"
+    there, back = decode(now.data if now else b""), decode(before)
+    if there is None or back is None:
+        return f"{change.path}: {len(before)} bytes come back (not text).\n"
+    names = (change.path if now else os.devnull, os.devnull if change.before is None else change.path)
+    lines = difflib.unified_diff(there.text.splitlines(True), back.text.splitlines(True), *names)
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
+
+
+def _bound(changes: Sequence[Change]) -> list[Change]:
+    """The newest changes that fit the limits; a turn goes as a whole, the newest turn never goes."""
+    kept = list(changes)
+    while len({change.turn for change in kept}) > 1 and (
+        len(kept) > KEPT_CHANGES or sum({c.before: c.size for c in kept}.values()) > KEPT_BYTES
+    ):
+        kept = [change for change in kept if change.turn != kept[0].turn]
+    return kept
+
+
+def _task_folder(home: Path, task: str) -> Path:
+    """A folder name that no task can use to reach another folder, and no two tasks share."""
+    readable = re.sub(r"[^A-Za-z0-9_-]", "_", task)[:40]
+    return Path(home) / FOLDER / f"{readable}-{hashlib.sha256(task.encode()).hexdigest()[:12]}"
+
+
+def _make_task_folder(home: Path, task: str) -> Path:
+    folder = _task_folder(home, task)
+    if not folder.is_dir():
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _drop_old_tasks(folder.parent)
+        folder.mkdir(mode=0o700)
+    return folder
+
+
+def _drop_old_tasks(folder: Path) -> None:
+    """Before a task begins, those that changed nothing for longest make room."""
+    tasks = sorted(folder.iterdir(), key=lambda task: task.stat().st_mtime_ns)
+    for task in tasks[: max(0, len(tasks) - KEPT_TASKS + 1)]:
+        shutil.rmtree(task, ignore_errors=True)
+
+
+def _read_journal(folder: Path) -> list[Change]:
+    """The journal; a line that a crash cut short is passed over."""
+    changes: list[Change] = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in (folder / JOURNAL).read_text("utf-8").splitlines():
+            try:
+                data = json.loads(line)
+                changes.append(Change(**{**data, "folders": tuple(data["folders"])}))
+            except (ValueError, TypeError, KeyError):
+                log.warning("a line of %s cannot be read and is passed over", folder / JOURNAL)
+    return changes
+
+
+def _write_journal(folder: Path, changes: Sequence[Change]) -> None:
+    """Replace the journal and drop the bytes that it no longer names."""
+    text = "".join(json.dumps(asdict(change)) + "\n" for change in changes)
+    _write_private(folder / JOURNAL, text.encode(), replace=True)
+    named = {change.before for change in changes} | {JOURNAL}
+    for entry in list(os.scandir(folder)):
+        if entry.name not in named:
+            os.unlink(entry.path)
+
+
+def _write_private(path: Path, data: bytes, *, replace: bool = False) -> None:
+    if path.exists() and not replace:
+        return
+    scratch = path.with_name(path.name + ".new")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    os.replace(scratch, path)

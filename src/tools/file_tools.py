@@ -1,0 +1,149 @@
+"""The file tools: read, write, patch and search, inside the allowed folders, with what they change kept for undo."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from tools.file_changes import Rewrite, write_lock
+from tools.files_patch import find_places, plan_rewrites, read_edits
+from tools.files_read import show_path
+from tools.files_roots import WRITE, FileBytes, Place, find_place, read_bytes
+from tools.files_search import find_in_files
+from tools.files_text import FileText, decode, find_line_end, with_line_ends
+from tools.files_write import FILE_BYTES, apply_rewrites, refuse_unknown, shorten
+from tools.registry import registry
+
+TOOLSET = "files"
+
+
+def _schema(name: str, description: str, required: tuple[str, ...], **properties: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+TEXT, NUMBER, YES_NO = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+
+READ_SCHEMA = _schema(
+    "read_file",
+    "Read a file with line numbers, see an image, or list a folder.",
+    ("path",),
+    path=TEXT,
+    offset={"type": "integer", "description": "First line, from 1."},
+    limit={"type": "integer", "description": "Lines, at most 1000."},
+)
+WRITE_SCHEMA = _schema(
+    "write_file",
+    "Write a whole file; folders are created. Read an existing file first. To change parts, use patch.",
+    ("path", "content"),
+    path=TEXT,
+    content=TEXT,
+    overwrite={"type": "boolean", "description": "Replace it unread."},
+)
+PATCH_SCHEMA = _schema(
+    "patch",
+    "Change files, all or nothing. Each edit is {path, old, new}, where old fits one place (all: every place), "
+    "or {diff}: a unified diff, which may also create, delete and rename.",
+    ("edits",),
+    edits={
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"path": TEXT, "old": TEXT, "new": TEXT, "all": YES_NO, "diff": TEXT},
+        },
+    },
+)
+SEARCH_SCHEMA = _schema(
+    "search_files",
+    "Search file contents (regular expression) or file names (glob, or a part of the name) below a folder.",
+    ("pattern",),
+    pattern=TEXT,
+    path=TEXT,
+    kind={"type": "string", "enum": ["content", "name"]},
+    glob={"type": "string", "description": "Only files like *.py."},
+    limit=NUMBER,
+)
+
+
+def read_file(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[str, Any]:
+    return show_path(context, args)
+
+
+def write_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """Replace or create a file; one that exists keeps its encoding, line ends and mode."""
+    content = args.get("content")
+    if not isinstance(content, str):
+        raise ToolFailure("write_file needs the content as text.")
+    place = find_place(context, args.get("path"), WRITE)
+    with write_lock:
+        before = read_bytes(place, FILE_BYTES)
+        if before is not None and args.get("overwrite") is not True:
+            refuse_unknown(context.task, place.path, before)
+            _refuse_hidden(context, place, before)
+        data = _encode_like(before, content, place)
+        if before is not None and before.data == data:
+            return f"{place.path} already holds this; nothing was written."
+        apply_rewrites(context, [Rewrite(place, before, data)])
+    verb = "Wrote" if before else "Created"
+    return f"{verb} {place.path} ({len(data):,} bytes)."
+
+
+def patch(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """Apply all edits or none; says for each file what became of it."""
+    edits = read_edits(args)
+    places = find_places(context, edits)
+    with write_lock:
+        try:
+            rewrites = plan_rewrites(edits, places)
+        except ToolFailure as failure:
+            # The nearest place is text of the file (G6).
+            raise ToolFailure(context.redact(str(failure))) from failure
+        apply_rewrites(context, rewrites)
+    return "\n".join(_describe(rewrite, context.folder) for rewrite in rewrites)
+
+
+def search_files(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    return find_in_files(context, args)
+
+
+def _refuse_hidden(context: ToolContext, place: Place, before: FileBytes) -> None:
+    """Who was shown a file without its secrets would write it back without them."""
+    text = decode(before.data)
+    if text is not None and context.redact(text.text) != text.text:
+        raise ToolFailure(
+            f"{place.path} holds secrets that you were not shown; writing it whole would lose them.",
+            fix="Use patch for the lines to change.",
+        )
+
+
+def _encode_like(before: FileBytes | None, content: str, place: Place) -> bytes:
+    known = decode(before.data) if before is not None else None
+    if known is None:
+        return FileText("").encode(content, place.path)
+    ends_known = "\n" in known.text
+    return known.encode(with_line_ends(content, find_line_end(known.text)) if ends_known else content, place.path)
+
+
+def _describe(rewrite: Rewrite, folder: str) -> str:
+    name = shorten(rewrite.place.path, folder)
+    if rewrite.after is None:
+        return f"deleted {name}"
+    added, dropped = _count_lines(rewrite.before.data if rewrite.before else b"", rewrite.after)
+    return f"{'changed' if rewrite.before else 'created'} {name} (+{added} -{dropped})"
+
+
+def _count_lines(before: bytes, after: bytes) -> tuple[int, int]:
+    """Lines added and dropped."""
+    old, new = Counter(before.split(b"\n")), Counter(after.split(b"\n"))
+    return (new - old).total(), (old - new).total()
+
+
+TOOLS: tuple[tuple[Mapping[str, Any], Callable[..., Any], str], ...] = (
+    (READ_SCHEMA, read_file, "📄"),
+    (WRITE_SCHEMA, write_file, "📝"),
+    (PATCH_SCHEMA, patch, "🩹"),
+    (SEARCH_SCHEMA, search_files, "🔎"),
+)
+for _tool_schema, _handler, _emoji in TOOLS:
+    registry.register(_tool_schema["name"], TOOLSET, _tool_schema, _handler, emoji=_emoji)

@@ -1,0 +1,75 @@
+"""The rules of .gitignore files, as far as searching needs them."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_RULE_BYTES = 100_000
+_PARTS = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[!?[^\]/]+\]|\\.|.", re.DOTALL)
+_WILD = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of a .gitignore, as an expression over the path below the searched folder."""
+
+    expression: re.Pattern[str]
+    ignores: bool
+    folders_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRules:
+    """Rules from the outermost folder inwards: the last that fits decides."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def extended(self, more: Iterable[Rule]) -> "IgnoreRules":
+        return IgnoreRules((*self.rules, *more))
+
+    def ignores(self, path: str, *, folder: bool) -> bool:
+        for rule in reversed(self.rules):
+            if (folder or not rule.folders_only) and rule.expression.fullmatch(path):
+                return rule.ignores
+        return False
+
+
+def read_rules(base: str, descriptor: int) -> list[Rule]:
+    """The rules of the .gitignore in an open folder; `base` is its path with a slash, empty for the first one."""
+    try:
+        file = os.open(".gitignore", _FLAGS, dir_fd=descriptor)
+    except OSError:
+        return []
+    with os.fdopen(file, "rb") as lines:
+        try:
+            text = lines.read(_RULE_BYTES).decode("utf-8", "replace")
+        except OSError:  # a folder of that name
+            return []
+    return [rule for line in text.splitlines() if (rule := make_rule(line, base)) is not None]
+
+
+def make_rule(line: str, base: str = "") -> Rule | None:
+    """The rule of one line; None for comments, empty lines and what cannot be read."""
+    line = line.rstrip()
+    if not line or line.startswith("#"):
+        return None
+    ignores = not line.startswith("!")
+    line = line.removeprefix("!")
+    folders_only = line.endswith("/")
+    line = line.rstrip("/")
+    anywhere = "" if "/" in line else "(?:.*/)?"
+    body = "".join(_translate(part) for part in _PARTS.findall(line.lstrip("/")))
+    try:
+        return Rule(re.compile(re.escape(base) + anywhere + body), ignores, folders_only) if body else None
+    except re.error:
+        return None
+
+
+def _translate(part: str) -> str:
+    if part in _WILD:
+        return _WILD[part]
+    if part.startswith("[") and len(part) > 2:
+        return "[^" + part[2:] if part[1] == "!" else part
+    return re.escape(part[1:] if part.startswith("\\") and len(part) == 2 else part)

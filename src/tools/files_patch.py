@@ -1,0 +1,162 @@
+"""Plans the edits of one call over several files in memory; only when all of them fit is anything written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from tools.file_changes import Rewrite
+from tools.files_diff import FileDiff, parse_diff
+from tools.files_roots import WRITE, FileBytes, Place, find_place, read_bytes
+from tools.files_text import FileText, decode
+from tools.files_write import FILE_BYTES
+from tools.patching import apply_hunks, replace_text
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Search and replace in one file."""
+
+    path: str
+    old: str
+    new: str
+    every: bool
+
+
+@dataclass
+class Draft:
+    """A file in the middle of the plan."""
+
+    place: Place
+    before: FileBytes | None
+    data: bytes | None
+    mode: int | None = None
+
+
+Edit = Replacement | FileDiff
+
+
+def read_edits(args: Mapping[str, Any]) -> list[Edit]:
+    """The edits of a call, checked; several files of one diff become several edits."""
+    edits = args.get("edits")
+    if isinstance(edits, Mapping):
+        edits = [edits]
+    if not isinstance(edits, list) or not edits:
+        raise ToolFailure("patch needs edits.", fix="Give a list of {path, old, new} or {diff}.")
+    return [edit for number, raw in enumerate(edits, 1) for edit in _read_edit(number, raw)]
+
+
+def find_places(context: ToolContext, edits: Sequence[Edit]) -> dict[str, Place]:
+    """Every path that the edits name, checked (and asked for) before anything is read."""
+    names = [name for edit in edits for name in _name_paths(edit)]
+    return {name: find_place(context, name, WRITE) for name in dict.fromkeys(names)}
+
+
+def plan_rewrites(edits: Sequence[Edit], places: Mapping[str, Place]) -> list[Rewrite]:
+    """What the files become; a ToolFailure when one edit does not fit."""
+    plan = Plan(places)
+    for edit in edits:
+        path = next(iter(_name_paths(edit)))
+        try:
+            plan.add(edit)
+        except ToolFailure as failure:
+            what = f"{path}: {failure.what}"
+            raise ToolFailure(what, kept="No file was changed.", fix=failure.fix) from failure
+    return plan.rewrites()
+
+
+class Plan:
+    """Drafts of files; later edits see what earlier ones made."""
+
+    def __init__(self, places: Mapping[str, Place]) -> None:
+        self._places = places
+        self._drafts: dict[str, Draft] = {}
+
+    def add(self, edit: Edit) -> None:
+        if isinstance(edit, Replacement):
+            self._replace(edit)
+        else:
+            self._apply_diff(edit)
+
+    def rewrites(self) -> list[Rewrite]:
+        changed = [d for d in self._drafts.values() if d.data != (d.before.data if d.before else None)]
+        if not changed:
+            raise ToolFailure("The edits change nothing.")
+        return [Rewrite(draft.place, draft.before, draft.data, draft.mode) for draft in changed]
+
+    def _replace(self, edit: Replacement) -> None:
+        draft = self._open(edit.path)
+        if not edit.old and not draft.data:
+            draft.data = FileText("").encode(edit.new, edit.path)
+            return
+        _rewrite(draft, lambda text: replace_text(text, edit.old, edit.new, every=edit.every))
+
+    def _apply_diff(self, diff: FileDiff) -> None:
+        if diff.old is None and diff.new is not None:
+            self._create(diff, self._open(diff.new))
+        elif diff.new is None and diff.old is not None:
+            self._delete(diff, self._open(diff.old))
+        elif diff.old is not None and diff.new is not None:
+            draft = self._open(diff.old)
+            _rewrite(draft, lambda text: apply_hunks(text, diff.hunks))
+            if diff.old != diff.new:
+                self._rename(draft, self._open(diff.new))
+
+    def _create(self, diff: FileDiff, draft: Draft) -> None:
+        if draft.data is not None:
+            raise ToolFailure("The diff creates the file, but it exists.", fix="Write the diff against the file.")
+        draft.data = FileText("").encode(apply_hunks("", diff.hunks), draft.place.path)
+
+    def _delete(self, diff: FileDiff, draft: Draft) -> None:
+        if diff.hunks:
+            _rewrite(draft, lambda text: apply_hunks(text, diff.hunks))
+            if draft.data and decode(draft.data) != FileText(""):
+                raise ToolFailure("The diff deletes the file, but the file holds more.", fix="Read the file again.")
+        _need(draft)
+        draft.data = None
+
+    def _rename(self, draft: Draft, target: Draft) -> None:
+        if target.data is not None:
+            raise ToolFailure(f"The diff renames it to {target.place.path}, which exists.", fix="Choose another name.")
+        target.data, target.mode = draft.data, draft.before.status.st_mode if draft.before else draft.mode
+        draft.data = None
+
+    def _open(self, name: str) -> Draft:
+        place = self._places[name]
+        if place.path not in self._drafts:
+            file = read_bytes(place, FILE_BYTES)
+            self._drafts[place.path] = Draft(place, file, file.data if file else None)
+        return self._drafts[place.path]
+
+
+def _need(draft: Draft) -> bytes:
+    if draft.data is None:
+        raise ToolFailure("There is no such file.", fix="Look for it with search_files.")
+    return draft.data
+
+
+def _rewrite(draft: Draft, change: Callable[[str], str]) -> None:
+    """Change the text of a draft in its own encoding."""
+    text = decode(_need(draft))
+    if text is None:
+        raise ToolFailure("The file is binary; it cannot be patched.", fix="Use the terminal for it.")
+    draft.data = text.encode(change(text.text), draft.place.path)
+
+
+def _read_edit(number: int, raw: object) -> list[Edit]:
+    if not isinstance(raw, Mapping):
+        raise ToolFailure(f"Edit {number} must be an object.", fix="Give {path, old, new} or {diff}.")
+    diff = raw.get("diff")
+    if isinstance(diff, str) and diff.strip():
+        return list(parse_diff(diff))
+    path, old, new = raw.get("path"), raw.get("old"), raw.get("new")
+    if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):
+        raise ToolFailure(f"Edit {number} needs path, old and new as text, or diff.")
+    return [Replacement(path, old, new, raw.get("all") is True)]
+
+
+def _name_paths(edit: Edit) -> list[str]:
+    if isinstance(edit, Replacement):
+        return [edit.path]
+    return list(dict.fromkeys(name for name in (edit.old, edit.new) if name is not None))

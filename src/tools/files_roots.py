@@ -1,0 +1,271 @@
+"""Which files a tool may touch, and how they are opened so that the answer still holds at the moment of use.
+
+A path is resolved once; afterwards every part of the resolved path is opened without following links.
+"""
+
+import contextlib
+import errno
+import fnmatch
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from hermes_constants import get_hermes_home
+from tools.approval import ask_approval
+
+READ, WRITE = "read", "write"
+WORKSPACE = "workspace"
+NEW_FILE_MODE = 0o666
+#: Names in a home that no tool reads or writes: keys, settings, the store, locks, and what undo keeps.
+PRIVATE_NAMES = (".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes")
+#: What lies here is the machine itself (the environment of this process among it), not files.
+BARRED_FOLDERS = ("/proc", "/sys", "/dev")
+# O_PATH, where it exists, passes through folders that may be entered but not listed.
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LISTING_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a fifo would wait for its other end before it can be refused.
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A resolved path that may be used: absolute, without links, `.` and `..`."""
+
+    path: str
+    homes: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(self.path)
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class FileBytes:
+    """A file as it was read: its bytes and its status at that moment."""
+
+    data: bytes
+    status: os.stat_result
+
+
+def find_place(context: ToolContext, path: object, use: str) -> Place:
+    """Resolve a path and check it; outside of the allowed folders the person is asked (G7)."""
+    real = resolve_path(context, path)
+    homes = list_homes(context)
+    refuse_private(real, homes)
+    if not is_inside_roots(real, list_roots(context), homes[0]):
+        _ask_for_outside(context, real, use)
+    return Place(real, homes)
+
+
+def resolve_path(context: ToolContext, path: object) -> str:
+    if not isinstance(path, str) or not path.strip() or "\0" in path:
+        raise ToolFailure("A path is needed.", fix="Give it as text, absolute or relative to the working folder.")
+    joined = os.path.join(os.path.abspath(os.path.expanduser(context.folder)), os.path.expanduser(path))
+    try:
+        return os.path.realpath(joined)
+    except OSError as problem:  # a link that went away in the middle of it
+        raise explain(joined, problem) from problem
+
+
+def list_roots(context: ToolContext) -> tuple[str, ...]:
+    """The working folder, the home's workspace, /tmp and what the owner added as `files.roots`."""
+    added = context.setting("files", "roots", ())
+    named = [str(root) for root in added] if isinstance(added, list | tuple) else []
+    every = [context.folder, str(_home(context) / WORKSPACE), "/tmp", *named]
+    return tuple(os.path.realpath(os.path.expanduser(root)) for root in every)
+
+
+def list_homes(context: ToolContext) -> tuple[str, ...]:
+    """The home in use first, then the home that its profile belongs to."""
+    home = Path(os.path.realpath(_home(context)))
+    above = home.parent.parent
+    return (str(home), str(above)) if home.parent.name == "profiles" else (str(home),)
+
+
+def is_inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def is_inside_roots(path: str, roots: tuple[str, ...], home: str) -> bool:
+    """A root around the home does not open the home: there only a root that lies in the home itself counts."""
+    if is_inside(path, home):
+        roots = tuple(root for root in roots if is_inside(root, home))
+    return any(is_inside(path, root) for root in roots)
+
+
+def is_private(path: str, homes: tuple[str, ...]) -> bool:
+    """Whether the path names something of a home, or of one of its profiles, that tools never touch."""
+    return any(_is_private_part(path[len(home) :].strip("/")) for home in homes if is_inside(path, home))
+
+
+def refuse_private(path: str, homes: tuple[str, ...]) -> None:
+    if is_private(path, homes):
+        raise ToolFailure(f"{path} belongs to Hermes itself; tools neither read nor write it.")
+    if any(is_inside(path, folder) for folder in BARRED_FOLDERS):
+        raise ToolFailure(f"{path} is no ordinary file.", fix="Use the terminal to look at devices and the system.")
+
+
+def list_private_inodes(homes: tuple[str, ...]) -> frozenset[tuple[int, int]]:
+    """What the private files are on disk, so that a hard link to one is known for what it is."""
+    found: set[tuple[int, int]] = set()
+    for home in homes:
+        with contextlib.suppress(OSError), os.scandir(home) as entries:
+            for entry in entries:
+                if _is_private_part(entry.name):
+                    status = entry.stat()
+                    found.add((status.st_dev, status.st_ino))
+    return frozenset(found)
+
+
+@contextlib.contextmanager
+def open_folder(path: str) -> Iterator[int]:
+    """A descriptor of a resolved folder; a link anywhere on the way was put there after the check (G7)."""
+    descriptor = os.open("/", _FOLDER_FLAGS)
+    try:
+        for part in path.strip("/").split("/"):
+            if part:
+                descriptor, left = _step_into(descriptor, part, path), descriptor
+                os.close(left)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def open_listing(path: str) -> Iterator[int]:
+    """A descriptor of a resolved folder whose names can be read."""
+    with open_folder(path) as folder:
+        descriptor = os.open(".", _LISTING_FLAGS, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def make_folders(path: str) -> list[str]:
+    """Create what is missing of a resolved folder, link-free; returns what was created, outermost first."""
+    missing: list[str] = []
+    while not os.path.lexists(path):
+        missing.insert(0, path)
+        path = os.path.dirname(path)
+    for folder in missing:
+        with open_folder(os.path.dirname(folder)) as parent, contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.basename(folder), dir_fd=parent)
+    return missing
+
+
+def read_bytes(place: Place, limit: int) -> FileBytes | None:
+    """The bytes of an ordinary file, or None when there is none; anything else is refused by name."""
+    try:
+        with open_folder(place.folder) as folder:
+            descriptor = os.open(place.name, _FILE_FLAGS, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise explain(place.path, problem) from problem
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        _refuse_special(place, status)
+        if status.st_size > limit:
+            raise ToolFailure(
+                f"{place.path} has {status.st_size:,} bytes; files up to {limit:,} bytes are read whole.",
+                fix="Use search_files, or the terminal (for example sed -n), for a part of it.",
+            )
+        try:
+            return FileBytes(file.read(limit + 1), status)
+        except OSError as problem:
+            raise explain(place.path, problem) from problem
+
+
+def stage_bytes(place: Place, data: bytes, mode: int | None) -> str:
+    """Write the bytes beside the file under a name of their own; returns that name."""
+    name = f".{place.name[:80]}.{uuid.uuid4().hex[:12]}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open_folder(place.folder) as folder:
+        descriptor = os.open(name, flags, NEW_FILE_MODE, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if mode is not None:
+                    os.fchmod(descriptor, stat.S_IMODE(mode))
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+        except BaseException:
+            os.unlink(name, dir_fd=folder)
+            raise
+    return name
+
+
+def replace_by_staged(place: Place, staged: str) -> None:
+    """The staged bytes take the file's place in one step."""
+    with open_folder(place.folder) as folder:
+        os.replace(staged, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def remove_name(place: Place, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError), open_folder(place.folder) as folder:
+        os.unlink(name, dir_fd=folder)
+
+
+def remove_empty_folder(path: str) -> None:
+    """Remove a folder; one that is in use, or gone, stays as it is."""
+    with contextlib.suppress(OSError, ToolFailure), open_folder(os.path.dirname(path)) as parent:
+        os.rmdir(os.path.basename(path), dir_fd=parent)
+
+
+def explain(path: str, problem: OSError) -> ToolFailure:
+    """The failure of the system in a sentence."""
+    if problem.errno == errno.ELOOP:
+        return ToolFailure(f"{path} became a link while it was used; nothing was done.", fix="Look at it again.")
+    return ToolFailure(f"{path} cannot be used: {problem.strerror or problem}.")
+
+
+def _home(context: ToolContext) -> Path:
+    return context.home or get_hermes_home()
+
+
+def _is_private_part(part: str) -> bool:
+    names = part.split("/")
+    if names[0] == "profiles" and len(names) > 2:
+        names = names[2:]
+    return any(fnmatch.fnmatchcase(names[0].lower(), pattern) for pattern in PRIVATE_NAMES)
+
+
+def _ask_for_outside(context: ToolContext, path: str, use: str) -> None:
+    if not ask_approval(context, f"{use} {path}", "outside of the folders that file tools may use"):
+        raise ToolFailure(
+            f"{path} is outside of the allowed folders and the person did not approve to {use} it.",
+            fix="Work inside the working folder, or ask the owner to add the folder to files.roots.",
+        )
+
+
+def _step_into(descriptor: int, part: str, path: str) -> int:
+    try:
+        return os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
+    except OSError as problem:
+        if problem.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, descriptor):
+            raise explain(path, OSError(errno.ELOOP, "")) from problem
+        raise
+
+
+def _is_link(part: str, descriptor: int) -> bool:
+    with contextlib.suppress(OSError):
+        return stat.S_ISLNK(os.stat(part, dir_fd=descriptor, follow_symlinks=False).st_mode)
+    return False
+
+
+def _refuse_special(place: Place, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
+        raise ToolFailure(f"{place.path} is {kind}, not a file.")
+    if status.st_nlink > 1 and (status.st_dev, status.st_ino) in list_private_inodes(place.homes):
+        raise ToolFailure(f"{place.path} is another name of a file of Hermes itself; tools neither read nor write it.")

@@ -1,0 +1,312 @@
+"""Searches files by content or name: with ripgrep when it is installed, else with a walk of its own.
+
+Neither follows links; both leave out what .gitignore names, binary files and the files of Hermes itself.
+"""
+
+import base64
+import fnmatch
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from tools.files_ignore import IgnoreRules, read_rules
+from tools.files_roots import (
+    READ,
+    Place,
+    explain,
+    find_place,
+    is_private,
+    list_private_inodes,
+    open_folder,
+    read_bytes,
+)
+from tools.files_text import decode, printable
+
+DEFAULT_LIMIT = 100
+MOST = 1000
+COUNTED = 10_000  # beyond this nothing is counted any more
+SHOWN_CHARS = 300
+RESULT_CHARS = 30_000
+FILE_BYTES = 8 * 1024 * 1024
+CONTENT, NAME = "content", "name"
+RG_OPTIONS = (
+    *("--no-config", "--no-messages", "--hidden", "--crlf", "--max-filesize=8M", "--glob=!.git"),
+    # .gitignore files below the folder count, and nothing else: both ways of searching find the same.
+    *("--no-require-git", "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global"),
+)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Hit:
+    """One line of a file, or the file itself when `line` is 0."""
+
+    path: str
+    line: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is looked for, where."""
+
+    context: ToolContext
+    place: Place
+    pattern: str
+    kind: str
+    glob: str
+    private: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+
+    def wants(self, path: str) -> bool:
+        """Whether a file below the folder is one to look at; the names of the home's private files never are."""
+        if self.glob and not match_name(path, self.glob):
+            return False
+        return not is_private(os.path.join(self.place.path, path), self.place.homes)
+
+    def hits_name(self, path: str) -> bool:
+        if any(letter in self.pattern for letter in "*?["):
+            return match_name(path, self.pattern)
+        return self.pattern.lower() in os.path.basename(path).lower()
+
+
+def find_in_files(context: ToolContext, args: Mapping[str, Any]) -> str:
+    """The hits as text, bounded, with the number of those left out (E9)."""
+    query = _read_query(context, args)
+    limit = args.get("limit")
+    limit = min(limit, MOST) if isinstance(limit, int) and limit > 0 else DEFAULT_LIMIT
+    try:
+        hits = list(itertools.islice(_search(query), COUNTED + 1))
+    except OSError as problem:
+        raise explain(query.place.path, problem) from problem
+    _stop_when_told(context)
+    return _format(context, sorted(hits), limit)
+
+
+def match_name(path: str, pattern: str) -> bool:
+    """A glob with a slash is compared with the path below the folder, one without with the name alone."""
+    if "/" in pattern:
+        return fnmatch.fnmatchcase(path, pattern.removeprefix("./").replace("**/", "*").lstrip("/"))
+    return fnmatch.fnmatchcase(os.path.basename(path), pattern)
+
+
+def search_with_rg(query: Query, rg: str) -> Iterator[Hit]:
+    """Hits by ripgrep, started inside the checked folder so that its path is not looked up again (G7)."""
+    with open_folder(query.place.path) as folder:
+        yield from _check_hits(query, _run_rg(query, rg, folder))
+
+
+def search_by_walk(query: Query) -> Iterator[Hit]:
+    """Hits without ripgrep: every folder and file is opened relative to the one before, links are not followed."""
+    expression = _compile(query.pattern) if query.kind == CONTENT else None
+    with open_folder(query.place.path) as folder:
+        for path, name, parent in _walk(query, folder):
+            _stop_when_told(query.context)
+            if not query.wants(path):
+                continue
+            if expression is None:
+                if query.hits_name(path):
+                    yield Hit(path)
+            else:
+                yield from _search_file(query, path, _read_at(name, parent, query), expression)
+
+
+def _stop_when_told(context: ToolContext) -> None:
+    if context.cancel.cancelled:
+        raise ToolFailure("The search was interrupted.")
+
+
+def _read_query(context: ToolContext, args: Mapping[str, Any]) -> Query:
+    pattern, kind, glob = args.get("pattern"), args.get("kind") or CONTENT, args.get("glob") or ""
+    if not isinstance(pattern, str) or not pattern:
+        raise ToolFailure("search_files needs a pattern.")
+    if kind not in (CONTENT, NAME):
+        raise ToolFailure('kind must be "content" or "name".')
+    place = find_place(context, args.get("path") or ".", READ)
+    if not os.path.exists(place.path):
+        raise ToolFailure(f"There is no {place.path}.", fix="Search in a folder that exists.")
+    return Query(context, place, pattern, kind, str(glob), list_private_inodes(place.homes))
+
+
+def _search(query: Query) -> Iterator[Hit]:
+    if not os.path.isdir(query.place.path):
+        return _search_one(query)
+    rg = shutil.which("rg")
+    return search_with_rg(query, rg) if rg else search_by_walk(query)
+
+
+def _search_one(query: Query) -> Iterator[Hit]:
+    """A path that names a file."""
+    if query.kind == NAME:
+        raise ToolFailure(f"{query.place.path} is a file.", fix="Search names in a folder.")
+    file = read_bytes(query.place, FILE_BYTES)
+    return _search_file(query, query.place.name, file.data if file else b"", _compile(query.pattern))
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as problem:
+        raise ToolFailure(f"The pattern is no regular expression: {problem}.", fix="Escape special letters.") from None
+
+
+def _search_file(query: Query, path: str, data: bytes, expression: re.Pattern[str]) -> Iterator[Hit]:
+    text = decode(data)
+    if text is None:
+        return
+    for number, line in enumerate(text.text.split("\n"), 1):
+        _stop_when_told(query.context)
+        if expression.search(line.removesuffix("\r")):
+            yield Hit(path, number, line.removesuffix("\r"))
+
+
+def _walk(query: Query, folder: int) -> Iterator[tuple[str, str, int]]:
+    """Path below the folder, name, and descriptor of the folder it is in, for every file that is not ignored."""
+    rules: dict[str, IgnoreRules] = {}
+    for root, folders, names, descriptor in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+        _stop_when_told(query.context)
+        base = "" if root == "." else root[2:] + "/"
+        here = rules.get(os.path.dirname(base[:-1]), IgnoreRules()).extended(read_rules(base, descriptor))
+        rules[base[:-1]] = here
+        folders[:] = sorted(name for name in folders if name != ".git" and not here.ignores(base + name, folder=True))
+        for name in sorted(names):
+            if name != ".git" and not here.ignores(base + name, folder=False) and not _is_link(name, descriptor):
+                yield base + name, name, descriptor
+
+
+def _is_link(name: str, descriptor: int) -> bool:
+    try:
+        os.readlink(name, dir_fd=descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _read_at(name: str, parent: int, query: Query) -> bytes:
+    """A file's bytes; empty for what is no ordinary file, too large, private or gone."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        is_file = (status.st_mode & 0o170000) == 0o100000
+        if not is_file or status.st_size > FILE_BYTES or (status.st_dev, status.st_ino) in query.private:
+            return b""
+        return file.read(FILE_BYTES)
+
+
+def _run_rg(query: Query, rg: str, folder: int) -> Iterator[Hit]:
+    """What ripgrep prints, as hits; it ends with the search and with the turn."""
+    what = ["--json", "--regexp", query.pattern] if query.kind == CONTENT else ["--files"]
+    inside = f"/proc/self/fd/{folder}" if os.path.isdir("/proc/self/fd") else query.place.path
+    try:
+        process = subprocess.Popen(
+            [rg, *RG_OPTIONS, *_narrow(query.glob), *what, "./"],
+            cwd=inside,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except OSError as problem:
+        raise explain(rg, problem) from problem
+    forget = query.context.cancel.on_cancel(process.kill)
+    try:
+        assert process.stdout is not None
+        read = _read_match if query.kind == CONTENT else _read_name
+        for line in process.stdout:
+            yield from read(line)
+        _refuse_bad_pattern(process)
+    finally:
+        forget()
+        process.kill()
+        process.communicate()
+
+
+def _narrow(glob: str) -> Sequence[str]:
+    """A file type of our own: unlike --glob, it does not bring back what .gitignore leaves out."""
+    simple = glob and not set(glob) & set("/:{}!")
+    return ("--type-add", f"wanted:{glob}", "--type", "wanted") if simple else ()
+
+
+def _refuse_bad_pattern(process: subprocess.Popen[bytes]) -> None:
+    if process.wait() == 2 and process.stderr is not None:
+        said = process.stderr.read().decode("utf-8", "replace").strip()
+        if said:
+            raise ToolFailure(f"ripgrep cannot search for this: {said[-300:]}", fix="Escape special letters.")
+
+
+def _read_name(line: bytes) -> Iterator[Hit]:
+    yield Hit(os.fsdecode(line.rstrip(b"\n")).removeprefix("./"))
+
+
+def _read_match(line: bytes) -> Iterator[Hit]:
+    event = json.loads(line)
+    if event.get("type") == "match":
+        data = event["data"]
+        yield Hit(os.fsdecode(_to_bytes(data["path"])).removeprefix("./"), data["line_number"])
+
+
+def _to_bytes(value: Mapping[str, str]) -> bytes:
+    """ripgrep gives text, or base64 of what is not UTF-8."""
+    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
+
+
+def _check_hits(query: Query, hits: Iterator[Hit]) -> Iterator[Hit]:
+    """What ripgrep found, read again by us: it opens folders by name, so a link may have misled it (G7)."""
+    known, lines = "", [""]
+    for hit in hits:
+        if not query.wants(hit.path) or (query.kind == NAME and not query.hits_name(hit.path)):
+            continue
+        if hit.path != known:
+            known, lines = hit.path, _read_lines(query, hit.path)
+        if hit.line < len(lines):
+            yield Hit(hit.path, hit.line, lines[hit.line])
+
+
+def _read_lines(query: Query, path: str) -> list[str]:
+    """The lines of a file below the folder from 1 on (0 stands for the file); none when it is not to be read."""
+    place = Place(os.path.join(query.place.path, path), query.place.homes)
+    try:
+        if query.kind == NAME:
+            with open_folder(place.folder) as folder:
+                return [] if _is_link(place.name, folder) else [""]
+        file = read_bytes(place, FILE_BYTES)
+    except (OSError, ToolFailure):
+        return []
+    text = decode(file.data) if file else None
+    return ["", *(line.removesuffix("\r") for line in text.text.split("\n"))] if text else []
+
+
+def _format(context: ToolContext, hits: Sequence[Hit], limit: int) -> str:
+    if not hits:
+        return "Nothing was found."
+    lines: list[str] = []
+    room = RESULT_CHARS
+    for hit in hits[:limit]:
+        line = _format_hit(context, hit)
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    left_out = len(hits) - len(lines)
+    if left_out:
+        many = f"more than {COUNTED - len(lines)}" if len(hits) > COUNTED else str(left_out)
+        lines.append(f"[{many} left out; narrow the search or raise limit]")
+    return "\n".join(lines)
+
+
+def _format_hit(context: ToolContext, hit: Hit) -> str:
+    """Secrets go before the line is cut (G6)."""
+    path = printable(hit.path)
+    if not hit.line:
+        return context.redact(path)
+    text = context.redact(hit.text)
+    cut = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+    return f"{path}:{hit.line}: {cut}"

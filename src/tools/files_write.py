@@ -1,0 +1,133 @@
+"""Writes files, several at once, all or nothing; remembers what a task has read so that nothing is lost silently."""
+
+import contextlib
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from hermes_constants import get_hermes_home
+from tools import file_changes
+from tools.file_changes import Rewrite, hash_bytes
+from tools.files_roots import (
+    FileBytes,
+    Place,
+    explain,
+    make_folders,
+    read_bytes,
+    remove_empty_folder,
+    remove_name,
+    replace_by_staged,
+    stage_bytes,
+)
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES = 32 * 1024 * 1024
+_REMEMBERED = 20_000
+_known_lock = threading.Lock()
+_known: OrderedDict[tuple[str, str], str | None] = OrderedDict()  # task and path: the hash of what was read
+
+
+def note_read(task: str, path: str, file: FileBytes) -> None:
+    """This task knows the file as it is now."""
+    with _known_lock:
+        _known[task, path] = hash_bytes(file.data)
+        _known.move_to_end((task, path))
+        while len(_known) > _REMEMBERED:
+            _known.popitem(last=False)
+
+
+def refuse_unknown(task: str, path: str, file: FileBytes) -> None:
+    """A ToolFailure unless this task has read the file and nobody changed it since."""
+    with _known_lock:
+        known = _known.get((task, path))
+    if known is None:
+        raise ToolFailure(f"{path} exists and was not read.", fix="Read it first, or set overwrite to true.")
+    if known != hash_bytes(file.data):
+        raise ToolFailure(f"{path} changed since it was read; nothing was written.", fix="Read it again.")
+
+
+def apply_rewrites(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
+    """Make all the changes or none, and keep what the files were. The caller holds `write_lock`."""
+    home, done = context.home or get_hermes_home(), 0
+    staged: list[tuple[Rewrite, str]] = []
+    created: list[str] = []
+    finished: list[Rewrite] = []
+    try:
+        for rewrite in rewrites:
+            folders = make_folders(rewrite.place.folder) if rewrite.after is not None else []
+            created += folders
+            staged.append((rewrite, _stage(rewrite)))
+            file_changes.record(home, context.task, context.turn, rewrite, folders)
+            done += 1
+        for rewrite, name in staged:
+            _refuse_changed(rewrite)
+            _put(rewrite.place, name)
+            finished.append(rewrite)
+    except BaseException as problem:
+        _take_back(finished, staged, created)
+        file_changes.forget_last(home, context.task, done)
+        if isinstance(problem, OSError):
+            where = rewrites[min(len(finished), len(rewrites) - 1)].place.path
+            raise ToolFailure(str(explain(where, problem)), kept="Nothing was changed.") from problem
+        raise
+    for rewrite in rewrites:
+        _note_written(context.task, rewrite.place)
+
+
+def _stage(rewrite: Rewrite) -> str:
+    if rewrite.after is None:
+        return ""
+    mode = rewrite.before.status.st_mode if rewrite.before else rewrite.mode
+    return stage_bytes(rewrite.place, rewrite.after, mode)
+
+
+def _refuse_changed(rewrite: Rewrite) -> None:
+    """The file must still be what the change was made from."""
+    now = read_bytes(rewrite.place, FILE_BYTES)
+    if (now.data if now else None) != (rewrite.before.data if rewrite.before else None):
+        raise ToolFailure(f"{rewrite.place.path} changed meanwhile; nothing was written.", fix="Read it again.")
+
+
+def _put(place: Place, staged: str) -> None:
+    if staged:
+        replace_by_staged(place, staged)
+    else:
+        remove_name(place, place.name)
+
+
+def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]], created: Sequence[str]) -> None:
+    """Undo the part that was done; each file is tried, whatever happens to the others."""
+    for rewrite, name in staged:
+        if name and rewrite not in finished:
+            with contextlib.suppress(OSError, ToolFailure):
+                remove_name(rewrite.place, name)
+    for rewrite in reversed(finished):
+        try:
+            before = rewrite.before
+            _put(rewrite.place, stage_bytes(rewrite.place, before.data, before.status.st_mode) if before else "")
+        except (OSError, ToolFailure):
+            log.exception("%s could not be put back", rewrite.place.path)
+    for folder in reversed(created):
+        remove_empty_folder(folder)
+
+
+def _note_written(task: str, place: Place) -> None:
+    file = None
+    with contextlib.suppress(OSError, ToolFailure):
+        file = read_bytes(place, FILE_BYTES)
+    if file is not None:
+        note_read(task, place.path, file)
+        return
+    with _known_lock:
+        _known.pop((task, place.path), None)
+
+
+def shorten(path: str, folder: str) -> str:
+    """A path as the person would name it: relative inside the working folder."""
+    inside = os.path.relpath(path, os.path.realpath(folder))
+    return path if inside.startswith("..") else inside

@@ -1,0 +1,355 @@
+"""The keeper's own program: it starts every command, and when Hermes is gone it ends every one of their descendants.
+
+Run as `python -I -S keeper.py <socket descriptor> <scratch folder>`; it imports nothing of Hermes.
+
+Each command gets a guard, a fork of the keeper that adopts whatever the command leaves behind (daemons too), so that
+the whole tree of one command can be ended without touching another. A guard ends its tree when it is told to, when
+its command has ended, and when the keeper is gone.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import termios
+import time
+from typing import Any
+
+PR_SET_CHILD_SUBREAPER = 36
+STATE_FD = 187  # where a shell writes its state: high, so that no script takes it for its own use
+LAST_FD = 4096
+FDS_IN_MESSAGE = 3
+LEFTOVER_SECONDS = 0.2  # for what is about to end by itself when the command has, such as a `tee` behind it
+TICK_SECONDS = 0.01
+READ_BYTES = 65536
+SHELL_SIGNAL_BASE = 128
+NOT_FOUND = 127
+NEVER_ASKED = {"bwrap"}  # it would end at once and take the command along, before that could tidy up
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+RESTORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)  # what Python has set for itself
+
+
+def adopt_orphans() -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "cannot become the parent of orphans")
+
+
+def watch_children() -> int:
+    """A descriptor that becomes readable when a child has ended."""
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    return readable
+
+
+def drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, READ_BYTES):
+            pass
+    except BlockingIOError:
+        return
+
+
+def reap() -> tuple[dict[int, int], bool]:
+    """Exit codes of the children that ended, and whether there are any others."""
+    codes: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return codes, False
+        if pid == 0:
+            return codes, True
+        code = os.waitstatus_to_exitcode(status)
+        codes[pid] = code if code >= 0 else SHELL_SIGNAL_BASE - code
+
+
+def read_parents() -> dict[int, tuple[int, str]]:
+    """Parent and name of every process that is not dead already."""
+    parents: dict[int, tuple[int, str]] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                head, _, tail = file.read().rpartition(b")")
+        except OSError:
+            continue  # it ended while we looked
+        state, parent = tail.split()[:2]
+        parents[int(entry)] = int(parent), head.partition(b"(")[2].decode("utf-8", "replace") if state != b"Z" else ""
+    return parents
+
+
+def list_descendants(root: int, spared: frozenset[int] = frozenset()) -> dict[int, str]:
+    """Everything below a process, with its name; the trees of the spared are left out."""
+    children: dict[int, list[tuple[int, str]]] = {}
+    for pid, (parent, name) in read_parents().items():
+        children.setdefault(parent, []).append((pid, name))
+    found: dict[int, str] = {}
+    waiting = [root]
+    while waiting:
+        for pid, name in children.get(waiting.pop(), ()):
+            if pid not in spared and pid not in found:
+                found[pid] = name
+                waiting.append(pid)
+    return found
+
+
+def send_signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # gone, or set-uid and not ours to end
+
+
+class Guard:
+    """Runs one command and answers for everything that comes out of it."""
+
+    def __init__(self, order: dict[str, Any], fds: list[int], control: int) -> None:
+        self.code: int | None = None
+        self.control = control
+        adopt_orphans()
+        self.wake = watch_children()
+        self.child = fork_askable()
+        if self.child == 0:
+            run_command(order, fds)
+        for fd in fds:
+            os.close(fd)
+
+    def keep(self) -> int:
+        """Until the command has ended, by itself or because it had to; then nothing of it is left."""
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        poll.register(self.control, select.POLLIN)
+        while self.code is None:
+            ready = {fd for fd, _ in poll.poll()}
+            if self.control in ready:
+                self.end_tree(read_grace(self.control))
+            drain(self.wake)
+            self.reap()
+        self.wait_for_end(LEFTOVER_SECONDS)
+        self.end_tree(0)
+        return self.code
+
+    def reap(self) -> bool:
+        """Whether anything of the tree is left: orphans come to us, so without children there is nothing."""
+        codes, left = reap()
+        self.code = codes.get(self.child, self.code)
+        return left
+
+    def wait_for_end(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.reap():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(TICK_SECONDS)
+        return True
+
+    def end_tree(self, grace: float) -> None:
+        """Ask everything to end, then make it end, until nothing is left."""
+        if grace > 0:
+            for pid, name in list_descendants(os.getpid()).items():
+                if name not in NEVER_ASKED:
+                    send_signal(pid, signal.SIGTERM)
+            self.wait_for_end(grace)
+        while self.reap():
+            for pid in list_descendants(os.getpid()):
+                send_signal(pid, signal.SIGKILL)
+            time.sleep(TICK_SECONDS / 2)
+
+
+def read_grace(control: int) -> float:
+    """How long the tree may take to end; the end of the pipe means that the keeper is gone, and no time at all."""
+    text = os.read(control, 64)
+    return float(text.split()[-1]) if text else 0.0
+
+
+def fork_askable() -> int:
+    """Fork a child that a SIGTERM ends from its first moment on, while this process goes on ignoring it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_DFL)
+    pid = os.fork()
+    if pid != 0:
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+    return pid
+
+
+def run_command(order: dict[str, Any], fds: list[int]) -> None:
+    """Become the command, in a session of its own. Never returns."""
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in RESTORED:
+            signal.signal(number, signal.SIG_DFL)
+        stdin, output, state = fds
+        for source, target in ((stdin, 0), (output, 1), (output, 2), (state, STATE_FD)):
+            os.dup2(source, target)
+        os.closerange(3, STATE_FD)
+        os.closerange(STATE_FD + 1, LAST_FD)
+        if order["pty"]:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.chdir(order["cwd"])
+        os.execvpe(order["argv"][0], order["argv"], order["env"])
+    except OSError as problem:
+        os.write(2, f"cannot run {order['argv'][0]}: {problem}\n".encode())
+    finally:
+        os._exit(NOT_FOUND)
+
+
+class Keeper:
+    """Takes orders from the socket, one JSON object a line, and reports what ended."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.guards: dict[int, tuple[int, int]] = {}  # process of the guard: id of the order, its control pipe
+        self.text = b""
+        self.fds: list[int] = []
+        self.wake = watch_children()
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        poll.register(self.wake, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if self.wake in ready:
+                drain(self.wake)
+                self.report_ended()
+            if self.sock.fileno() in ready and not self.read_orders():
+                return
+
+    def read_orders(self) -> bool:
+        """False at the end of the file: Hermes is gone."""
+        try:
+            text, fds, _, _ = socket.recv_fds(self.sock, READ_BYTES, FDS_IN_MESSAGE)
+        except ConnectionError:
+            return False
+        self.fds += fds
+        self.text += text
+        *lines, self.text = self.text.split(b"\n")
+        for line in lines:
+            order = json.loads(line)
+            {"start": self.start, "end": self.end}[order["do"]](order)
+        return bool(text)
+
+    def start(self, order: dict[str, Any]) -> None:
+        fds, self.fds = self.fds[:FDS_IN_MESSAGE], self.fds[FDS_IN_MESSAGE:]
+        theirs, ours = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError as problem:  # too many processes: this command fails, the others go on
+            os.write(fds[1], f"cannot start a process: {problem}\n".encode())
+            self.report(id=order["id"], exit=NOT_FOUND)
+            os.close(ours)
+        else:
+            if pid == 0:
+                self.become_guard(order, fds, theirs)
+            self.guards[pid] = order["id"], ours
+            self.report(id=order["id"], pid=pid)
+        for fd in (*fds, theirs):
+            os.close(fd)
+
+    def become_guard(self, order: dict[str, Any], fds: list[int], control: int) -> None:
+        """Let go of everything of the keeper's, or the end of a pipe would never be seen. Never returns."""
+        code = NOT_FOUND
+        try:
+            kept = {*fds, control}
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2 and int(name) not in kept:
+                    close_quietly(int(name))
+            code = Guard(order, fds, control).keep()
+        finally:
+            os._exit(code)
+
+    def end(self, order: dict[str, Any]) -> None:
+        for id, control in self.guards.values():
+            if id == order["id"]:
+                try:
+                    os.write(control, f"{order['grace']} ".encode())
+                except BrokenPipeError:
+                    return  # it has ended by itself, which is reported soon
+
+    def report_ended(self) -> None:
+        codes, left = reap()
+        for pid, code in codes.items():
+            if pid in self.guards:
+                id, control = self.guards.pop(pid)
+                os.close(control)
+                self.report(id=id, exit=code)
+        if left:
+            self.end_orphans()
+
+    def end_orphans(self) -> None:
+        """What comes to the keeper itself has lost its guard (somebody killed that)."""
+        if self.has_strangers():
+            for pid in list_descendants(os.getpid(), frozenset(self.guards)):
+                send_signal(pid, signal.SIGKILL)
+
+    def has_strangers(self) -> bool:
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+                return any(int(pid) not in self.guards for pid in file.read().split())
+        except OSError:
+            return True  # this kernel does not tell, so look closely
+
+    def report(self, **facts: Any) -> None:
+        try:
+            self.sock.sendall(json.dumps(facts).encode() + b"\n")
+        except OSError:
+            return  # Hermes is gone; the end of the file is seen next
+
+    def end_everything(self) -> None:
+        """The guards see the end of their pipes and end their trees; the rest is ended here."""
+        for _, control in self.guards.values():
+            os.close(control)
+        while reap()[1]:
+            for pid in list_descendants(os.getpid(), frozenset(self.guards)):
+                send_signal(pid, signal.SIGKILL)
+            time.sleep(TICK_SECONDS)
+
+
+def close_quietly(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:
+        return  # the listing's own descriptor, closed already
+
+
+def remove_folder(folder: str) -> None:
+    for place, folders, files in os.walk(folder, topdown=False):
+        for name in (*files, *folders):
+            path = os.path.join(place, name)
+            remove = os.rmdir if name in folders and not os.path.islink(path) else os.unlink
+            try:
+                remove(path)
+            except OSError:
+                continue  # not ours to remove: the folder stays with it
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return
+
+
+def main() -> None:
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    adopt_orphans()
+    keeper = Keeper(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        keeper.serve()
+    finally:
+        keeper.end_everything()
+        remove_folder(sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""Changes to a text, as pure functions: search and replace, and hunks, that tolerate small drift.
+
+What an edit does not name stays as it is, line ends and trailing blanks included.
+"""
+
+import bisect
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from hermes_base.errors import ToolFailure
+from tools.files_text import find_line_end
+
+KEEP, DROP, ADD = " ", "-", "+"
+NEAR_LINES = 3
+_NEAR_LIMIT = 20_000  # lines; beyond this no nearest place is looked for
+_LISTED = 5
+_RETURN = re.compile(r"\r\n")
+_LINE = re.compile(r"([^\n]*?)(\r?\n)|([^\n]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a file and how it ends; only the last one may have no end."""
+
+    body: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a change: kept, dropped or added."""
+
+    kind: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """A change of neighbouring lines; `start` is the line it should begin at, from 1, when known.
+
+    `end_old` and `end_new` say that the last line of that side has no line end.
+    """
+
+    steps: tuple[Step, ...]
+    start: int | None = None
+    end_old: bool = False
+    end_new: bool = False
+
+    @property
+    def old(self) -> list[str]:
+        return [step.body for step in self.steps if step.kind != ADD]
+
+    @property
+    def adds_last(self) -> bool:
+        return [step.kind for step in self.steps if step.kind != DROP][-1:] == [ADD]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a hunk fits, and how its indentation becomes that of the file."""
+
+    at: int
+    fit: Callable[[str], str]
+
+
+def split_lines(text: str) -> list[Line]:
+    """A text as lines; joined again they give exactly the text. Only \\n and \\r\\n end a line."""
+    return [Line(*((m[1], m[2]) if m[2] else (m[3], ""))) for m in _LINE.finditer(text)]
+
+
+def join_lines(lines: Iterable[Line]) -> str:
+    return "".join(line.body + line.end for line in lines)
+
+
+def replace_text(text: str, old: str, new: str, *, every: bool = False) -> str:
+    """Replace `old` by `new` where it occurs once (or everywhere); otherwise a ToolFailure that shows where to look."""
+    plain_old, plain_new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if not plain_old:
+        raise ToolFailure("The text to replace is empty.", fix="Name the text, or use write_file for a new file.")
+    if plain_old == plain_new:
+        raise ToolFailure("The old and the new text are the same; there is nothing to change.")
+    plain, missing = _without_returns(text)
+    starts = _find_all(plain, plain_old)
+    if starts:
+        _refuse_several([plain.count("\n", 0, at) + 1 for at in starts], every)
+        return _replace_exact(text, missing, starts, plain_old, plain_new)
+    return _replace_drifted(text, plain_old, plain_new, every)
+
+
+def apply_hunks(text: str, hunks: Sequence[Hunk]) -> str:
+    """Apply the hunks of one file in order; a line number that is off is corrected by what the lines say."""
+    lines, moved, first = split_lines(text), 0, 0
+    for hunk in hunks:
+        match = _place_hunk(lines, hunk, moved, first)
+        before = len(lines)
+        lines = _splice(lines, match, hunk)
+        grown = len(lines) - before
+        moved = match.at + 1 - hunk.start + grown if hunk.start and hunk.old else moved + grown
+        first = match.at + len(hunk.old) + grown
+    return join_lines(lines)
+
+
+def describe_nearest(lines: Sequence[Line], old: Sequence[str]) -> str:
+    """The lines that come closest to what was looked for, with their numbers."""
+    wanted = [body.strip() for body in old]
+    bodies = [line.body.strip() for line in lines[:_NEAR_LIMIT]]
+    at = _find_nearest(bodies, wanted)
+    if at is None:
+        return ""
+    shown = range(max(0, at - 1), min(len(lines), at + max(NEAR_LINES, min(len(wanted), 12)) + 1))
+    return "The nearest place is:\n" + "\n".join(f"{n + 1}| {lines[n].body[:300]}" for n in shown)
+
+
+def _without_returns(text: str) -> tuple[str, list[int]]:
+    """The text with \\n ends only, and where in it a carriage return is missing before a line end."""
+    missing = [match.start() - count for count, match in enumerate(_RETURN.finditer(text))]
+    return text.replace("\r\n", "\n"), missing
+
+
+def _find_all(text: str, part: str) -> list[int]:
+    found, at = [], text.find(part)
+    while at >= 0:
+        found.append(at)
+        at = text.find(part, at + len(part))
+    return found
+
+
+def _refuse_several(numbers: Sequence[int], every: bool) -> None:
+    if len(numbers) > 1 and not every:
+        listed = ", ".join(map(str, numbers[:_LISTED])) + (" …" if len(numbers) > _LISTED else "")
+        raise ToolFailure(
+            f"The old text fits {len(numbers)} places (lines {listed}).",
+            fix="Add lines around it until it fits one place, or set all to true.",
+        )
+
+
+def _replace_exact(text: str, missing: Sequence[int], starts: Iterable[int], old: str, new: str) -> str:
+    """Only what differs between old and new is touched, so that line ends around it stay."""
+    head = _count_common(old, new)
+    tail = _count_common(old[head:][::-1], new[head:][::-1])
+    middle = new[head : len(new) - tail]
+    parts, done = [], 0
+    for at in starts:
+        # A place before a line end is before its carriage return too: that one is not counted.
+        start, stop = (n + bisect.bisect_left(missing, n) for n in (at + head, at + len(old) - tail))
+        whole = text[start:stop]
+        end = find_line_end(whole if "\n" in whole else text)
+        parts += [text[done:start], middle.replace("\n", end)]
+        done = stop
+    return "".join([*parts, text[done:]])
+
+
+def _count_common(one: str, other: str) -> int:
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _replace_drifted(text: str, old: str, new: str, every: bool) -> str:
+    """Whole lines that differ from the old text in trailing blanks or by one indentation."""
+    lines, hunk = split_lines(text), _make_hunk(old, new)
+    matches = _match_lines([line.body for line in lines], hunk.old)
+    if not matches:
+        raise ToolFailure(
+            "The old text is not in the file.", fix=describe_nearest(lines, hunk.old) or "Read the file again."
+        )
+    _refuse_several([match.at + 1 for match in matches], every)
+    for match in reversed(_drop_overlaps(matches, len(hunk.old))):
+        lines = _splice(lines, match, hunk)
+    return join_lines(lines)
+
+
+def _make_hunk(old: str, new: str) -> Hunk:
+    """Search and replace as lines kept, dropped and added."""
+    ended = old.endswith("\n")
+    old_lines = (old[:-1] if ended else old).split("\n")
+    new_lines = [] if not new else (new.removesuffix("\n") if ended else new).split("\n")
+    steps: list[Step] = []
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
+        if kind == "equal":
+            steps += [Step(KEEP, body) for body in old_lines[i:j]]
+        else:
+            steps += [Step(DROP, body) for body in old_lines[i:j]] + [Step(ADD, body) for body in new_lines[k:m]]
+    return Hunk(tuple(steps))
+
+
+def _drop_overlaps(matches: Iterable[Match], length: int) -> list[Match]:
+    kept: list[Match] = []
+    for match in matches:
+        if not kept or match.at >= kept[-1].at + length:
+            kept.append(match)
+    return kept
+
+
+def _match_lines(bodies: Sequence[str], old: Sequence[str], first: int = 0) -> list[Match]:
+    """All places where the lines fit, by the strictest way of comparing that finds any."""
+    if not any(body.strip() for body in old):
+        places = range(first, len(bodies) - len(old) + 1)
+        return [Match(at, str) for at in places if _fit_trailing(bodies[at : at + len(old)], old)]
+    anchor = next(i for i, body in enumerate(old) if body.strip())
+    core = old[anchor].strip()
+    last = len(bodies) - len(old)
+    starts = [at for at in range(first, last + 1) if bodies[at + anchor].strip() == core]
+    for compare in (_fit_exact, _fit_trailing, _fit_indented):
+        fits = [(at, compare(bodies[at : at + len(old)], old)) for at in starts]
+        found = [Match(at, fit) for at, fit in fits if fit is not None]
+        if found:
+            return found
+    return []
+
+
+def _fit_exact(there: Sequence[str], old: Sequence[str]) -> Callable[[str], str] | None:
+    return str if list(there) == list(old) else None
+
+
+def _fit_trailing(there: Sequence[str], old: Sequence[str]) -> Callable[[str], str] | None:
+    return str if all(a.rstrip() == b.rstrip() for a, b in zip(there, old, strict=True)) else None
+
+
+def _fit_indented(there: Sequence[str], old: Sequence[str]) -> Callable[[str], str] | None:
+    """One and the same indentation more, or less, on every line that is not blank."""
+    pairs = [(a.rstrip(), b.rstrip()) for a, b in zip(there, old, strict=True)]
+    if any(a.lstrip() != b.lstrip() for a, b in pairs):
+        return None
+    indents = [(a[: len(a) - len(a.lstrip())], b[: len(b) - len(b.lstrip())]) for a, b in pairs if a]
+    there_indent, old_indent = indents[0]
+    if len(there_indent) >= len(old_indent):
+        more = there_indent[: len(there_indent) - len(old_indent)]
+        return (lambda body: more + body if body.strip() else body) if _all_shifted(indents, more) else None
+    less = old_indent[: len(old_indent) - len(there_indent)]
+    return (lambda body: body.removeprefix(less)) if _all_shifted([(b, a) for a, b in indents], less) else None
+
+
+def _all_shifted(indents: Iterable[tuple[str, str]], shift: str) -> bool:
+    return all(longer == shift + shorter for longer, shorter in indents)
+
+
+def _place_hunk(lines: Sequence[Line], hunk: Hunk, moved: int, first: int) -> Match:
+    """Where a hunk belongs: at its line number when it fits there, else at the one place where it fits."""
+    expected = None if hunk.start is None else hunk.start - 1 + moved
+    if not hunk.old:
+        at = 0 if expected is None else expected + 1
+        if not first <= at <= len(lines) or (expected is None and lines):
+            raise ToolFailure("A hunk adds lines and does not say where.", fix="Put lines of the file around them.")
+        return Match(at, str)
+    matches = _match_lines([line.body for line in lines], hunk.old, first)
+    for match in matches:
+        if match.at == expected:
+            return match
+    if not matches:
+        near = describe_nearest(lines, hunk.old)
+        where = f" for line {hunk.start}" if hunk.start else ""
+        raise ToolFailure(f"The hunk{where} does not fit the file.", fix=near or "Read the file again.")
+    _refuse_several([match.at + 1 for match in matches], False)
+    return matches[0]
+
+
+def _splice(lines: Sequence[Line], match: Match, hunk: Hunk) -> list[Line]:
+    """The lines with the hunk applied; lines it keeps stay as the file has them."""
+    stop = match.at + len(hunk.old)
+    there = list(lines[match.at : stop])
+    end = _choose_end(there, lines)
+    made: list[Line] = []
+    taken = 0
+    for step in hunk.steps:
+        if step.kind == ADD:
+            made.append(Line(match.fit(step.body), end))
+            continue
+        if step.kind == KEEP:
+            made.append(there[taken])
+        else:
+            end = there[taken].end or end
+        taken += 1
+    done = [*lines[: match.at], *made, *lines[stop:]]
+    if made and hunk.adds_last and stop == len(lines):
+        had_end = not lines or bool(lines[-1].end)
+        wants_end = not hunk.end_new and (had_end or hunk.end_old)
+        done[-1] = Line(done[-1].body, done[-1].end if wants_end else "")
+    # What was the last line of the file may not be it any more.
+    return [line if line.end else Line(line.body, end) for line in done[:-1]] + done[-1:]
+
+
+def _choose_end(there: Iterable[Line], lines: Sequence[Line]) -> str:
+    """The line end of the neighbours, else the one that most lines of the file have."""
+    near = next((line.end for line in there if line.end), "")
+    return near or find_line_end(join_lines(lines))
+
+
+def _find_nearest(bodies: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """The line where most of the wanted lines follow, else the line most like the first of them."""
+    places = {body: i for i, body in reversed(list(enumerate(wanted))) if body}
+    best, most = None, 0
+    for at, body in enumerate(bodies):
+        if body in places:
+            rest = wanted[places[body] :]
+            count = sum(a == b for a, b in zip(bodies[at : at + len(rest)], rest, strict=False) if a)
+            if count > most:
+                best, most = max(0, at - places[body]), count
+    if best is not None:
+        return best
+    first = next((body for body in wanted if body), "")
+    close = difflib.get_close_matches(first[:200], [body[:200] for body in bodies[:2000]], 1, 0.5)
+    return next((i for i, body in enumerate(bodies) if body[:200] == close[0]), None) if close else None

@@ -1,0 +1,151 @@
+"""Which paths a command may read or write: inside the roots, and never quietly a secret or a start-up file.
+
+The check is on the names alone; links are the sandbox's business.
+"""
+
+import posixpath
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from tools.policy_words import UNKNOWN, Word
+
+SECRET_NAME = re.compile(
+    r"\.env(rc)?(\.(?!example$|sample$|template$|dist$).*)?|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.netrc|\.pgpass"
+    r"|\.npmrc|\.pypirc|\.git-credentials|\.my\.cnf|\.password-store|\.?credentials?(\..*)?|secrets?(\.(ya?ml|json|toml|txt|env))?"
+    r"|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx|keystore)|g?shadow-?|sudoers|\.\w+_history|\.hermes|environ"
+    r"|authorized_keys",
+    re.IGNORECASE,
+)
+#: What a pattern such as `id_*` may find.
+SECRET_SAMPLES = (".env", ".ssh", ".netrc", "id_rsa", "id_ed25519", "credentials", "shadow", ".bash_history", ".hermes")
+#: Names that somebody else's program reads and runs later.
+STARTUP_NAME = re.compile(
+    r"\.(bash(rc|_profile|_login|_logout|_aliases)|profile|z(shrc|profile|shenv|login|logout)|inputrc|vimrc|gitconfig)"
+    r"|\.(gitmodules|gitattributes|husky|git|config|local|pythonrc|xinitrc|xprofile|ssh|hermes|emacs|screenrc|tmux\.conf)"
+    r"|sitecustomize\.py|usercustomize\.py|.*\.pth|crontab|autostart",
+    re.IGNORECASE,
+)
+#: The part of the Hermes home that says how Hermes behaves and what it remembers.
+HERMES_FILE = re.compile(
+    r"(profiles/[^/]+/)?(config\.ya?ml|\.env|auth[^/]*|[^/]*\.(db|sqlite3?)(-\w+)?)(/.*)?|\*.*|\.?"
+)
+DISK = re.compile(r"/dev/((sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|mapper|loop|sr|mem|kmem|port)\S*)")
+SYSTEM_FOLDERS = "bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var|mnt|media|run"
+SYSTEM_FOLDERS += "|Applications|Library|System|Users"
+CRITICAL = re.compile(rf"/?\*?|/?(\.\*)|/({SYSTEM_FOLDERS})(/\*)?|~[\w-]*(/\*|/\.\*)?|/(home|Users)/[^/]+(/\*)?")
+PUBLIC_READS = "/usr /bin /lib /opt /proc/cpuinfo /proc/meminfo /proc/version /proc/loadavg /etc/os-release"
+PUBLIC_READS += " /etc/hostname /etc/lsb-release /etc/debian_version /dev/null"
+HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+KNOWN_VARIABLES = {"HOME": "~", "HERMES_HOME": "~/.hermes", "PWD": "."}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command may be at work: every folder it can be in, and the roots it may use."""
+
+    folders: tuple[str, ...]
+    roots: tuple[str, ...]
+    home: str = ""  # the Hermes home
+
+    def resolve(self, text: str) -> list[str]:
+        if text.startswith("~"):
+            return [posixpath.normpath(text)]
+        return [tidy(posixpath.join(folder, text)) for folder in self.folders]
+
+
+def tidy(path: str) -> str:
+    """Normal form; POSIX lets two leading slashes stand, they are one here."""
+    return re.sub(r"^//+", "/", posixpath.normpath(path))
+
+
+def lies_under(path: str, root: str) -> bool:
+    if root == ".":
+        return not path.startswith(("/", "~")) and path.split("/")[0] != ".."
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def lies_inside(place: Place, text: str) -> bool:
+    """In a root from every folder the command may be in; the whole disk is no root."""
+    roots = [root for root in place.roots if root != "/"]
+    return all(any(lies_under(path, root) for root in roots) for path in place.resolve(text))
+
+
+def names_secret(text: str) -> bool:
+    return any(SECRET_NAME.fullmatch(part) or may_find_secret(part) for part in re.split("[/:]", text))
+
+
+def may_find_secret(part: str) -> bool:
+    """Whether a pattern is made to find a secret; `*` and `*.py` are too broad to be that."""
+    if part.startswith("*") or not any(char in part for char in "*?["):
+        return False
+    return part.startswith(".") or any(fnmatchcase(name, part) for name in SECRET_SAMPLES)
+
+
+def show_word(word: Word) -> str:
+    return word.text.replace(UNKNOWN, "…")
+
+
+def find_read_problem(place: Place, word: Word) -> str:
+    """Why reading this needs a person; empty: it does not."""
+    if UNKNOWN in word.text:
+        return "what it reads is not known beforehand"
+    if names_secret(word.text) or any(
+        names_secret(path.removeprefix(place.roots[0])) for path in place.resolve(word.text)
+    ):
+        return f"{show_word(word)} may hold secrets"
+    if lies_inside(place, word.text):
+        return ""
+    public = all(any(lies_under(path, known) for known in PUBLIC_READS.split()) for path in place.resolve(word.text))
+    return "" if public else f"{show_word(word)} is outside of the working folder"
+
+
+def find_write_problem(place: Place, word: Word) -> str:
+    """Why writing this needs a person; empty: it does not."""
+    if word.text in HARMLESS_DEVICES:
+        return ""
+    if UNKNOWN in word.text:
+        return "what it writes is not known beforehand"
+    if not lies_inside(place, word.text):
+        return f"{show_word(word)} is outside of the working folder"
+    inner = [path.removeprefix(place.roots[0]) for path in place.resolve(word.text)] + [word.text]
+    parts = [part for path in inner for part in path.split("/")]
+    if any(STARTUP_NAME.fullmatch(part) for part in parts) or any(names_secret(path) for path in inner):
+        return f"{show_word(word)} is a file that other programs trust"
+    return ""
+
+
+def fill_known(word: Word) -> str:
+    """The text with the variables filled in whose meaning is fixed."""
+    text = word.text
+    if text.count(UNKNOWN) == len(word.names):
+        for name in word.names:
+            text = text.replace(UNKNOWN, KNOWN_VARIABLES.get(name, "\x04"), 1)
+    return text.replace("\x04", UNKNOWN)
+
+
+def find_write_denial(place: Place, word: Word) -> str:
+    """Why nobody may write this, whatever the mode."""
+    for path in place.resolve(fill_known(word)):
+        if DISK.fullmatch(path):
+            return f"it writes to the disk {path}"
+        if is_hermes_state(place, path):
+            return "it changes the settings or the store of Hermes itself"
+    return ""
+
+
+def is_hermes_state(place: Place, path: str) -> bool:
+    _, found, rest = path.rpartition("/.hermes")
+    if found and (not rest or rest.startswith("/")):
+        return bool(HERMES_FILE.fullmatch(rest.lstrip("/")))
+    if place.home and lies_under(path, place.home):
+        return bool(HERMES_FILE.fullmatch(path.removeprefix(place.home).lstrip("/")))
+    return False
+
+
+def is_critical(place: Place, word: Word) -> bool:
+    """Whether losing it loses the machine or a person's files."""
+    text = fill_known(word)
+    if not text:
+        return False
+    return any(CRITICAL.fullmatch(path) for path in place.resolve(text) if path.startswith(("/", "~")))

@@ -1,0 +1,191 @@
+"""Background processes for the model: start one, look after it, end it.
+
+They belong to the task: they outlive the agent that started them, and end with the task.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+from hermes_base.tool_context import ToolContext
+from tools.process_registry import TaskProcess, end_all, process_registry
+from tools.registry import registry, tool_result
+from tools.shells import launch, shell_of
+from tools.terminal_tool import require_approval
+
+log = logging.getLogger(__name__)
+
+TOOLSET = "process"
+MAX_RUNNING = 16
+SHOWN_BYTES = 20_000
+NOTICE_BYTES = 1_000
+COMMAND_CHARS = 200
+WAIT_SECONDS = 60.0
+MAX_WAIT_SECONDS = 600.0
+SLICE_SECONDS = 0.2
+END_OF_INPUT = b"\x04"  # what a terminal takes for the end of the file
+
+SCHEMA = {
+    "name": "process",
+    "description": "Background processes. start: run a bash command (no `&`); poll, wait: state and new output; "
+    "read: output from an offset; write: send input. You are told when one ends.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["start", "list", "poll", "wait", "read", "write", "kill"]},
+            "command": {"type": "string"},
+            "id": {"type": "string"},
+            "input": {"type": "string"},
+            "eof": {"type": "boolean", "description": "Close its input."},
+            "offset": {"type": "integer"},
+            "timeout": {"type": "number"},
+            "pty": {"type": "boolean"},
+        },
+        "required": ["action"],
+    },
+}
+
+
+def run_process(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    act = _ACTIONS.get(str(args.get("action")))
+    if act is None:
+        raise ToolFailure(f"The action is one of {', '.join(_ACTIONS)}.")
+    return tool_result(act(args, context))
+
+
+def _start(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    command = args.get("command")
+    if not isinstance(command, str) or not command.strip() or "\0" in command:
+        raise ToolFailure("To start a process, give its command.")
+    if sum(entry.is_running for entry in process_registry.background(context.task)) >= MAX_RUNNING:
+        raise ToolFailure(f"{MAX_RUNNING} processes run already.", fix="Kill one first.")
+    require_approval(context, command)
+    pty = args.get("pty") is True
+    launched = launch(command, shell_of(context), context, pty=pty, with_stdin=True)
+    entry = TaskProcess(context.task, command, launched.running, background=True, pty=pty)
+    process_registry.add(entry)
+    threading.Thread(target=_follow, args=(entry, context), name=f"process-{entry.id}", daemon=True).start()
+    return {"id": entry.id, "state": "running"}
+
+
+def _follow(entry: TaskProcess, context: ToolContext) -> None:
+    """Take in the output until the end, then tell the conversation once."""
+    try:
+        entry.running.pump()
+        entry.running.finish()
+        entry.drained.set()
+        if context.notices is not None and not entry.killed:
+            context.notices.post(entry.task, f"proc:{entry.id}:exit", context.redact(_describe_end(entry)))
+    except Exception:
+        log.exception("following background process %s failed", entry.id)
+
+
+def _describe_end(entry: TaskProcess) -> str:
+    spool = entry.running.spool
+    tail = spool.read(spool.total - NOTICE_BYTES, NOTICE_BYTES)[1].decode("utf-8", "replace").strip()
+    said = f"Its last output:\n{tail}" if tail else "It printed nothing."
+    command = entry.command[:COMMAND_CHARS]
+    return f"Background process {entry.id} ended with exit code {entry.running.exit_code}: {command}\n{said}"
+
+
+def _list(_args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    return {"processes": [_summarise(entry) for entry in process_registry.background(context.task)]}
+
+
+def _poll(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    return _show_news(_find(args, context))
+
+
+def _wait(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    entry = _find(args, context)
+    asked = args.get("timeout")
+    seconds = min(float(asked), MAX_WAIT_SECONDS) if isinstance(asked, int | float) and asked > 0 else WAIT_SECONDS
+    deadline = time.monotonic() + seconds
+    while entry.is_running and not context.cancel.cancelled and (left := deadline - time.monotonic()) > 0:
+        entry.running.ended.wait(min(left, SLICE_SECONDS))
+    return _show_news(entry)
+
+
+def _read(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    entry = _find(args, context)
+    offset = args.get("offset")
+    return _show_output(entry, offset if isinstance(offset, int) else 0)
+
+
+def _write(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    entry = _find(args, context)
+    text, eof = args.get("input"), args.get("eof") is True
+    if not isinstance(text, str) and not eof:
+        raise ToolFailure("Give the input to write.")
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else b""
+    written = entry.running.write(data + (END_OF_INPUT if eof and entry.pty else b""))
+    if eof and not entry.pty:
+        entry.running.close_stdin()
+    return {"written": min(written, len(data)), "of": len(data)}
+
+
+def _kill(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    entry = _find(args, context)
+    end_all([entry])
+    return _show_news(entry)
+
+
+def _find(args: Mapping[str, Any], context: ToolContext) -> TaskProcess:
+    entries = process_registry.background(context.task)
+    for entry in entries:
+        if entry.id == args.get("id"):
+            return entry
+    known = ", ".join(entry.id for entry in entries) or "none"
+    raise ToolFailure(f"There is no process {args.get('id')!r}; known: {known}.")
+
+
+def _summarise(entry: TaskProcess) -> dict[str, Any]:
+    facts: dict[str, Any] = {"id": entry.id, "command": entry.command[:COMMAND_CHARS], **_state(entry)}
+    return facts | {"started": round(entry.started), "output_bytes": entry.running.spool.total}
+
+
+def _state(entry: TaskProcess) -> dict[str, Any]:
+    return {"state": "running"} if entry.is_running else {"state": "ended", "exit_code": entry.running.exit_code}
+
+
+def _show_news(entry: TaskProcess) -> dict[str, Any]:
+    """State, and the newest output that was not shown before."""
+    state = _state(entry)
+    if not entry.is_running:
+        entry.drained.wait(1.0)  # the last words may still be on their way
+    shown = _show_output(entry, max(entry.seen, entry.running.spool.total - SHOWN_BYTES))
+    entry.seen = shown["next_offset"]
+    return {"id": entry.id} | state | shown
+
+
+def _show_output(entry: TaskProcess, offset: int) -> dict[str, Any]:
+    start, data = entry.running.spool.read(offset, SHOWN_BYTES)
+    if start + len(data) < entry.running.spool.total:
+        data = _cut_whole(data)
+    return {"offset": start, "output": data.decode("utf-8", "replace"), "next_offset": start + len(data)}
+
+
+def _cut_whole(data: bytes) -> bytes:
+    """Without a character at the end of which only a part is there."""
+    for length in range(1, min(4, len(data))):
+        if data[-length] >= 0xC0:
+            return data[:-length]
+        if data[-length] < 0x80:
+            break
+    return data
+
+
+_ACTIONS: Mapping[str, Callable[[Mapping[str, Any], ToolContext], dict[str, Any]]] = {
+    "start": _start,
+    "list": _list,
+    "poll": _poll,
+    "wait": _wait,
+    "read": _read,
+    "write": _write,
+    "kill": _kill,
+}
+
+registry.register("process", TOOLSET, SCHEMA, run_process, emoji="⚙️")

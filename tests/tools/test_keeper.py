@@ -1,0 +1,203 @@
+"""The keeper: whatever becomes of Hermes, nothing that it started lives on, and nothing is left in it (C12, F1)."""
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Hands, daemon, find_marked, new_mark
+from waiting import wait_until
+
+from tools.process_registry import process_registry
+from tools.sandbox import BACKENDS, is_bubblewrap_usable
+from tools.spawning import Spool, keeper
+from tools.terminal_tool import cleanup_vm, close_all
+
+TASK = "keeper"
+
+#: A Hermes of its own: a command in the foreground, one in the background, and a daemon below each.
+CHILD = """
+import json, sys, threading, time
+from pathlib import Path
+from commands import Hands
+from tools.spawning import keeper
+folder, backend, command = sys.argv[1:]
+hands = Hands("child", Path(folder), backend)
+hands.run("true")
+threading.Thread(target=hands.run, args=(command,), daemon=True).start()
+hands.process("start", command=command)
+print(json.dumps({"keeper": keeper.pid, "scratch": str(keeper.scratch())}), flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.fixture(params=list(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> str:
+    if request.param == "bubblewrap" and not is_bubblewrap_usable():
+        pytest.skip("bwrap does not run on this machine")
+    return str(request.param)
+
+
+@pytest.fixture
+def hands(tmp_path: Path) -> Iterator[Hands]:
+    yield Hands(TASK, tmp_path, "local")
+    process_registry.kill_all(task_id=TASK)
+    cleanup_vm(TASK)
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def start_child(folder: Path, backend: str, command: str) -> subprocess.Popen[bytes]:
+    support = Path(__file__).parents[1] / "support"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])}
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), backend, command],
+        env=env,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_survives_hermes(backend: str, tmp_path: Path, number: signal.Signals) -> None:
+    """C12: killed with its whole group, while commands, background processes and daemons run."""
+    mark = new_mark()
+    command = f"trap '' TERM; {daemon(mark)}; bash -c 'sleep 300; true' {mark} & sleep 300; sleep 300"
+    child = start_child(tmp_path, backend, command)
+    assert child.stdout is not None
+    with child.stdout:
+        facts = json.loads(child.stdout.readline())
+        wait_until(lambda: len(find_marked(mark)) >= 4)
+        os.killpg(child.pid, number)
+        child.wait(20)
+    wait_until(lambda: find_marked(mark) == [] and not is_there(facts["keeper"]), 10)
+    assert not Path(facts["scratch"]).exists()
+
+
+def test_the_keeper_does_not_mind_signals_meant_for_others(hands: Hands) -> None:
+    """C12"""
+    hands.run("true")
+    pid = keeper.pid
+    assert pid is not None
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(pid, number)
+    assert hands.run("echo still here")["output"] == "still here\n"
+    assert keeper.pid == pid
+
+
+def test_when_the_keeper_is_killed_its_commands_end_and_a_new_one_is_started(
+    hands: Hands, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C12"""
+    mark = new_mark()
+    id = hands.process("start", command=f"{daemon(mark)}; sleep 300")["id"]
+    wait_until(lambda: len(find_marked(mark)) >= 1)
+    old = keeper.pid
+    assert old is not None
+    os.kill(old, signal.SIGKILL)
+    assert hands.process("wait", id=id, timeout=20)["state"] == "ended"
+    wait_until(lambda: find_marked(mark) == [])
+    with caplog.at_level(logging.WARNING):
+        assert hands.run("echo again")["output"] == "again\n"
+    assert f"keeper process {old} is gone" in caplog.text
+    assert keeper.pid not in (None, old)
+
+
+def test_orphans_of_a_killed_guard_end(hands: Hands) -> None:
+    """C12: somebody kills the process between the keeper and the command."""
+    mark = new_mark()
+    id = hands.process("start", command=f"{daemon(mark)}; sleep 300")["id"]
+    wait_until(lambda: len(find_marked(mark)) >= 1)
+    os.kill(process_registry.background(TASK)[0].running.pid, signal.SIGKILL)
+    assert hands.process("wait", id=id, timeout=20)["exit_code"] == 137
+    wait_until(lambda: find_marked(mark) == [])
+
+
+def test_closing_ends_everything_and_a_command_after_it_still_runs(hands: Hands) -> None:
+    mark = new_mark()
+    hands.process("start", command=f"{daemon(mark)}; sleep 300")
+    wait_until(lambda: len(find_marked(mark)) >= 1)
+    pid, scratch = keeper.pid, keeper.scratch()
+    close_all()
+    assert find_marked(mark) == []
+    assert pid is not None
+    assert not is_there(pid)
+    assert not scratch.exists()
+    assert hands.run("echo on")["output"] == "on\n"
+
+
+def count_descriptors(pid: int | str) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def count_children(pid: int) -> int:
+    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+@pytest.mark.slow
+def test_a_thousand_commands_leave_nothing_behind(hands: Hands) -> None:
+    """F1: descriptors, threads and processes return to where they were, in Hermes and in the keeper."""
+    hands.run("true")
+    hands.process("wait", id=hands.process("start", command="true")["id"], timeout=20)
+    process_registry.kill_all(task_id=TASK)
+    pid = keeper.pid
+    assert pid is not None
+
+    def measure() -> tuple[int, int, int, int, int]:
+        return (
+            count_descriptors("self"),
+            count_descriptors(pid),
+            threading.active_count(),
+            count_children(pid),
+            count_children(os.getpid()),
+        )
+
+    wait_until(lambda: count_children(pid) == 0 and not any("process-" in t.name for t in threading.enumerate()))
+    before = measure()
+    for turn in range(1000):
+        if turn % 10 == 0:
+            hands.process("start", command="true")
+        hands.run(":", {"pty": turn % 7 == 0})
+    process_registry.kill_all(task_id=TASK)
+    wait_until(lambda: measure() == before)
+    assert keeper.pid == pid
+
+
+def test_a_program_that_cannot_be_run_says_so(hands: Hands) -> None:
+    result = hands.run("/no/such/program")
+    assert result["exit_code"] == 127
+    assert "No such file" in result["output"]
+    result = hands.run(": " + "x" * 200_000)
+    assert result["exit_code"] == 127
+    assert "cannot run bash" in result["output"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_spool_keeps_its_beginning_and_its_end(seed: int) -> None:
+    """What is read is what was written, at its offset, whatever the sizes."""
+    chance = random.Random(seed)
+    spool, written = Spool(head=10, tail=16), b""
+    for _ in range(chance.randrange(12)):
+        data = chance.randbytes(chance.randrange(40))
+        spool.write(data)
+        written += data
+    assert spool.total == len(written)
+    for offset in range(len(written) + 2):
+        start, data = spool.read(offset, 12)
+        assert data == written[start : start + len(data)]
+        assert start == offset or start >= min(10, len(written))
+        assert data or start == len(written)
+    assert spool.read(len(written) - 16, 16)[1][-6:] == written[-6:]
+    spool.close()
