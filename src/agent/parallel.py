@@ -15,6 +15,8 @@ Call = TypeVar("Call")
 Result = TypeVar("Result")
 #: How long a stopped turn waits for its tools to notice; then it goes on without them.
 GRACE_SECONDS = 2.0
+#: How often a round that takes its time is asked for a sign of life.
+LOOK_SECONDS = 5.0
 
 
 def run_in_order(
@@ -22,6 +24,7 @@ def run_in_order(
     run: Callable[[Call], Result],
     take: Callable[[Call, Result], None],
     cancel: CancelToken,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> None:
     """`take` gets each result as soon as it and all before it are there; `run` must not raise. Raises Interrupted."""
     ended: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
@@ -35,7 +38,7 @@ def run_in_order(
         thread.start()
     forget = cancel.on_cancel(lambda: ended.put(None))
     try:
-        _take_in_order(calls, take, ended, cancel)
+        _take_in_order(calls, take, ended, cancel, on_wait)
     finally:
         forget()
 
@@ -45,14 +48,18 @@ def _take_in_order(
     take: Callable[[Call, Result], None],
     ended: "queue.SimpleQueue[tuple[int, Result] | None]",
     cancel: CancelToken,
+    on_wait: Callable[[], None],
 ) -> None:
     waiting: dict[int, Result] = {}
     taken = 0
     while taken < len(calls):
         try:
-            item = ended.get(timeout=GRACE_SECONDS if cancel.cancelled else None)
+            item = ended.get(timeout=GRACE_SECONDS if cancel.cancelled else LOOK_SECONDS)
         except queue.Empty:
-            break
+            if cancel.cancelled:
+                break
+            on_wait()
+            continue
         if item is not None:
             waiting[item[0]] = item[1]
         while taken in waiting:

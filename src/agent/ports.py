@@ -50,6 +50,10 @@ class Hands(Protocol):
 
     def run(self, call: ToolCall, *, turn_id: str, messages: Sequence[Mapping[str, Any]]) -> str: ...
 
+    def is_working(self) -> bool:
+        """Whether something of this task makes progress, such as a running process (C12)."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TurnFacts:

@@ -163,7 +163,7 @@ class Turn:
                 self._append_result(call, step.refusal)
             return
         try:
-            run_in_order(step.calls, self._run_one, self._append_result, self._ports.cancel)
+            run_in_order(step.calls, self._run_one, self._append_result, self._ports.cancel, self._note_work)
         except Interrupted:
             answered = {message.get("tool_call_id") for message in self.conversation.messages}
             for call in step.calls:
@@ -173,6 +173,11 @@ class Turn:
 
     def _run_one(self, call: ToolCall) -> str:
         return self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
+
+    def _note_work(self) -> None:
+        """A tool that takes its time is silence, unless something of the task is seen to work (C12)."""
+        if self._ports.hands.is_working():
+            self._ports.touch("running tools")
 
     def _append_result(self, call: ToolCall, result: str) -> None:
         """A result that would fill the window is sent as its beginning and its end; the whole is stored (E9)."""

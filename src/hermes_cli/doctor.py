@@ -25,6 +25,7 @@ from hermes_constants import VERSION, get_hermes_home
 from hermes_state.connection import Database
 from hermes_state.home_lock import holder
 from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+from tools.sandbox import active_backend
 
 log = logging.getLogger(__name__)
 
@@ -195,6 +196,18 @@ def _check_tools(home: Path) -> Iterator[Finding]:  # noqa: ARG001
             yield Finding(INFO, f"{tool} is not installed: {without}.", "Your system's packages have it.")
 
 
+def _check_sandbox(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    """Which boundary the model's commands run in (G5)."""
+    try:
+        wanted = str(config.cfg_get(config.load_config_readonly(), "terminal", "backend", default="auto"))
+    except ConfigProblem:
+        return  # reported by its own check
+    active = active_backend(wanted)
+    level = OK if active == "bubblewrap" else WARN
+    fix = "" if active == "bubblewrap" else "Install bubblewrap, so that commands run in a sandbox."
+    yield Finding(level, f"The model's commands run in the backend {active}.", fix)
+
+
 CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _check_python,
     _check_home,
@@ -205,6 +218,7 @@ CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _check_owner,
     _check_model,
     _check_tools,
+    _check_sandbox,
 )
 
 

@@ -17,6 +17,7 @@ from hermes_base.hooks import Hooks
 from hermes_base.journal import TOOLS
 from hermes_base.tool_context import ToolContext
 from tools.approval import ask_approval
+from tools.process_registry import process_registry
 from tools.registry import tool_error
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,9 @@ class AgentHands:
         result = self._tell_after(ids, args, result, seconds)
         self.emit(ToolEnded(call.id, call.name, not _is_error(result), seconds, _preview(result)))
         return result
+
+    def is_working(self) -> bool:
+        return bool(process_registry.running(self.context.task))
 
     def _run_guarded(
         self, call: ToolCall, args: dict[str, Any], ids: dict[str, Any], messages: Sequence[Mapping[str, Any]]

@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from waiting import wait_until
 
+from agent import parallel
 from hermes_base.chat import Answer, Question
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
@@ -188,6 +190,26 @@ def test_an_ended_process_is_told_to_the_conversation(make_agent: Any, tmp_path:
     wait_until(lambda: bool(posted))
     assert posted[0][:2] == (agent.task_id, f"proc:{started['id']}:exit")
     assert "3" in posted[0][2]
+
+
+def test_a_running_process_is_a_sign_of_life_and_a_tool_that_hangs_is_not(
+    local: Any, tool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C12"""
+    monkeypatch.setattr(parallel, "LOOK_SECONDS", 0.05)
+    signs: list[str] = []
+    tool("hang", lambda args: str(threading.Event().wait(0.5)))
+    agent = local()
+    monkeypatch.setattr(agent, "_touch", lambda what: signs.append(what))
+    agent.run_conversation(call("terminal", command="sleep 0.5"))
+    assert signs.count("running tools") > 3
+    idle = local(disabled_toolsets=[])
+    idle.tools = [*idle.tools, {"type": "function", "function": {"name": "hang", "parameters": {"type": "object"}}}]
+    signs.clear()
+    monkeypatch.setattr(idle, "_touch", lambda what: signs.append(what))
+    idle._journal = type(idle._journal)(MemoryStore, "another")
+    idle.run_conversation(call("hang"))
+    assert signs.count("running tools") == 1
 
 
 def test_the_default_set_is_small(make_agent: Any, lab: LabServer) -> None:
