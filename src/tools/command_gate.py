@@ -2,14 +2,12 @@
 
 from hermes_base.tool_context import ToolContext
 from tools.approval import ask_approval
-from tools.policy import judge
+from tools.policy import Verdict, judge
 
 
 def approve_command(context: ToolContext, command: str) -> str | None:
     """None when the command may run, otherwise the sentence that says why it does not."""
-    mode = str(context.setting("approvals", "mode", "ask"))
-    home = str(context.home) if context.home else ""
-    verdict = judge(command, folder=context.folder, mode=mode, home=home)
+    verdict = _judge(context, command)
     if verdict.decision == "allow":
         return None
     if verdict.decision == "deny":
@@ -17,3 +15,22 @@ def approve_command(context: ToolContext, command: str) -> str | None:
     if ask_approval(context, command, verdict.reason):
         return None
     return f"The command was not run: nobody approved it ({verdict.reason})."
+
+
+def approve_input(context: ToolContext, command: str, text: str) -> str | None:
+    """The same for what is typed into a running process: a program that runs unasked takes input unasked, too."""
+    if _judge(context, command).decision == "allow":
+        return None
+    if ask_approval(context, f"{command}\n<<< {text}", "this is typed into a running program"):
+        return None
+    return "The input was not sent: nobody approved it."
+
+
+def _judge(context: ToolContext, command: str) -> Verdict:
+    return judge(
+        command,
+        folder=context.folder,
+        roots=tuple(map(str, context.setting("files", "roots", []) or ())),
+        mode=str(context.setting("approvals", "mode", "ask")),
+        home=str(context.home) if context.home else "",
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
+from tools.command_gate import approve_input
 from tools.process_registry import TaskProcess, end_all, process_registry
 from tools.registry import registry, tool_result
 from tools.shells import launch, shell_of
@@ -120,6 +121,9 @@ def _write(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
     text, eof = args.get("input"), args.get("eof") is True
     if not isinstance(text, str) and not eof:
         raise ToolFailure("Give the input to write.")
+    refusal = approve_input(context, entry.command, text) if isinstance(text, str) else None
+    if refusal is not None:
+        raise ToolFailure(refusal)
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else b""
     written = entry.running.write(data + (END_OF_INPUT if eof and entry.pty else b""))
     if eof and not entry.pty:

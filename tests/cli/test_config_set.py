@@ -168,7 +168,7 @@ def test_odd_files_can_be_edited(home: Path, text: str) -> None:
         ("nothing.like.it", "x", "config list"),
         ("memory.provder", "x", "memory.provider"),
         ("agent.max_iterations", "many", "whole number"),
-        ("approvals.mode", "never", "ask, deny"),
+        ("approvals.mode", "never", "ask, auto, deny"),
         ("model.default", "\udc80", "UTF-8"),
         ("HERMES_HOME", "/x", "shell"),
         ("SOME_TOKEN", "a\0b", "NUL"),

@@ -6,7 +6,7 @@ import pytest
 
 from hermes_base.chat import Answer, Question
 from hermes_base.tool_context import ToolContext
-from tools.command_gate import approve_command
+from tools.command_gate import approve_command, approve_input
 
 
 class Person:
@@ -84,3 +84,13 @@ def test_mode_auto_lets_ordinary_work_through() -> None:
     person = Person(Answer("deny"))
     assert approve_command(make_context(person, "auto"), "make test") is None
     assert person.questions == []
+
+
+@pytest.mark.parametrize(("command", "asked"), [("cat", 0), ("bash", 1), ("python3 -i", 1)])
+def test_what_is_typed_into_a_program_is_asked_for_like_the_program(command: str, asked: int) -> None:
+    """G4, G5: a shell that was agreed to is no way around the policy."""
+    person = Person(Answer("approve"))
+    assert approve_input(make_context(person), command, "rm -rf x") is None
+    assert [question.text for question in person.questions] == [f"{command}\n<<< rm -rf x"] * asked
+    nobody = Person(Answer("", given=False))
+    assert (approve_input(make_context(nobody), command, "rm -rf x") is None) == (not asked)
