@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from agent.multimodal import find_parts
 from agent.repair import repair_arguments
 from agent.reply import own_data
 
@@ -103,29 +104,13 @@ def _make_id(call_id: object) -> str:
 
 def _make_result(message: Mapping[str, Any]) -> Block:
     content = message.get("content")
-    parts = _find_parts(content)
+    parts = find_parts(content)
     told: str | list[Block]
     if parts is None:
         told = content if isinstance(content, str) and content.strip() else EMPTY
     else:
         told = _make_parts(parts) or EMPTY
     return {"type": "tool_result", "tool_use_id": _make_id(message.get("tool_call_id")), "content": told}
-
-
-def _find_parts(content: object) -> Sequence[Any] | None:
-    """The parts of a tool result that is more than text; such a result may travel as the JSON of an object."""
-    if isinstance(content, list):
-        return content
-    if not isinstance(content, str) or '"_multimodal"' not in content:
-        return None
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or value.get("_multimodal") is not True:
-        return None
-    parts = value.get("content")
-    return parts if isinstance(parts, list) else None
 
 
 def _make_parts(content: object) -> list[Block]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.chat_answers import StreamDecoder, find_family
+from agent.multimodal import as_words, find_parts
 from agent.providers import Provider
 from agent.reply import own_data
 
@@ -35,6 +36,9 @@ def encode_json(value: Any) -> bytes:
 def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
     fields = {name: message[name] for name in _WIRE_FIELDS if name in message}
     own, family = own_data(message, dialect), find_family(dialect)
+    parts = find_parts(fields.get("content")) if fields.get("role") == "tool" else None
+    if parts is not None:
+        fields["content"] = as_words(parts)
     if fields.get("tool_calls"):
         echoed: Mapping[str, Any] = own.get("calls") or {}
         fields["tool_calls"] = [{**call, **echoed.get(call["id"], {})} for call in fields["tool_calls"]]

@@ -5,13 +5,13 @@ the join of fragments that were encoded once, so that the body of the next reque
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.chat_completions import encode_json
 from agent.codex_answers import GAP, ResponseReader
+from agent.multimodal import find_parts
 from agent.providers import Provider
 from agent.reply import own_data
 
@@ -50,7 +50,7 @@ def _make_user_items(message: Mapping[str, Any], _dialect: str) -> list[Item]:
 
 def _make_result_items(message: Mapping[str, Any], _dialect: str) -> list[Item]:
     output = message.get("content") or ""
-    parts = output if isinstance(output, list) else _find_parts(output)
+    parts = output if isinstance(output, list) else find_parts(output)
     return [
         {
             "type": "function_call_output",
@@ -150,19 +150,6 @@ def _make_image_part(part: Mapping[str, Any]) -> Item:
 
 
 _PARTS: Mapping[str, Callable[[Mapping[str, Any]], Item]] = {"text": _make_text_part, "image_url": _make_image_part}
-
-
-def _find_parts(output: str) -> list[Any] | None:
-    """The parts of a tool's result that is more than text, which travels as its JSON."""
-    if '"_multimodal"' not in output:
-        return None
-    try:
-        result = json.loads(output)
-    except (ValueError, RecursionError):
-        return None
-    several = isinstance(result, dict) and result.get("_multimodal") is True
-    content = result.get("content") if several else None
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else None
 
 
 # --- requests

@@ -5,6 +5,7 @@ Each finished message is committed when it is finished, together with its call's
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from agent import rules
 from agent.compaction import BYTES_A_TOKEN, compact, estimated_tokens, guarded
 from agent.conversation import WRITTEN_BY, Conversation
 from agent.fitting import LEAST_KEPT, fit_text
+from agent.multimodal import find_parts
 from agent.parallel import run_in_order
 from agent.ports import Ports, TurnFacts
 from agent.prefix import PrefixBreak
@@ -27,8 +29,6 @@ from hermes_base.journal import Row, UsageRow, text_of
 
 log = logging.getLogger(__name__)
 
-#: How a tool's result with images begins; it is no text that could be cut.
-MULTIMODAL = '{"_multimodal": true'
 #: What stands in the transcript when a turn ends without an answer of the model.
 EXCUSES = {
     "empty": "The model gave no answer, although it was asked again.",
@@ -49,6 +49,7 @@ class TurnResult:
     api_calls: int = 0
     usage: CanonicalUsage = field(default_factory=CanonicalUsage)
     breaks: list[PrefixBreak] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # steering that came too late
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,17 @@ class Turn:
         self._message_taken = False
         self._calls_in_round = 1
         self._steering: list[str] = []
+        self._steering_lock = threading.Lock()
+        self._over = False
         self._stream: AnswerReader | None = None  # the answer being read
         self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
 
-    def steer(self, text: str) -> None:
-        """Put a text into the running turn; the model reads it at the next step."""
-        self._steering.append(text)
+    def steer(self, text: str) -> bool:
+        """Put a text into the running turn; the model reads it at the next step. False: the turn is over."""
+        with self._steering_lock:
+            if not self._over:
+                self._steering.append(text)
+            return not self._over
 
     def run(self) -> TurnResult:
         """Play the rules to their end; leaves a transcript in which every call has its result."""
@@ -97,6 +103,9 @@ class Turn:
         except Interrupted as stop:
             plan.close()
             self._end_interrupted(stop)
+        with self._steering_lock:
+            self._over = True
+            self.result.unread = self._steering  # said too late for this turn; the host goes on with it
         self.result.api_calls = self._caller.calls
         self.result.breaks += self._caller.breaks
         return self.result
@@ -135,6 +144,7 @@ class Turn:
             log.info("a model call failed: %s", failure)  # the person is told by a notice
             if failure.began:  # it was paid for, and nobody told how much
                 ports.journal.charge([self._ledger_row(None)])
+            self._stream = None
             return failure
         self._stream = None
         return self._keep(reply)
@@ -182,7 +192,7 @@ class Turn:
     def _append_result(self, call: ToolCall, result: str) -> None:
         """A result that would fill the window is sent as its beginning and its end; the whole is stored (E9)."""
         text = clean_text(result)
-        fitted = text if text.startswith(MULTIMODAL) else self._fit(text, self._calls_in_round)
+        fitted = self._fit(text, self._calls_in_round) if find_parts(text) is None else text
         message = {"role": "tool", "tool_call_id": call.id, "content": fitted}
         self._append(message, shown=None if fitted == text else text)
 
@@ -227,8 +237,8 @@ class Turn:
         self._append({"role": "user", "content": step.text}, shown="")
 
     def _take_steering(self, _: rules.TakeSteering) -> bool:
-        texts = self._steering[:]
-        del self._steering[: len(texts)]
+        with self._steering_lock:
+            texts, self._steering = self._steering, []
         if texts and self._held is not None:
             message, usage = self._held
             self._held = None

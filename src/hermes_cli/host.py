@@ -219,6 +219,8 @@ class InProcessHost:
 
     def _run_turn(self, text: str) -> None:
         result = self._session.run_turn(text)
+        for unread in result["unread_steering"]:
+            self.submit(unread)
         if result["error"]:
             self._say(result["error"], "error")
         self._events.put(

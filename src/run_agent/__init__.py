@@ -151,10 +151,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
     def steer(self, text: str) -> bool:
         """Put a text into the turn under way; the model reads it at its next step. False when there is none."""
         turn = self._turn
-        if turn is None:
-            return False
-        turn.steer(text)
-        return True
+        return turn is not None and turn.steer(text)
 
     def tell_model(self, note: str) -> None:
         """A word that goes along with the next user message, once; the prompt stays as it is (A4)."""

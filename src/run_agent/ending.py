@@ -17,6 +17,7 @@ def as_dict(result: TurnResult) -> dict[str, Any]:
         "interrupted": result.interrupted,
         "reason": result.reason,
         "error": result.error,
+        "unread_steering": list(result.unread),
         "usage": result.usage.as_engine_usage(),
         "prefix_breaks": [(broken.reason, broken.position) for broken in result.breaks],
     }

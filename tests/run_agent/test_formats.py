@@ -229,3 +229,37 @@ def test_streams_cut_anywhere(
             assert result["final_response"] in (answers[0]["text"], "end")
             assert all(args == {"at": "\u00fc" * 9, "n": 12345} for args in seen)
             agent.release_clients()
+
+
+@pytest.mark.parametrize("api_mode", FORMATS)
+def test_an_image_that_a_tool_read_reaches_the_model_as_the_format_allows(
+    make_agent: Any, tool: Any, counting_lab: LabServer, api_mode: str
+) -> None:
+    """E9: an image is never cut as if it were text, nor sent as a megabyte of letters."""
+    image = {"type": "image_url", "image_url": {"url": PIXEL[:-4] + "A" * 200_000}}
+    tool("see", lambda args: {"_multimodal": True, "content": [{"type": "text", "text": "a picture"}, image]})
+    address = counting_lab.address if api_mode == "anthropic_messages" else counting_lab.base_url
+    model = "claude-sonnet-4-5" if api_mode == "anthropic_messages" else "gpt-5-mini"
+    agent = make_agent(base_url=address, model=model, api_mode=api_mode, api_key=KEY, context_length=8192)
+    result = agent.run_conversation("[[tool see {}]][[then]][[say seen]]")
+    assert result["final_response"] == "seen", result["error"]
+    body = counting_lab.requests[-1].body
+    assert b"a picture" in body
+    assert (b"AAAAAAAAAA" in body) == (api_mode != "chat_completions")
+
+
+def test_steering_that_comes_too_late_is_handed_back(make_agent: Any, lab: LabServer) -> None:
+    """Nothing said is lost: what the turn did not read is in its result."""
+    agent = make_agent(stream_delta_callback=lambda text: None)
+    turns: list[Any] = []
+    agent.status_callback = None
+    finish = agent._journal.finish
+
+    def finish_late(*args: Any) -> int:
+        turns.append(agent.steer("too late for this one"))
+        return finish(*args)
+
+    agent._journal.finish = finish_late
+    result = agent.run_conversation("[[say done]]")
+    assert turns == [True]
+    assert result["unread_steering"] == ["too late for this one"]
