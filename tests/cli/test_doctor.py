@@ -45,7 +45,8 @@ def _make_store(home: Path) -> None:
 def test_a_fresh_home_is_in_order_and_stays_empty(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """H3."""
     code, findings = _examine(capsys)
-    assert not [finding for finding in findings if finding["level"] == "warn"]
+    warnings = [finding["what"] for finding in findings if finding["level"] == "warn"]
+    assert all("run in the backend local" in what for what in warnings)  # where no sandbox can be had
     assert code == (1 if any(finding["level"] == "fail" for finding in findings) else 0)
     assert list(home.iterdir()) == []
 
