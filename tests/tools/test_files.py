@@ -390,8 +390,9 @@ def test_swapping_links_meanwhile_never_reaches_outside(work: Path) -> None:
                 (work / "sub").symlink_to(outside)
                 (work / "sub").unlink()
                 os.rename(work / "aside", work / "sub")
-            except OSError:  # a write made the folder anew in between
+            except OSError:  # a write made the folder anew in between, or took it away
                 shutil.rmtree(work / "aside")
+                (work / "sub").mkdir(exist_ok=True)
 
     swapper = threading.Thread(target=swap)
     swapper.start()
