@@ -19,12 +19,15 @@ class Question:
     choices: tuple[str, ...] = ()  # empty: free text
     expires_in: float = 300.0
     reason: str = ""  # why it is asked; the text itself is what the answer binds
+    conversation: str = ""  # an answer holds for this conversation
+    turn: str = ""  # and this turn alone
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     text: str
     given: bool = True  # False: nobody answered; an approval counts as denied
+    by: str = "owner"  # who answered; at the terminal that is the owner of the machine
 
 
 class Asker(Protocol):

@@ -1,9 +1,12 @@
 """Asking a person before something is done: bound to the exact words, valid once, with an expiry."""
 
+import logging
 import uuid
 
 from hermes_base.chat import Question
 from hermes_base.tool_context import ToolContext
+
+log = logging.getLogger(__name__)
 
 APPROVE, DENY = "approve", "deny"
 EXPIRES_SECONDS = 300.0
@@ -13,6 +16,17 @@ def ask_approval(context: ToolContext, what: str, reason: str = "") -> bool:
     """True only when somebody was there, answered in time, and agreed to exactly this."""
     if context.asker is None or context.setting("approvals", "mode", "ask") == "deny" or context.cancel.cancelled:
         return False
-    question = Question(uuid.uuid4().hex[:12], "approval", what, (APPROVE, DENY), EXPIRES_SECONDS, reason)
+    question = Question(
+        uuid.uuid4().hex[:12],
+        "approval",
+        what,
+        (APPROVE, DENY),
+        EXPIRES_SECONDS,
+        reason,
+        context.conversation,
+        context.turn,
+    )
     answer = context.asker.ask(question)
-    return answer.given and answer.text == APPROVE and not context.cancel.cancelled
+    agreed = answer.given and answer.text == APPROVE and not context.cancel.cancelled
+    log.info("%s by %s: %s", "approved" if agreed else "not approved", answer.by or "nobody", context.redact(what))
+    return agreed

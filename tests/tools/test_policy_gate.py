@@ -1,5 +1,6 @@
 """The gate in front of the shell: it asks for the exact command, once, and no answer means no (G4)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,17 @@ def test_what_is_typed_into_a_program_is_asked_for_like_the_program(command: str
     assert [question.text for question in person.questions] == [f"{command}\n<<< rm -rf x"] * asked
     nobody = Person(Answer("", given=False))
     assert (approve_input(make_context(nobody), command, "rm -rf x") is None) == (not asked)
+
+
+def test_an_approval_is_bound_to_conversation_turn_and_command_and_holds_once(caplog: pytest.LogCaptureFixture) -> None:
+    """G4: the next call is asked for again; who agreed is in the log."""
+    person = Person(Answer("approve", by="ada"))
+    context = replace(make_context(person), conversation="agent:main:local:dm:1", turn="turn-7")
+    with caplog.at_level("INFO"):
+        assert approve_command(context, "rm notes.txt") is None
+        assert approve_command(context, "rm notes.txt") is None
+    assert [(q.conversation, q.turn, q.text) for q in person.questions] == [
+        ("agent:main:local:dm:1", "turn-7", "rm notes.txt")
+    ] * 2
+    assert all(question.expires_in > 0 for question in person.questions)
+    assert "approved by ada: rm notes.txt" in caplog.text
