@@ -134,7 +134,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
 PAGE_TEXT = """# What it costs
 
 The last result of `make bench`, on {cores} cores with Python {python}, against the lab server as a process of its own.
-CPU times are medians. "Elsewhere" is a widely used agent of this kind, measured on a machine like this one.
+CPU times are medians. "Elsewhere" is an earlier measurement of a widely used
+agent of this kind; this bench does not repeat it.
 `python -m benches --profile` shows where the time of a turn goes.
 """
 

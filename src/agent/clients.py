@@ -1,6 +1,6 @@
 """Clients of the official SDKs on shared pools, and one way to stream through them: raw bodies out, raw events in.
 
-The SDKs do clients, auth and errors. Their typed requests and chunks are never built: they cost forty times the bytes.
+The SDKs do clients, auth and errors. Their typed requests and chunks are never built: they cost far more CPU.
 An SDK is loaded by one function, when the first client of its kind is built; the import costs most of a second.
 """
 
