@@ -15,12 +15,17 @@ REPEATED_CALL = (
     "This exact call was made {count} times in a row with the same result; it was not run again. "
     "Do something else, or answer with what you know."
 )
-CUT_CALL = "The call was cut off at the output limit and was not run. Send it again in smaller parts."
+CUT_CALL = "The call was cut off before its end and was not run. Send it again in smaller parts."
 OUT_OF_STEPS = (
     "You have used all steps of this turn. Do not call tools. Answer now with what you have: what is done, what is "
     "not, and what should come next."
 )
 ASK_AGAIN = "Your last answer was empty. Answer the request, or call a tool."
+
+
+LENGTH, FILTERED = "length", "content_filter"
+#: Answers that stopped before their end, and what the turn's reason is then.
+_ENDED_EARLY = {LENGTH: "cut", FILTERED: "filtered"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +158,8 @@ def _take_reply(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) ->
         ended = yield from _run_round(reply, rounds, limits, last=last)
         return ended
     if not reply.empty:
-        return Done(reply.text, completed=True, reason="cut" if reply.truncated else "answered")
-    if reply.finish_reason == "content_filter":
+        return Done(reply.text, completed=True, reason=_ENDED_EARLY.get(reply.finish_reason, "answered"))
+    if reply.finish_reason == FILTERED:
         return Done("", completed=False, reason="refused")
     rounds.empty += 1
     if rounds.empty > limits.max_empty or last:
@@ -168,7 +173,7 @@ def _run_round(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) -> 
     refusal = ""
     if last:
         refusal = OUT_OF_STEPS
-    elif reply.truncated:
+    elif reply.finish_reason in _ENDED_EARLY:
         refusal = CUT_CALL
     elif repeats > limits.max_repeats:
         refusal = REPEATED_CALL.format(count=repeats - 1)

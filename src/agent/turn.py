@@ -39,6 +39,13 @@ EXCUSES = {
 }
 
 
+#: What the person is told beside an answer that stopped before its end.
+ENDED_EARLY = {
+    "cut": "The answer was cut at the model's output limit.",
+    "filtered": "The provider stopped the answer: the model refused, or a filter did.",
+}
+
+
 @dataclass
 class TurnResult:
     text: str = ""
@@ -273,8 +280,8 @@ class Turn:
             result.text = done.text or excuse
             result.error = str(done.failure) if done.failure else excuse
             self._finish({"role": "assistant", "content": f"[{excuse}]"}, result.error, [])
-        if done.reason == "cut":
-            self._ports.emit(Notice("The answer was cut at the model's output limit.", "warning"))
+        if done.reason in ENDED_EARLY:
+            self._ports.emit(Notice(ENDED_EARLY[done.reason], "warning"))
 
     def _end_interrupted(self, stop: Interrupted) -> None:
         """What was read so far stays, with a word on who stopped it."""

@@ -152,7 +152,7 @@ def test_failures_in_every_format(build: Any, counting_lab: LabServer, tmp_path:
     )
     result = agent.run_conversation("four")
     assert result["final_response"] == "fine"
-    assert "cut off at the output limit" in result["messages"][-2]["content"]
+    assert "cut off before its end" in result["messages"][-2]["content"]
     counting_lab.set_plan([{"fault": {"status": 401, "message": "bad key"}}])
     assert "did not accept the key" in agent.run_conversation("five")["error"]
     counting_lab.set_plan([])
@@ -160,11 +160,23 @@ def test_failures_in_every_format(build: Any, counting_lab: LabServer, tmp_path:
     store.close()
 
 
-def test_a_refusal_is_told_and_not_asked_for_again(build: Any, counting_lab: LabServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("api_mode", FORMATS)
+def test_a_refusal_is_told_and_not_asked_for_again(
+    build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str
+) -> None:
+    """With words they are the answer, and the person is told that it was stopped; without, that is the answer."""
     store = SqliteStore(tmp_path / "store.db")
-    result = build("anthropic_messages", store).run_conversation("[[refuse]]")
-    assert result["api_calls"] == 1
-    assert not result["completed"] or result["final_response"]
+    agent = build(api_mode, store)
+    told: list[str] = []
+    agent.status_callback = lambda notice: told.append(notice.text)
+    spoken = agent.run_conversation("[[refuse]][[say I will not]]")
+    assert (spoken["completed"], spoken["reason"], spoken["final_response"]) == (True, "filtered", "I will not")
+    assert "stopped the answer" in told[0]
+    silent = agent.run_conversation("[[refuse]][[say ]]")
+    assert (silent["completed"], silent["reason"], silent["api_calls"]) == (False, "refused", 1)
+    assert "refused to answer" in silent["error"]
+    call = agent.run_conversation('[[refuse]][[tool look {"at": 1}]][[then]][[say ok]]')
+    assert "was not run" in next(m["content"] for m in call["messages"][-3:] if m["role"] == "tool")
     store.close()
 
 
