@@ -1,9 +1,9 @@
 """HTTP for model calls: connections kept open and shared by everyone who talks to one address with one key.
 
 It stands under the SDKs in the place of their own transport, because a streamed answer arrives in hundreds of small
-pieces: a piece takes 21 function calls this way and 70 through theirs, a turn of 40 pieces 4,549 and 7,493 (its limit is
-6,800). One TLS context serves the process. A pool is counted and closed with its last user. A thread that is blocked in
-a read is freed by shutting its socket down from outside.
+pieces: a piece takes 21 function calls this way and 70 through theirs, a turn of 40 pieces 4,549 and 7,493 (the limit
+is 6,800). One TLS context serves the process. A pool is counted and closed with its last user. A thread that is
+blocked in a read is freed by shutting its socket down from outside.
 """
 
 import base64
