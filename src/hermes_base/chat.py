@@ -83,6 +83,23 @@ class TurnEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """Somebody else wrote in the same conversation."""
+
+    text: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSent:
+    """The agent hands over a file."""
+
+    path: str
+    name: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """What was submitted is dealt with; the next line may come."""
 
@@ -92,7 +109,9 @@ class Closed:
     """The chat is over (`/quit`)."""
 
 
-Event = TextDelta | ReasoningDelta | ToolStarted | ToolEnded | Notice | Asked | TurnEnded | Idle | Closed
+Event = (
+    TextDelta | ReasoningDelta | ToolStarted | ToolEnded | Notice | Asked | Said | FileSent | TurnEnded | Idle | Closed
+)
 
 
 class ChatHost(Protocol):

@@ -24,6 +24,16 @@ class Row:
     sent: Mapping[str, bytes] = field(default_factory=dict)  # dialect -> bytes on the wire
     kind: str = "message"  # or "head"
     position: int = -1  # given by the store
+    inbox: tuple[int, ...] = ()  # the accepted messages that it holds; they are marked as taken with it
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a turn did that is no message: a tool started, a tool ended, a marker."""
+
+    n: int
+    kind: str
+    body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,14 @@ class Journal(Protocol):
 
     def broke(self, reason: str, position: int) -> None:
         """Record that the prefix moved: why, and from which message on."""
+        ...
+
+    def step(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Keep what the turn did that is no message, for whoever goes on with it after a crash."""
+        ...
+
+    def steps(self) -> Sequence[Step]:
+        """What a predecessor had done in this turn; empty for a fresh one."""
         ...
 
 

@@ -3,10 +3,11 @@
 Nothing is opened or created before the first use.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow
+from hermes_base.journal import PART_PLACES, Row, Step, Transcript, UsageRow
 from hermes_state.interface import NewSession, SessionInfo, Store
 from hermes_state.memory import MemoryStore
 from hermes_state.records import make_writer_id
@@ -79,6 +80,12 @@ class StoreJournal:
     def broke(self, reason: str, position: int) -> None:
         """Record that the prefix moved."""
         self._get_store().note_break(self._begun(), reason, position)
+
+    def step(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Nobody goes on with a turn of this journal, so there is nothing to keep."""
+
+    def steps(self) -> Sequence[Step]:
+        return ()
 
     def _get_store(self) -> Store:
         if self._store is None:

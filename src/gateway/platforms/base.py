@@ -1,0 +1,185 @@
+"""The face of a platform: a few calls, and every fact that the core needs to know about it as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from hermes_base.chat import Event
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformSpec:
+    """What the core knows about a platform. No code outside of the platform's folder asks for its name."""
+
+    name: str
+    label: str
+    factory: str  # "module:Class" of the adapter; called with (account, settings: Mapping, home: Path)
+    # --- text
+    max_length: int = 0  # of one message; 0: no limit
+    length_unit: str = "chars"  # chars, utf16, bytes
+    markup: str = "markdown"  # markdown, plain
+    # --- abilities
+    can_edit: bool = False
+    takes_keys: bool = False  # a message sent twice with the same key shows once
+    has_buttons: bool = False
+    has_typing: bool = False
+    takes_files: bool = False
+    max_file_bytes: int = 0  # 0: no limit
+    shows_events: bool = False  # it takes live events (`show`) instead of drafts that are edited
+    # --- limits: calls to one chat
+    calls_per_second: float = 0.0  # 0: no limit
+    burst_calls: int = 5
+    reserved_calls: int = 1  # of the burst, kept for finals and approvals
+    edit_seconds: float = 1.0  # at most one edit of a draft in this time
+    # --- messages that come in
+    burst_seconds: float = 0.4  # messages of one sender within this time are one turn
+    trusted: bool = False  # whoever can connect is the owner of the machine
+    needs_mention: bool = True  # in a group only what speaks to us is for us
+    settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is sent in one call: a whole message or a piece of a long one."""
+
+    address: Address
+    text: str
+    key: str = ""  # idempotency key; the same for a repetition
+    reply_to: str = ""
+    question: str = ""
+    choices: tuple[str, ...] = ()
+    row: int = 0  # the outbox row it comes from; 0: a draft
+    outgoing: Outgoing | None = None  # the whole message, for platforms that show more than text
+
+
+class NotNow(DeliveryFailure):
+    """The platform asks us to wait; nothing was sent. `seconds` None: until the adapter wakes the delivery."""
+
+    def __init__(self, what: str, seconds: float | None = None, *, whole_account: bool = False) -> None:
+        super().__init__(what)
+        self.seconds = seconds
+        self.whole_account = whole_account
+
+
+class NeverTaken(DeliveryFailure):
+    """The platform will not take this message however often it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message was stored in a conversation: everyone who looks at it may show it."""
+
+    seq: int
+    inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """These messages are dealt with; what there is to say about them is in the outbox."""
+
+    seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Whoever sent this message goes on in another conversation."""
+
+    seq: int
+    conversation: str
+
+
+#: What a platform that shows events is told: what happens in a turn, and what became of messages.
+LiveEvent = Event | Heard | Dealt | Moved
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The message is stored (or was before); only now may the platform be told that it was received."""
+
+    conversation: str
+    seq: int | None  # None: it was seen before
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The message was not stored; `reason` is a sentence for whoever sent it."""
+
+    reason: str
+
+
+class Core(Protocol):
+    """What an adapter may call: the house, seen from a platform."""
+
+    async def take(self, inbound: Inbound) -> Accepted | Refused:
+        """Hand a message over; returns when it is stored."""
+        ...
+
+    def wake_delivery(self, address: Address) -> None:
+        """Somebody who could not be reached is there again."""
+        ...
+
+
+class Adapter(Protocol):
+    """One account on one platform. All calls are made on the gateway's event loop."""
+
+    spec: PlatformSpec
+    account: str
+    last_seen: float  # time.time() of the last sign of life from the platform (C13); 0.0: never
+
+    async def connect(self, core: Core) -> None:
+        """Start to receive; returns when connected. Raises ConfigProblem for what the owner can put right."""
+        ...
+
+    async def disconnect(self) -> None: ...
+
+    async def send(self, part: Part) -> str:
+        """Send; the platform's id of the message. Raises NotNow or NeverTaken (nothing arrived), or DeliveryFailure,
+        after which it may have arrived."""
+        ...
+
+    async def edit(self, platform_id: str, part: Part) -> None:
+        """Replace the text of a message that was sent; same failures as `send`."""
+        ...
+
+    async def typing(self, address: Address) -> None: ...
+
+    async def send_file(self, part: Part, file: FileRef) -> str: ...
+
+    async def show(self, conversation: str, event: LiveEvent) -> None:
+        """A live event, for platforms with `shows_events`; may be dropped."""
+        ...
+
+    def reachable(self, address: Address) -> bool:
+        """Whether a message would find anybody now; if not, it waits for `Core.wake_delivery`."""
+        ...
+
+
+class BaseAdapter:
+    """What most platforms do the same way: nothing where they lack the ability."""
+
+    spec: PlatformSpec
+    last_seen: float = 0.0
+
+    def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
+        self.account = account
+        self.settings = settings
+        self.home = home
+
+    async def edit(self, platform_id: str, part: Part) -> None:
+        raise NeverTaken(f"{self.spec.label} cannot edit messages.")
+
+    async def typing(self, address: Address) -> None:
+        del address
+
+    async def send_file(self, part: Part, file: FileRef) -> str:
+        raise NeverTaken(f"{self.spec.label} takes no files.")
+
+    async def show(self, conversation: str, event: LiveEvent) -> None:
+        del conversation, event
+
+    def reachable(self, address: Address) -> bool:
+        del address
+        return True

@@ -1,0 +1,123 @@
+"""What comes in from a platform and what goes out to it: frozen values, and their form in the store and on the wire."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hermes_base.keys import ConversationKey
+
+PERSON, NOTICE = "person", "notice"  # origins of an inbound message
+ANSWER, NOTE, QUESTION, FILE = "answer", "note", "question", "file"  # kinds of outgoing messages
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A place on a platform where one can speak and be answered."""
+
+    platform: str
+    account: str  # which of our accounts (bots) there
+    chat: str
+    kind: str = "dm"  # dm, group, channel
+    thread: str = ""
+
+    @property
+    def account_key(self) -> str:
+        """The name of our account over all platforms, as the store has it."""
+        return f"{self.platform}:{self.account}"
+
+    @property
+    def chat_key(self) -> str:
+        """The name of the chat within the account: what shares one budget and one order."""
+        return f"{self.chat}/{self.thread}" if self.thread else self.chat
+
+    def conversation(self, profile: str) -> str:
+        return str(ConversationKey(profile, self.platform, self.kind, self.chat, self.thread or None))
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file on this machine that came with a message or goes with an answer."""
+
+    path: str
+    name: str
+    kind: str = "file"  # image, audio, file
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """One message as its platform gave it to us. Identity is platform and sender id; names are for eyes only."""
+
+    address: Address
+    message: str  # the platform's own id of it
+    sender: str  # the platform's immutable id of whoever sent it
+    text: str
+    revision: str = ""  # which edit of the message; empty: as it was first sent
+    sender_name: str = ""
+    mentioned: bool = False  # it speaks to us: by name, or in reply to one of our messages
+    question: str = ""  # a pressed button: the question it answers
+    reply_to: str = ""  # platform id of the message it replies to
+    folder: str = ""  # the working folder of a terminal
+    files: tuple[FileRef, ...] = ()
+    conversation: str = ""  # joined by its key; empty: the address says which
+    origin: str = PERSON
+    received: float = 0.0
+
+    @property
+    def stem(self) -> str:
+        """The message without regard to its edits."""
+        return f"{self.address.chat_key}/{self.message}"
+
+    @property
+    def ext_id(self) -> str:
+        """What the message is called within the account; the same message has the same name however often it comes."""
+        return f"{self.stem}/{self.revision}"
+
+    def key(self, profile: str) -> str:
+        return self.conversation or self.address.conversation(profile)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message to a chat, stored before it is sent."""
+
+    address: Address
+    text: str
+    kind: str = ANSWER
+    level: str = "info"  # of a note: info, warning, error
+    reply_to: str = ""  # platform id of the message it answers
+    draft: str = ""  # platform id of the streamed draft whose place it takes
+    question: str = ""  # id of the question it asks
+    choices: tuple[str, ...] = ()
+    reason: str = ""  # why it asks
+    file: FileRef | None = None
+    turn: str = ""
+    completed: bool = True  # of an answer: the turn came to its own end
+    interrupted: bool = False
+
+
+def write_inbound(inbound: Inbound) -> str:
+    return json.dumps(asdict(inbound), ensure_ascii=False, separators=(",", ":"))
+
+
+def read_inbound(body: str) -> Inbound:
+    fields: dict[str, Any] = json.loads(body)
+    files = tuple(FileRef(**file) for file in fields.pop("files"))
+    return Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
+
+
+def write_outgoing(outgoing: Outgoing) -> str:
+    return json.dumps(asdict(outgoing), ensure_ascii=False, separators=(",", ":"))
+
+
+def read_outgoing(body: str | Mapping[str, Any]) -> Outgoing:
+    fields: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
+    return Outgoing(
+        **{
+            **fields,
+            "address": Address(**fields["address"]),
+            "choices": tuple(fields["choices"]),
+            "file": FileRef(**fields["file"]) if fields["file"] else None,
+        }
+    )
