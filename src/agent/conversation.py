@@ -10,7 +10,7 @@ from typing import Any
 from agent.model_metadata import rough_bytes
 from agent.prefix import PrefixBreak, PrefixWatch
 from agent.reply import without_own_data
-from hermes_base.journal import SYSTEM, TOOLS, Journal, Row, Transcript, placed
+from hermes_base.journal import SYSTEM, TOOLS, Journal, Row, Transcript, is_question, placed
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 #: Field of an assistant message: which provider and model wrote it. Never sent.
@@ -30,6 +30,7 @@ class Conversation:
         self.messages: list[dict[str, Any]] = []
         self.frozen = dict(transcript.frozen)
         self.grown_bytes = 0  # what came since the provider last counted
+        self.bytes = sum(map(len, self.frozen.values()))  # roughly what it takes in memory
         self._rows: list[Row] = []
         self._sent: dict[str, list[bytes]] = {}
         self._watches: dict[str, PrefixWatch] = {}
@@ -61,6 +62,10 @@ class Conversation:
         for fragments in self._sent.values():
             del fragments[keep:]
         self.version = version
+
+    def find_last_question(self) -> int | None:
+        """The place of what a person said last."""
+        return next((place for place in reversed(range(len(self._rows))) if is_question(self._rows[place])), None)
 
     def fragments(self, dialect: str, encode: Encode, journal: Journal) -> list[bytes]:
         """The bytes of every message in this dialect; what it never sent is encoded now and kept."""
@@ -125,7 +130,9 @@ class Conversation:
     def _take(self, row: Row) -> None:
         self._rows.append(row)
         self.messages.append(dict(row.message))
-        self.grown_bytes += rough_bytes(row.message)
+        size = rough_bytes(row.message)
+        self.grown_bytes += size
+        self.bytes += 2 * size + 1024  # the message, its encoded form, and their objects
         for dialect, sent in self._sent.items():
             # Only a list that is complete so far may grow; a dialect that was left behind catches up in `fragments`.
             if dialect in row.sent and len(sent) == len(self.messages) - 1:

@@ -42,6 +42,7 @@ class PromptSources:
     memory: bool = True
     small: bool = False  # for a model with a small window: identity only
     extra: str = ""  # what the caller adds for the whole conversation
+    own: Path | None = None  # a person's own folder, whose memory it is; None: the home itself
 
 
 def build_system_prompt(sources: PromptSources) -> str:
@@ -53,7 +54,7 @@ def build_system_prompt(sources: PromptSources) -> str:
     if sources.folder is not None:
         parts.append(_context_part(sources.folder))
     if sources.home is not None and sources.memory:
-        parts.extend(_memory_parts(sources.home))
+        parts.extend(_memory_parts(sources.own or sources.home))
     if sources.home is not None:
         parts.append(_skills_part(sources.home / "skills"))
     parts.append(sources.extra)
@@ -79,8 +80,8 @@ def _context_part(folder: Path) -> str:
     return ""
 
 
-def _memory_parts(home: Path) -> list[str]:
-    found = ((title, _read_text(home / "memories" / name, limit)) for name, title, limit in MEMORY_FILES)
+def _memory_parts(own: Path) -> list[str]:
+    found = ((title, _read_text(own / "memories" / name, limit)) for name, title, limit in MEMORY_FILES)
     return [f"# {title}\n\n{text}" for title, text in found if text]
 
 

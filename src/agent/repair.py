@@ -36,6 +36,17 @@ def unknown_result(call_id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": UNKNOWN_OUTCOME}
 
 
+def open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The calls of the last round that have no result yet, in order."""
+    waiting: list[str] = []
+    for message in messages:
+        if message.get("role") == "tool":
+            waiting = [call for call in waiting if call != message.get("tool_call_id")]
+        else:
+            waiting = [call["id"] for call in message.get("tool_calls", ())]
+    return waiting
+
+
 def clean_text(text: str) -> str:
     """Text without lone surrogates, which no provider and no store takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -36,6 +36,7 @@ class Limits:
     max_empty: int = 2
     max_repeats: int = 3  # identical rounds of calls that are still run
     longest_wait: float = 60.0
+    longest_retry: float = 300.0  # all pauses of one model step together
 
 
 # --- steps, and what the driver sends back for each
@@ -44,6 +45,12 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class TakeMessage:
     """-> None; the person's message now stands in the conversation, with what plugins add to it"""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeUp:
+    """-> None; a turn that another process began: each of its calls now has a result, and the rest of what the person
+    said stands in the conversation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,18 @@ class Done:
     failure: ModelFailure | None = None
 
 
-Step = TakeMessage | CallModel | RunTools | Compact | SwitchProvider | RecoverTransport | Pause | Tell | TakeSteering
+Step = (
+    TakeMessage
+    | TakeUp
+    | CallModel
+    | RunTools
+    | Compact
+    | SwitchProvider
+    | RecoverTransport
+    | Pause
+    | Tell
+    | TakeSteering
+)
 Rules = Generator[Step, Any, Done]
 
 
@@ -131,11 +149,17 @@ class _Rounds:
         return self.count
 
 
-def converse(limits: Limits) -> Rules:
-    """Ask the model, run its tools, ask again, until it answers or a limit ends the turn."""
+def converse(limits: Limits, *, goes_on: bool = False) -> Rules:
+    """Ask the model, run its tools, ask again, until it answers or a limit ends the turn.
+
+    `goes_on`: the turn was begun before and broke off with its process; it goes on from what is stored.
+    """
     rounds = _Rounds()
+    if goes_on:
+        yield TakeUp()
     yield Compact(forced=False)
-    yield TakeMessage()
+    if not goes_on:
+        yield TakeMessage()
     for iteration in range(limits.max_iterations + 1):
         last = iteration == limits.max_iterations
         if last:
@@ -191,6 +215,7 @@ def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, A
     """One answer, through retries, another provider, a rebuilt connection or a shorter conversation."""
     overflows = retries = 0
     tried_again = recovered = False
+    paused = 0.0
     while True:
         outcome = yield CallModel(with_tools)
         if isinstance(outcome, Reply):
@@ -204,8 +229,9 @@ def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, A
         if failure.kind is FailureKind.FIX:
             return _failed(failure)
         patient = failure.kind is FailureKind.RETRY
-        if patient and not tried_again and (failure.retry_after or 0.0) <= 1.0:
+        if patient and not tried_again and (failure.retry_after or 0.0) <= 1.0 <= limits.longest_retry - paused:
             tried_again = True
+            paused += 1.0
             yield Pause(1.0, failure)
             continue
         if (yield SwitchProvider(failure)):
@@ -219,7 +245,16 @@ def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, A
         wait = failure.retry_after if failure.retry_after is not None else 2.0**retries
         if not patient or retries >= limits.max_retries or wait > limits.longest_wait:
             return _failed(failure)
+        if paused + wait > limits.longest_retry:
+            return _failed(_name_clock(failure, limits))
+        paused += wait
         yield Pause(wait, failure)
+
+
+def _name_clock(failure: ModelFailure, limits: Limits) -> ModelFailure:
+    """The failure, with a word on why it is not tried again."""
+    what = f"{failure.what} It was tried again for {limits.longest_retry / 60:g} minutes, the longest for one step."
+    return ModelFailure(what, kind=failure.kind, status=failure.status, fix=failure.fix, transport=failure.transport)
 
 
 def _failed(failure: ModelFailure) -> Done:

@@ -18,14 +18,14 @@ from agent.multimodal import find_parts
 from agent.parallel import run_in_order
 from agent.ports import Ports, TurnFacts
 from agent.prefix import PrefixBreak
-from agent.repair import clean_text, repair_messages, unknown_result
+from agent.repair import clean_text, open_calls, repair_messages, unknown_result
 from agent.reply import OWN_DATA, Reply, ToolCall
 from agent.request import ModelCaller
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
 from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
-from hermes_base.journal import Row, UsageRow, text_of
+from hermes_base.journal import Row, TurnEnd, UsageRow, text_of
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,19 @@ ENDED_EARLY = {
     "cut": "The answer was cut at the model's output limit.",
     "filtered": "The provider stopped the answer: the model refused, or a filter did.",
 }
+
+
+#: Kinds of steps in the journal, for whoever goes on with the turn.
+TOOL_STARTED, TOOL_ENDED = "tool_started", "tool_ended"
+NOT_STARTED = '{"error": "not run: the program was restarted before this call began"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What the person puts into a running turn."""
+
+    text: str
+    inbox: tuple[int, ...] = ()
 
 
 @dataclass
@@ -66,14 +79,27 @@ class Message:
     text: str
     facts: str = ""
     parts: tuple[dict[str, Any], ...] = ()  # images, in the neutral form
+    inbox: tuple[int, ...] = ()  # the accepted messages that it is made of
+    goes_on: bool = False  # its turn broke off with its process; what is given here is what is not stored yet
 
     @classmethod
-    def of(cls, given: str | Sequence[Mapping[str, Any]], facts: str = "") -> "Message":
+    def of(
+        cls,
+        given: str | Sequence[Mapping[str, Any]],
+        facts: str = "",
+        inbox: tuple[int, ...] = (),
+        *,
+        goes_on: bool = False,
+    ) -> "Message":
         """A text, or a list of parts as OpenAI's format has them."""
         if isinstance(given, str):
-            return cls(given, facts)
+            return cls(given, facts, (), inbox, goes_on)
         text = text_of({"content": list(given)})
-        return cls(text, facts, tuple(dict(part) for part in given if part.get("type") != "text"))
+        return cls(text, facts, tuple(dict(part) for part in given if part.get("type") != "text"), inbox, goes_on)
+
+    @property
+    def empty(self) -> bool:
+        return not self.text and not self.parts
 
 
 class Turn:
@@ -87,34 +113,41 @@ class Turn:
         self._facts = facts
         self._limits = limits
         self._caller = ModelCaller(ports, facts)
-        self._message_taken = False
+        self._message_taken = message.goes_on and message.empty
         self._calls_in_round = 1
-        self._steering: list[str] = []
+        self._steering: list[Steering] = []
         self._steering_lock = threading.Lock()
         self._over = False
         self._stream: AnswerReader | None = None  # the answer being read
         self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
 
-    def steer(self, text: str) -> bool:
+    def steer(self, text: str, inbox: tuple[int, ...] = ()) -> bool:
         """Put a text into the running turn; the model reads it at the next step. False: the turn is over."""
         with self._steering_lock:
             if not self._over:
-                self._steering.append(text)
+                self._steering.append(Steering(text, inbox))
             return not self._over
 
     def run(self) -> TurnResult:
         """Play the rules to their end; leaves a transcript in which every call has its result."""
-        plan = rules.converse(self._limits)
+        plan = rules.converse(self._limits, goes_on=self._message.goes_on)
         try:
             self._end(self._play(plan))
         except Interrupted as stop:
             plan.close()
             self._end_interrupted(stop)
-        with self._steering_lock:
-            self._over = True
-            self.result.unread = self._steering  # said too late for this turn; the host goes on with it
+        finally:
+            with self._steering_lock:
+                self._over = True
+        self.result.unread = [said.text for said in self._steering]  # too late for this turn; the host goes on with it
         self.result.api_calls = self._caller.calls
         self.result.breaks += self._caller.breaks
+        return self.result
+
+    def abandon(self, reason: str) -> TurnResult:
+        """Close a turn that broke off too often or too long ago, without asking the model again."""
+        self._settle_calls()
+        self._end_interrupted(Interrupted(reason))
         return self.result
 
     def _play(self, plan: rules.Rules) -> rules.Done:
@@ -137,8 +170,30 @@ class Turn:
         content: Any = as_sent
         if self._message.parts:
             content = [{"type": "text", "text": as_sent}, *self._message.parts]
-        self._append({"role": "user", "content": content}, shown=text)
+        self._append({"role": "user", "content": content}, shown=text, inbox=self._message.inbox)
         self._message_taken = True
+
+    def _take_up(self, step: rules.TakeUp) -> None:
+        del step
+        self._settle_calls()
+        if not self._message_taken:
+            self._take_message(rules.TakeMessage())
+
+    def _settle_calls(self) -> None:
+        """Give every call that a predecessor left open the result that it kept, or a word on what is known of it."""
+        calls = open_calls(self.conversation.messages)
+        if not calls:
+            return
+        steps = self._ports.journal.steps()
+        ended = {step.body["call"]: step.body["result"] for step in steps if step.kind == TOOL_ENDED}
+        started = {step.body["call"] for step in steps if step.kind == TOOL_STARTED}
+        for call in calls:
+            if call in ended:
+                self._append_text(call, str(ended[call]))
+            elif call in started:
+                self._append(unknown_result(call))
+            else:
+                self._append({"role": "tool", "tool_call_id": call, "content": NOT_STARTED})
 
     def _call_model(self, step: rules.CallModel) -> Reply | ModelFailure:
         ports = self._ports
@@ -189,7 +244,13 @@ class Turn:
             raise
 
     def _run_one(self, call: ToolCall) -> str:
-        return self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
+        """What is done is noted before and, where results wait for each other, after: it may not be done twice."""
+        journal = self._ports.journal
+        journal.step(TOOL_STARTED, {"call": call.id, "name": call.name})
+        result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
+        if self._calls_in_round > 1:
+            journal.step(TOOL_ENDED, {"call": call.id, "result": self._ports.redact(clean_text(result))})
+        return result
 
     def _note_work(self) -> None:
         """A tool that takes its time is silence, unless something of the task is seen to work (C12)."""
@@ -197,10 +258,13 @@ class Turn:
             self._ports.touch("running tools")
 
     def _append_result(self, call: ToolCall, result: str) -> None:
+        self._append_text(call.id, result)
+
+    def _append_text(self, call: str, result: str) -> None:
         """A result that would fill the window is sent as its beginning and its end; the whole is stored (E9)."""
         text = clean_text(result)
         fitted = self._fit(text, self._calls_in_round) if find_parts(text) is None else text
-        message = {"role": "tool", "tool_call_id": call.id, "content": fitted}
+        message = {"role": "tool", "tool_call_id": call, "content": fitted}
         self._append(message, shown=None if fitted == text else text)
 
     def _fit(self, text: str, sharers: int = 1) -> str:
@@ -245,17 +309,18 @@ class Turn:
 
     def _take_steering(self, _: rules.TakeSteering) -> bool:
         with self._steering_lock:
-            texts, self._steering = self._steering, []
-        if texts and self._held is not None:
+            said, self._steering = self._steering, []
+        if said and self._held is not None:
             message, usage = self._held
             self._held = None
             self._append(message, usage=usage)
-        for text in texts:
-            self._append({"role": "user", "content": clean_text(text)})
-        return bool(texts)
+        for each in said:
+            self._append({"role": "user", "content": clean_text(each.text)}, inbox=each.inbox)
+        return bool(said)
 
     _performers: dict[type, Callable[["Turn", Any], Any]] = {
         rules.TakeMessage: _take_message,
+        rules.TakeUp: _take_up,
         rules.CallModel: _call_model,
         rules.RunTools: _run_tools,
         rules.Compact: _compact,
@@ -274,19 +339,19 @@ class Turn:
         if self._held is not None:
             message, usage = self._held
             result.text = self._transform(message["content"])
-            self._finish(message, result.text, [usage])
+            self._finish(message, TurnEnd(result.text, done.completed), [usage])
         else:
             excuse = EXCUSES[done.reason]
             result.text = done.text or excuse
             result.error = str(done.failure) if done.failure else excuse
-            self._finish({"role": "assistant", "content": f"[{excuse}]"}, result.error, [])
+            self._finish({"role": "assistant", "content": f"[{excuse}]"}, TurnEnd(result.error, False, failed=True), [])
         if done.reason in ENDED_EARLY:
             self._ports.emit(Notice(ENDED_EARLY[done.reason], "warning"))
 
     def _end_interrupted(self, stop: Interrupted) -> None:
         """What was read so far stays, with a word on who stopped it."""
         if not self._message_taken:
-            self._append({"role": "user", "content": clean_text(self._message.text)})
+            self._append({"role": "user", "content": clean_text(self._message.text)}, inbox=self._message.inbox)
         text = self._stream.text if self._stream is not None else ""
         result = self.result
         result.text, result.interrupted, result.reason = text, True, stop.what
@@ -294,10 +359,11 @@ class Turn:
         if self._held is not None:
             message, held_usage = self._held
             result.text = message["content"]
-            self._finish(message, result.text, [held_usage])
+            self._finish(message, TurnEnd(result.text), [held_usage])  # it was whole when it was stopped
             return
         mark = f"[interrupted: {stop.what}]"
-        self._finish({"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}, text or mark, usage)
+        message = {"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}
+        self._finish(message, TurnEnd(text, False, True, stop.what), usage)
 
     def _transform(self, text: str) -> str:
         hooks = self._ports.hooks
@@ -314,7 +380,7 @@ class Turn:
 
     # --- writing
 
-    def _row(self, message: dict[str, Any], shown: str | None) -> Row:
+    def _row(self, message: dict[str, Any], shown: str | None, inbox: tuple[int, ...] = ()) -> Row:
         """A message on its way into the transcript: secrets out, encoded once."""
         redact, dialect = self._ports.redact, self._ports.model.dialect
         message["content"] = _redact_content(message["content"], redact)
@@ -325,16 +391,23 @@ class Turn:
         if OWN_DATA in message:
             message[OWN_DATA] = json.loads(redact(json.dumps(message[OWN_DATA], ensure_ascii=False)))
         body = dialect.encode(message)
-        return Row(message, None if shown is None else redact(shown), {dialect.name: body})
+        return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)
 
-    def _append(self, message: dict[str, Any], *, shown: str | None = None, usage: UsageRow | None = None) -> None:
-        row = self._row(message, shown)
+    def _append(
+        self,
+        message: dict[str, Any],
+        *,
+        shown: str | None = None,
+        usage: UsageRow | None = None,
+        inbox: tuple[int, ...] = (),
+    ) -> None:
+        row = self._row(message, shown, inbox)
         version = self._ports.journal.append([row], [usage] if usage else [])
         self.conversation.note([row], version)
 
-    def _finish(self, message: dict[str, Any], shown: str, usage: list[UsageRow]) -> None:
-        row = self._row(message, shown)
-        version = self._ports.journal.finish([row], usage, shown)
+    def _finish(self, message: dict[str, Any], end: TurnEnd, usage: list[UsageRow]) -> None:
+        row = self._row(message, end.text or message["content"])
+        version = self._ports.journal.finish([row], usage, replace(end, text=self._ports.redact(end.text)))
         self.conversation.note([row], version)
 
     def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:

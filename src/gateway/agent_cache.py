@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 #: Settings that are baked into an agent: a change of one of them needs a new agent.
@@ -68,3 +69,40 @@ def idle_keys(last_activity: Mapping[str, float], active: Iterable[str], now: fl
     """The entries that nobody used for longer than the limit."""
     busy = set(active)
     return [key for key, moment in last_activity.items() if key not in busy and now - moment > limit]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a cached agent holds of its conversation: which transcript, up to where, and how large it is."""
+
+    session: str
+    version: int
+    bytes: int = 0
+    unsaved: bool = False  # it holds rows that the store does not have yet
+
+
+def is_current(place: Place, standing: tuple[str, int]) -> bool:
+    """Whether the agent still holds what the store holds, session and version alike."""
+    return (place.session, place.version) == standing
+
+
+def untouchable(active: Iterable[str], places: Mapping[str, Place]) -> frozenset[str]:
+    """The entries that no limit sheds: those in mid-turn and those with rows that are not stored."""
+    return frozenset(active) | {key for key, place in places.items() if place.unsaved}
+
+
+def over_bytes(
+    sizes_oldest_first: Sequence[tuple[str, int]], active: Iterable[str], limit: int
+) -> tuple[list[str], int]:
+    """Which entries go so that the others fit into the limit, the oldest first, and by how many bytes they still do
+    not fit because of those that must stay."""
+    busy = set(active)
+    excess = sum(size for _, size in sizes_oldest_first) - limit
+    going: list[str] = []
+    for key, size in sizes_oldest_first:
+        if excess <= 0:
+            break
+        if key not in busy and size > 0:
+            going.append(key)
+            excess -= size
+    return going, max(0, excess)

@@ -1,9 +1,17 @@
 """What becomes of a message: `route` is pure, looks at the message and at the state of its conversation, and returns
 one decision. The order of its checks is the whole policy of the front door."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from hermes_base.inbound import Inbound
+from gateway.people import may_answer, may_run, may_stop, may_talk
+from hermes_base import commands
+from hermes_base.commands import Command
+from hermes_base.inbound import NOTICE, Inbound
+
+MAX_WAITING = 100  # messages of one conversation that may wait
+MAX_DEPTH = 5  # turns in a row that a message may interrupt
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +98,288 @@ class View:
     depth: int = 0  # how many turns in a row were interrupted by a message
     busy_mode: str = "interrupt"  # interrupt, steer, queue
     question: OpenQuestion | None = None
-    waiting: int = 0  # messages of this conversation that wait already
+    waiting: int = 0  # messages of this conversation that wait before this one
+    refusals: int = 0  # messages in a row, just before this one, for which there was no room
     closing: bool = False  # the gateway is shutting down
     earlier: str = ""  # of an edit: what became of the message before: "", "open", "answered"
     pairing: str = ""  # for a stranger in a direct chat: the sentence with the pairing code; empty: say nothing
+    group_allowed: bool = True  # False: the settings leave this group out
     group_open: bool = False  # rules of this group let members speak without a mention
     needs_mention: bool = True
     members_approve: bool = False  # members may approve commands of their own turns
     plugin_commands: frozenset[str] = frozenset()
 
 
+# --- sentences
+
+NOTHING_RUNS = "Nothing is running."
+NOT_YOUR_TURN = "Somebody else's turn is under way: only they or an admin may stop it."
+NOT_YOUR_QUESTION = "This question is for somebody else to answer."
+QUESTION_CLOSED = "This question is not open any more; nothing was changed."
+NOT_A_CHOICE = "That is not one of the choices: {choices}. The question is still open."
+ROLE_TOO_LOW = "/{name} is for people with a higher role than yours. Nothing was changed."
+WAITS_FOR_STOP = "/{name} has to wait: an answer is under way. /stop stops it."
+TEXT_MISSING = "Say what you want to ask: /{name} TEXT"
+NO_COMMAND = "There is no command /{name}. {hint}"
+TOO_MANY = (
+    f"{MAX_WAITING} messages wait already, so this one was not taken, nor is any other until there is room. "
+    "Send it again after the next answer; /stop stops the turn under way."
+)
+QUEUED = "Queued: it is answered when the turn under way has ended."
+QUEUED_COMMAND = "Queued: /{name} runs when the turn under way has ended."
+QUEUED_OTHERS = "Queued: somebody else's turn is under way; yours comes after it."
+QUEUED_UNSTEERABLE = "Queued: the turn under way takes nothing in now; this is answered when it has ended."
+QUEUED_DEEP = (
+    f"Queued: {MAX_DEPTH} turns in a row were interrupted, so the one under way runs to its end first. /stop stops it."
+)
+QUEUED_CLOSING = "Kept: Hermes is shutting down; it is answered when Hermes runs again."
+
+
+# --- the policy
+
+
 def route(inbound: Inbound, view: View) -> Decision:
-    """One message, one decision."""
-    raise NotImplementedError
+    """One message, one decision: the first check that has something to say decides."""
+    for check in _CHECKS:
+        decision = check(inbound, view)
+        if decision is not None:
+            return decision
+    return StartTurn()
+
+
+def _take_notice(inbound: Inbound, view: View) -> Decision | None:
+    """What the house says to itself is no person's, so no rule about people applies."""
+    if inbound.origin != NOTICE:
+        return None
+    return Queue() if view.busy or view.closing else StartTurn()
+
+
+def _turn_strangers_away(inbound: Inbound, view: View) -> Decision | None:
+    if may_talk(view.sender.role):
+        return None
+    if inbound.address.kind == "dm" and view.pairing:
+        return Reply(view.pairing)
+    return Drop("a stranger")
+
+
+def _ignore_what_is_for_others(inbound: Inbound, view: View) -> Decision | None:
+    """In a group also a command or an answer has to be meant for us; a pressed button is ours by itself."""
+    if inbound.address.kind == "dm":
+        return None
+    if not view.group_allowed:
+        return Drop("a group that is left out")
+    meant = inbound.mentioned or inbound.question or view.group_open or not view.needs_mention
+    return None if meant else Drop("not for us")
+
+
+def _drop_late_edit(_: Inbound, view: View) -> Decision | None:
+    """An edit of a message that still waits goes on as the newer text; the caller closes the older one."""
+    return Drop("an edit of a message that was answered") if view.earlier == "answered" else None
+
+
+def _answer_question(inbound: Inbound, view: View) -> Decision | None:
+    question = view.question
+    if inbound.question and (question is None or inbound.question != question.id):
+        return Reply(QUESTION_CLOSED)
+    if question is None:
+        return None
+    answer = read_answer(question, inbound.text)
+    if inbound.question:
+        return _take_answer(question, answer, view) or Reply(NOT_A_CHOICE.format(choices=", ".join(question.choices)))
+    if inbound.files or commands.parse(inbound.text) is not None:
+        return None
+    if answer not in question.choices and not _may_answer(question, view):
+        return None  # free text of somebody else is a message like any other, and must not be lost
+    return _take_answer(question, answer, view)
+
+
+def _take_answer(question: OpenQuestion, answer: str, view: View) -> Decision | None:
+    if not answer:
+        return None
+    return AnswerQuestion(question.id, answer) if _may_answer(question, view) else Reply(NOT_YOUR_QUESTION)
+
+
+def _run_command(inbound: Inbound, view: View) -> Decision | None:
+    asked = commands.parse(inbound.text)
+    if asked is None:
+        return None
+    command, args = asked
+    if command is None:
+        return _run_plugin_command(inbound.text, args, view)
+    if not may_run(view.sender.role, command, args):
+        return Reply(ROLE_TOO_LOW.format(name=command.name), "warning")
+    rule = _SPECIAL.get(command.name, _run_by_table)
+    return rule(command, args, inbound, view)
+
+
+def _drop_empty(inbound: Inbound, _: View) -> Decision | None:
+    return None if inbound.text.strip() or inbound.files else Drop("empty")
+
+
+def _keep_for_the_next_start(_: Inbound, view: View) -> Decision | None:
+    return Queue(QUEUED_CLOSING) if view.closing else None
+
+
+def _refuse_flood(_: Inbound, view: View) -> Decision | None:
+    """A run of refusals is told once, or the refusals themselves would be a flood."""
+    if view.waiting < MAX_WAITING:
+        return None
+    return Drop("too many wait, and the sender knows") if view.refusals else Reply(TOO_MANY, "warning")
+
+
+def _join_busy(inbound: Inbound, view: View) -> Decision | None:
+    return _BUSY_MODES[view.busy_mode](inbound, view) if view.busy else None
+
+
+Check = Callable[[Inbound, View], Decision | None]
+
+#: From the front door inwards.
+_CHECKS: tuple[Check, ...] = (
+    _take_notice,
+    _turn_strangers_away,
+    _ignore_what_is_for_others,
+    _drop_late_edit,
+    _answer_question,
+    _run_command,
+    _drop_empty,
+    _keep_for_the_next_start,
+    _refuse_flood,
+    _join_busy,
+)
+
+
+# --- commands
+
+
+def _run_by_table(command: Command, args: str, _: Inbound, view: View) -> Decision:
+    if view.busy and command.when_busy == commands.REFUSE:
+        return Reply(WAITS_FOR_STOP.format(name=command.name), "warning")
+    if view.busy and command.when_busy == commands.AFTER:
+        return Queue(QUEUED_COMMAND.format(name=command.name))
+    return RunCommand(command.name, args)
+
+
+def _run_stop(command: Command, args: str, inbound: Inbound, view: View) -> Decision:
+    if not view.busy:
+        return Reply(NOTHING_RUNS)
+    if not may_stop(view.sender.role, view.sender.person, _whose_turn(inbound, view)):
+        return Reply(NOT_YOUR_TURN, "warning")
+    return RunCommand(command.name, args)
+
+
+def _send_as_asked(command: Command, args: str, inbound: Inbound, view: View) -> Decision | None:
+    """`/queue TEXT` and `/steer TEXT`: a message that says itself what becomes of it."""
+    if not args:
+        return Reply(TEXT_MISSING.format(name=command.name))
+    crowded = _keep_for_the_next_start(inbound, view) or _refuse_flood(inbound, view)
+    if crowded is not None or not view.busy:
+        return crowded
+    return _BUSY_MODES[command.name](inbound, view)
+
+
+def _run_plugin_command(text: str, args: str, view: View) -> Decision:
+    """Nobody knows what a plugin's command touches, so it never runs beside a turn."""
+    name = text.split()[0].removeprefix("/")
+    if name.lower() in view.plugin_commands:
+        return Queue(QUEUED_COMMAND.format(name=name)) if view.busy else RunCommand(name.lower(), args, plugin=True)
+    near = commands.close_matches(name)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
+    return Reply(NO_COMMAND.format(name=name, hint=hint), "warning")
+
+
+_SPECIAL: Mapping[str, Callable[[Command, str, Inbound, View], Decision | None]] = MappingProxyType(
+    {"stop": _run_stop, "queue": _send_as_asked, "steer": _send_as_asked}
+)
+
+
+def message_text(text: str) -> str:
+    """What a message says to the model: its text, without the word that says what becomes of it."""
+    asked = commands.parse(text)
+    return asked[1] if asked is not None and _says_its_way(asked[0]) else text
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is carried out by the house; otherwise it is for the model."""
+    asked = commands.parse(text)
+    return asked is not None and not _says_its_way(asked[0])
+
+
+def _says_its_way(command: Command | None) -> bool:
+    return command is not None and _SPECIAL.get(command.name) is _send_as_asked
+
+
+# --- while a turn is under way
+
+
+def _queue(_: Inbound, __: View) -> Decision:
+    return Queue(QUEUED)
+
+
+def _steer(inbound: Inbound, view: View) -> Decision:
+    if not _is_own_turn(inbound, view):
+        return Queue(QUEUED_OTHERS)
+    return Steer() if view.steerable else Queue(QUEUED_UNSTEERABLE)
+
+
+def _interrupt(inbound: Inbound, view: View) -> Decision:
+    if not _is_own_turn(inbound, view):
+        return Queue(QUEUED_OTHERS)
+    return Interrupt() if view.depth < MAX_DEPTH else Queue(QUEUED_DEEP)
+
+
+_BUSY_MODES: Mapping[str, Callable[[Inbound, View], Decision]] = MappingProxyType(
+    {"queue": _queue, "steer": _steer, "interrupt": _interrupt}
+)
+
+
+def _is_own_turn(inbound: Inbound, view: View) -> bool:
+    """Not even an admin's message touches the turn of somebody else; for that there is `/stop`."""
+    return _whose_turn(inbound, view) == view.sender.person
+
+
+def _whose_turn(inbound: Inbound, view: View) -> str:
+    """A turn that nobody started (a notice did) belongs, in a direct chat, to whoever is there."""
+    return view.starter or (view.sender.person if inbound.address.kind == "dm" else "")
+
+
+# --- answers to questions
+
+APPROVE, DENY = "approve", "deny"  # the choices of an approval
+_YES = frozenset({"y", "yes", "ok", "okay", "allow", "approve", "approved"})
+_NO = frozenset({"n", "no", "deny", "denied", "refuse", "reject", "decline", "cancel"})
+
+
+def read_answer(question: OpenQuestion, text: str) -> str:
+    """The answer that a text gives: the choice that it names, in any case, by number or by a word for yes or no; where
+    the question takes free text, the text itself. Empty: it is no answer to this question."""
+    said = _normalise(text)
+    named = text if text in question.choices else ""
+    chosen = named or _find_named(question, said) or _find_numbered(question, said) or _find_meant(question, said)
+    return chosen or (text.strip() if question.kind == "clarification" else "")
+
+
+def _normalise(text: str) -> str:
+    return text.strip().rstrip(".!").casefold()
+
+
+def _find_named(question: OpenQuestion, said: str) -> str:
+    return next((choice for choice in question.choices if said and _normalise(choice) == said), "")
+
+
+def _find_numbered(question: OpenQuestion, said: str) -> str:
+    return {str(number): choice for number, choice in enumerate(question.choices, 1)}.get(said, "")
+
+
+def _find_meant(question: OpenQuestion, said: str) -> str:
+    """Only where it is sure which choice is the yes: an approval names it, a confirmation puts it first."""
+    named = question.kind == "approval" and {APPROVE, DENY} <= set(question.choices)
+    ordered = question.kind == "confirmation" and len(question.choices) == 2
+    if not named and not ordered:
+        return ""
+    yes, no = (APPROVE, DENY) if named else question.choices
+    return yes if said in _YES else no if said in _NO else ""
+
+
+def _may_answer(question: OpenQuestion, view: View) -> bool:
+    sender = view.sender
+    return may_answer(question.kind, sender.role, sender.person, question.asked, view.members_approve)

@@ -1,23 +1,28 @@
 """Holds the living state of the gateway: one warm agent for each conversation, and which of them are in a turn.
 
 The cache's policy is pure (`gateway.agent_cache`); here are the dict, the lock, and what is performed. The lock is
-never held while an agent is called.
+never held while an agent is called. Evicting an agent (soft release: the conversation goes on later), ending a session
+(everything of its task ends) and ending the process are three different things.
 """
 
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from gateway.agent_cache import (
     CACHE_BUSTING_KEYS,
+    Place,
     config_signature,
     extract_cache_busting,
     idle_keys,
+    is_current,
+    over_bytes,
     over_cap,
+    untouchable,
 )
 from hermes_base.errors import HermesError
 from tools.registry import registry
@@ -26,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _AGENT_CACHE_MAX_SIZE = 128
 _AGENT_CACHE_IDLE_TTL_SECS = 3600.0
+_AGENT_CACHE_MAX_BYTES = 256 * 1024 * 1024
 #: Stands in `_running_agents` while an agent is being built.
 _AGENT_PENDING_SENTINEL = object()
 
@@ -39,23 +45,44 @@ class GatewayRunner:
     _agent_cache: dict[str, Entry] = MappingProxyType({})  # type: ignore[assignment]
     _agent_cache_lock: threading.Lock
     _running_agents: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
+    _places: dict[str, Place] = MappingProxyType({})  # type: ignore[assignment]
+    counters: Counter[str] = Counter()
+    _limits: tuple[int, float, int] | None = None  # agents, idle seconds, bytes; None: the module's own
 
     def __init__(self) -> None:
         self._agent_cache = OrderedDict()
         self._agent_cache_lock = threading.Lock()
         self._running_agents = {}
+        self._places = {}  # where the transcript stood when the agent last wrote or read it
+        self.counters = Counter()  # hits, builds and evictions by reason
+
+    def set_limits(self, *, agents: int, idle_seconds: float, size: int) -> None:
+        """How many agents are kept, for how long without use, and how many bytes of conversations."""
+        self._limits = agents, idle_seconds, size
+
+    def _get_limits(self) -> tuple[int, float, int]:
+        return self._limits or (_AGENT_CACHE_MAX_SIZE, _AGENT_CACHE_IDLE_TTL_SECS, _AGENT_CACHE_MAX_BYTES)
 
     # --- a turn's agent
 
-    def claim_agent(self, key: str, signature: str, build: Callable[[], Any], *, interrupt_depth: int = 0) -> Any:
+    def claim_agent(
+        self,
+        key: str,
+        signature: str,
+        build: Callable[[], Any],
+        *,
+        interrupt_depth: int = 0,
+        standing: tuple[str, int] | None = None,
+    ) -> Any:
         """The conversation's warm agent, or a new one; it counts as running until `finish_turn`.
 
-        Look-up and claim are one step: an agent that was found cannot be released before its turn starts.
+        Look-up and claim are one step: an agent that was found cannot be released before its turn starts. `standing` is
+        where the store says the transcript stands: an agent that knows another state is the wrong one.
         """
         with self._agent_cache_lock:
             if key in self._running_agents:
                 raise HermesError(f"A turn of {key} is under way already.")
-            agent, stale = self._look_up(key, signature)
+            agent, stale = self._look_up(key, signature, standing)
             self._running_agents[key] = _AGENT_PENDING_SENTINEL if agent is None else agent
         if agent is not None:
             self._init_cached_agent_for_turn(agent, interrupt_depth)
@@ -63,25 +90,59 @@ class GatewayRunner:
         self._release_later(stale)
         return self._build_claimed(key, signature, build)
 
-    def finish_turn(self, key: str) -> None:
-        """The turn is over; an agent that was evicted meanwhile is let go now."""
+    def finish_turn(self, key: str, place: Place | None = None) -> None:
+        """The turn is over and its transcript stands at `place`; an agent that was evicted meanwhile is let go now."""
         with self._agent_cache_lock:
             agent = self._running_agents.pop(key, None)
             cached = self._agent_cache.get(key)
+            if cached is not None and cached[0] is agent and place is not None:
+                self._places[key] = place
+                self._enforce_bytes()
         if agent is not None and (cached is None or cached[0] is not agent):
             self._release_later([agent])
 
-    def _look_up(self, key: str, signature: str) -> tuple[Any, list[Any]]:
+    def abandon_turn(self, key: str) -> None:
+        """The turn's thread does not come back: its agent is forgotten, and the conversation is free again."""
+        with self._agent_cache_lock:
+            self._running_agents.pop(key, None)
+            self._take_out(key, "abandoned")
+
+    def count(self) -> int:
+        return len(self._agent_cache)
+
+    def cached_agent(self, key: str) -> Any:
+        """The warm agent, in a turn or not; None without one."""
+        with self._agent_cache_lock:
+            entry = self._agent_cache.get(key)
+        return None if entry is None else entry[0]
+
+    def _look_up(self, key: str, signature: str, standing: tuple[str, int] | None) -> tuple[Any, list[Any]]:
         """The agent of a hit, refreshed in its place; on a miss what stood there. The lock is held."""
         entry = self._agent_cache.get(key)
         if entry is None:
+            self.counters["build:new"] += 1
             return None, []
-        if entry[1] != signature:
-            del self._agent_cache[key]
+        place = self._places.get(key)
+        moved = standing is not None and place is not None and not is_current(place, standing)
+        if entry[1] != signature or moved:
+            reason = "settings" if entry[1] != signature else "transcript"
+            self.counters[f"build:{reason}"] += 1
+            self._take_out(key, reason)
             return None, [entry[0]]
         if isinstance(self._agent_cache, OrderedDict):
             self._agent_cache.move_to_end(key)
+        self.counters["hit"] += 1
         return entry[0], []
+
+    def _take_out(self, key: str, reason: str) -> Any:
+        """Remove an entry with all that is known of it; its agent, or None. The lock is held."""
+        entry = self._agent_cache.pop(key, None)
+        if self._places:
+            self._places.pop(key, None)
+        if entry is None:
+            return None
+        self.counters[f"evict:{reason}"] += 1
+        return entry[0]
 
     def _build_claimed(self, key: str, signature: str, build: Callable[[], Any]) -> Any:
         try:
@@ -122,33 +183,57 @@ class GatewayRunner:
 
     # --- who goes
 
-    def _evict_cached_agent(self, key: str) -> None:
+    def _evict_cached_agent(self, key: str, reason: str = "asked") -> None:
         """Take an entry out. A running agent is let go by the end of its turn."""
         with self._agent_cache_lock:
-            entry = self._agent_cache.pop(key, None)
-            running = entry is not None and self._running_agents.get(key) is entry[0]
-        if entry is not None and not running:
-            self._release_later([entry[0]])
+            agent = self._take_out(key, reason)
+            running = agent is not None and self._running_agents.get(key) is agent
+        if agent is not None and not running:
+            self._release_later([agent])
+
+    def end_session(self, key: str) -> None:
+        """The conversation's session is over: its agent goes, with everything that works for its task."""
+        with self._agent_cache_lock:
+            agent = self._take_out(key, "ended")
+        if agent is not None:
+            self._cleanup_agent_resources(agent)
+
+    def release_all(self) -> None:
+        """The process ends: every agent that is in no turn lets its client go; conversations stay as they are."""
+        with self._agent_cache_lock:
+            running = self._active_keys()
+            agents = [self._take_out(key, "closing") for key in list(self._agent_cache) if key not in running]
+        self._release_all(agents)
 
     def _enforce_agent_cache_cap(self) -> None:
         """Let the oldest entries beyond the cap go, never one in mid-turn. The caller holds the lock."""
         if not isinstance(self._agent_cache, OrderedDict):
             return  # without an order there is no oldest
-        going, busy = over_cap(list(self._agent_cache), self._active_keys(), _AGENT_CACHE_MAX_SIZE)
-        agents = [self._agent_cache.pop(key)[0] for key in going]
+        going, busy = over_cap(list(self._agent_cache), self._kept_keys(), self._get_limits()[0])
+        agents = [self._take_out(key, "cap") for key in going]
         if busy:
             log.warning("the agent cache stays over its cap: %d of the oldest agents are mid-turn", busy)
         self._release_later(agents)
+
+    def _enforce_bytes(self) -> None:
+        """Let the oldest go while all together are too large, never one in mid-turn or unsaved. The lock is held."""
+        sizes = [(key, self._places[key].bytes) for key in self._agent_cache if key in self._places]
+        going, _ = over_bytes(sizes, self._kept_keys(), self._get_limits()[2])
+        self._release_later([self._take_out(key, "bytes") for key in going])
 
     def _sweep_idle_cached_agents(self) -> int:
         """Let agents go that nobody used for a while; how many."""
         with self._agent_cache_lock:
             seen = {key: getattr(entry[0], "_last_activity_ts", None) for key, entry in self._agent_cache.items()}
             known = {key: moment for key, moment in seen.items() if moment is not None}
-            going = idle_keys(known, self._active_keys(), time.time(), _AGENT_CACHE_IDLE_TTL_SECS)
-            agents = [self._agent_cache.pop(key)[0] for key in going]
+            going = idle_keys(known, self._kept_keys(), time.time(), self._get_limits()[1])
+            agents = [self._take_out(key, "idle") for key in going]
         self._release_later(agents)
         return len(agents)
+
+    def _kept_keys(self) -> frozenset[str]:
+        """Entries that may not go: in a turn, or with something that is stored nowhere (F2)."""
+        return untouchable(self._active_keys(), self._places)
 
     def _active_keys(self) -> list[str]:
         """Entries whose agent is in a turn; one that is still being built is not active."""

@@ -20,13 +20,23 @@ class Command:
     args: str = ""
     when_busy: str = NOW
     breaks_prefix: bool = False  # the next request is paid in full: say so before acting
+    role: str = "member"  # the lowest role that may use it
+    option_roles: tuple[tuple[str, str], ...] = ()  # options that need a higher role, each with it
 
 
 COMMANDS: tuple[Command, ...] = (
     Command("help", (), "Show the commands."),
     Command("new", ("reset", "clear"), "Start a new conversation.", when_busy=REFUSE),
     Command("resume", (), "Go back to an earlier conversation; without ID: list them.", "[ID]", when_busy=REFUSE),
-    Command("model", (), "Show or change the model.", "[NAME]", when_busy=AFTER, breaks_prefix=True),
+    Command(
+        "model",
+        (),
+        "Show or change the model.",
+        "[NAME] [--global]",
+        when_busy=AFTER,
+        breaks_prefix=True,
+        option_roles=(("--global", "admin"),),
+    ),
     Command("reasoning", (), "Show or change how long the model thinks.", "[LEVEL]", when_busy=AFTER),
     Command("usage", (), "Show tokens, cache hits and cost."),
     Command("compress", (), "Summarise the older part of the conversation.", when_busy=AFTER, breaks_prefix=True),
@@ -40,6 +50,10 @@ COMMANDS: tuple[Command, ...] = (
         when_busy=REFUSE,
         breaks_prefix=True,
     ),
+    Command("branch", (), "Go on in a copy of this conversation; the old one stays as it is.", when_busy=REFUSE),
+    Command("queue", (), "Ask this when the turn under way has ended.", "TEXT"),
+    Command("steer", (), "Put this into the turn under way, at its next step.", "TEXT"),
+    Command("status", (), "Show what runs, what waits and who is connected."),
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat."),
 )
@@ -62,6 +76,12 @@ def parse(text: str) -> tuple[Command | None, str] | None:
     if typed is None:
         return None
     return find_command(typed[1]), (typed[2] or "").strip()
+
+
+def needed_role(command: Command, args: str) -> str:
+    """The role that a call of the command needs; its options may need a higher one than the command itself."""
+    given = args.split()
+    return next((role for option, role in command.option_roles if option in given), command.role)
 
 
 def close_matches(name: str) -> list[str]:

@@ -37,6 +37,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended, for the person."""
+
+    text: str  # the answer, or what there is of it, or the sentence that says why there is none
+    completed: bool = True
+    interrupted: bool = False
+    reason: str = ""  # of an interrupted turn: who or what stopped it
+    failed: bool = False  # the text is not the model's
+
+
+@dataclass(frozen=True, slots=True)
 class UsageRow:
     """One model call in the ledger: disjoint token buckets (reasoning is a part of output)."""
 
@@ -87,7 +98,7 @@ class Journal(Protocol):
         """Commit finished rows and their calls' usage together; returns the new version."""
         ...
 
-    def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], answer: str) -> int:
+    def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], end: TurnEnd) -> int:
         """Commit the last rows of a turn together with whatever marks the turn as done."""
         ...
 

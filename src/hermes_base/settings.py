@@ -181,6 +181,59 @@ SETTINGS: tuple[Setting, ...] = (
         "folder; deny never asks.",
         choices=("ask", "auto", "deny"),
     ),
+    Setting(
+        "gateway.busy",
+        "str",
+        "interrupt",
+        "What a message does while an answer is under way: stop it and go on with both, go into it, or wait.",
+        choices=("interrupt", "steer", "queue"),
+    ),
+    Setting(
+        "gateway.silence_minutes",
+        "float",
+        30.0,
+        "A turn in which nothing moves for so long is stopped, after a warning. A running command, an open question "
+        "and a working sub-agent count as movement.",
+        at_least=0.01,
+    ),
+    Setting("gateway.turn_minutes", "float", 0.0, "Longest time of one turn; 0: as long as it takes.", at_least=0),
+    Setting("gateway.agents", "int", 128, "Most agents that are kept ready.", at_least=1),
+    Setting(
+        "gateway.agent_idle_minutes",
+        "float",
+        60.0,
+        "An agent that nobody used for so long is let go; its conversation stays.",
+        at_least=0.01,
+    ),
+    Setting("gateway.agent_megabytes", "int", 256, "Most memory for the agents that are kept ready.", at_least=1),
+    Setting(
+        "gateway.tool_progress",
+        "str",
+        "short",
+        "How much of the tools' work is shown in chats.",
+        choices=("off", "short", "full"),
+    ),
+    Setting(
+        "people.shared",
+        "bool",
+        True,
+        "Several people use this Hermes: memory, search, past conversations, usage and files belong to each of them. "
+        "False: everybody who may speak shares the owner's.",
+        takes_effect=NEW_CONVERSATION,
+    ),
+    Setting(
+        "people.members_approve",
+        "bool",
+        False,
+        "Members may approve the commands of their own turns; otherwise only the owner and admins approve.",
+        takes_effect=AT_ONCE,
+    ),
+    Setting(
+        "people.roots",
+        "list[str]",
+        [],
+        "Folders that the file tools may use unasked for everybody, beside each person's own workspace.",
+    ),
     Setting("display.markdown", "bool", True, "Render markdown in the terminal.", takes_effect=NEXT_START),
     Setting(
         "display.tool_progress",
@@ -204,8 +257,8 @@ SETTINGS: tuple[Setting, ...] = (
 _BY_KEY: Mapping[str, Setting] = MappingProxyType({row.key: row for row in SETTINGS})
 
 #: Where plugins and providers own the keys: what matches may hold anything. `*` stands for one name.
-OPEN_SECTIONS: tuple[str, ...] = ("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*")
-_OPEN_PARENTS = frozenset({"plugins.entries", "auxiliary", "providers"})
+OPEN_SECTIONS: tuple[str, ...] = ("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*")
+_OPEN_PARENTS = frozenset({"plugins.entries", "auxiliary", "providers", "platforms"})
 
 _SECRET_NAMES = ("api_key", "token", "secret", "password")
 _KIND_WORDS: Mapping[str, str] = MappingProxyType(

@@ -29,6 +29,8 @@ class ToolContext:
     turn: str = ""
     folder: str = "."  # where the conversation works
     home: Path | None = None
+    own: Path | None = None  # the person's own folder in the home; None: the owner's, the home itself
+    person: str = ""  # whom the turn works for; empty: the owner
     cancel: CancelToken = field(default_factory=CancelToken)
     asker: Asker | None = None  # None: nobody can be asked
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -41,3 +43,8 @@ class ToolContext:
     def setting(self, section: str, name: str, default: Any) -> Any:
         part = self.settings.get(section)
         return part.get(name, default) if isinstance(part, Mapping) else default
+
+    def added_roots(self) -> list[str]:
+        """Folders that the owner opened to tools: `files.roots` for their own turns, `people.roots` for others'."""
+        added = self.setting("files" if self.own is None else "people", "roots", ())
+        return [str(root) for root in added] if isinstance(added, list | tuple) else []

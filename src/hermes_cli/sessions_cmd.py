@@ -1,6 +1,6 @@
 """`hermes sessions`: lists, searches, shows, exports and deletes what was said before.
 
-Reading works while another process owns the home; deleting takes the home for itself.
+Reading works while another process owns the home; deleting is done by the owner.
 """
 
 import argparse
@@ -16,9 +16,8 @@ from typing import Any
 
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row, shown_text
-from hermes_cli import config
+from hermes_cli import config, owner
 from hermes_constants import get_hermes_home
-from hermes_state.home_lock import HomeLock
 from hermes_state.interface import SessionInfo, Store
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
@@ -142,8 +141,7 @@ def _delete(parsed: argparse.Namespace, path: Path) -> int:
     if not parsed.yes and not _confirm(info):
         print("Nothing was deleted.")
         return 1
-    with HomeLock(get_hermes_home()), closing(SqliteStore(path)) as store:
-        store.delete(info.id)
+    owner.perform("sessions.delete", {"session": info.id})
     print(f"{info.id} is deleted.")
     return 0
 

@@ -10,10 +10,12 @@ from hermes_base.chat import (
     ChatHost,
     Closed,
     Event,
+    FileSent,
     Idle,
     Notice,
     Question,
     ReasoningDelta,
+    Said,
     TextDelta,
     ToolEnded,
     ToolStarted,
@@ -79,6 +81,10 @@ class PlainView:
             case Notice(text, level):
                 self._explained |= level == "error"
                 self.say(self._side if level == "info" else self._notes, words.clean_shown(text))
+            case Said():
+                self.say(self._side, words.describe_said(event))
+            case FileSent():
+                self.say(self._side, words.describe_file(event))
             case TurnEnded():
                 self._end_turn(event, stopped_here)
 

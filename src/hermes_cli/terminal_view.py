@@ -7,9 +7,11 @@ from enum import Enum, auto
 
 from hermes_base.chat import (
     Event,
+    FileSent,
     Notice,
     Question,
     ReasoningDelta,
+    Said,
     TextDelta,
     ToolEnded,
     ToolStarted,
@@ -88,6 +90,11 @@ class TerminalView:
                 self._end_tool(event)
             case Notice(text, level):
                 self.notice(text, level)
+            case Said():
+                self.flush()
+                self._keep(_Kind.TYPED, self._renderer.draw_lines(words.describe_said(event), "bold"))
+            case FileSent():
+                self.notice(words.describe_file(event))
             case TurnEnded():
                 self._end_turn(event, stopped_here)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_base.chat import Question, ToolEnded, ToolStarted, TurnEnded
+from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
 
 #: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -52,6 +52,17 @@ def describe_end(event: ToolEnded, asked: str = "") -> str:
     call = f"{'✓' if event.ok else '✗'} {squeeze(event.name)} {_shorten(squeeze(asked))}".rstrip()
     told = squeeze(event.preview) if not (event.ok and asked) else ""
     return " · ".join(part for part in (call, describe_seconds(event.seconds), told) if part)
+
+
+def describe_said(event: Said) -> str:
+    """What somebody else wrote in the same conversation."""
+    by = squeeze(event.by) or "another terminal"
+    return f"{by} › {clean_shown(event.text).rstrip()}"
+
+
+def describe_file(event: FileSent) -> str:
+    told = f": {squeeze(event.text)}" if event.text.strip() else ""
+    return f"File {squeeze(event.name)}{told} ({squeeze(event.path)})"
 
 
 def _shorten(text: str) -> str:

@@ -8,16 +8,23 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from datetime import date, datetime, timedelta
-from functools import reduce
+from dataclasses import asdict
+from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from gateway.usage_report import (
+    UsageReport,
+    count_reasons,
+    describe_sum,
+    read_report,
+    write_gaps,
+    write_money,
+    write_scopes,
+)
 from hermes_constants import get_hermes_home
 from hermes_state.interface import BreakRow, Store, UsageGroup, UsageSum
 from hermes_state.memory import MemoryStore
-from hermes_state.records import add_sums
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
 
@@ -35,25 +42,6 @@ BUCKETS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_NOTHING = UsageSum()
-
-
-@dataclass(frozen=True, slots=True)
-class UsageReport:
-    """What was used: the last turn and the conversation it belongs to, today, and the days asked for."""
-
-    turn: UsageSum = _NOTHING
-    conversation: UsageSum = _NOTHING
-    today: UsageSum = _NOTHING
-    conversation_breaks: Sequence[BreakRow] = ()
-    since: date = date.min
-    days: Sequence[UsageGroup] = ()
-    models: Sequence[UsageGroup] = ()
-    breaks: Sequence[BreakRow] = ()
-
-    @property
-    def total(self) -> UsageSum:
-        return reduce(add_sums, (group.sum for group in self.days), UsageSum())
 
 
 def main(args: list[str]) -> int:
@@ -97,45 +85,7 @@ def _find_newest_task(store: Store) -> str:
     return newest[0].task if newest else ""
 
 
-def read_report(store: Store, task: str, *, days: int = 0) -> UsageReport:
-    """What the ledger says about a conversation and today; with `days` also about that many days up to today."""
-    midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    report = replace(_read_conversation(store, task), today=store.usage(since=midnight.timestamp()))
-    if not days:
-        return report
-    first = midnight - timedelta(days=days - 1)
-    since = first.timestamp()
-    return replace(
-        report,
-        since=first.date(),
-        days=store.usage_by("day", since=since),
-        models=store.usage_by("model", since=since),
-        breaks=store.breaks(since=since),
-    )
-
-
-def _read_conversation(store: Store, task: str) -> UsageReport:
-    if not task:
-        return UsageReport()
-    turns = [group.sum for group in store.usage_by("turn", task=task) if group.keys != ("",)]
-    return UsageReport(
-        turn=turns[-1] if turns else UsageSum(),
-        conversation=store.usage(task=task),
-        conversation_breaks=store.breaks(task=task),
-    )
-
-
 # --- as text
-
-
-def write_scopes(report: UsageReport) -> Iterator[str]:
-    """What `/usage` says: the last turn, the conversation and today."""
-    yield f"Last turn:         {describe_sum(report.turn)}"
-    yield f"This conversation: {describe_sum(report.conversation)}"
-    yield f"Today:             {describe_sum(report.today)}"
-    yield from _write_gaps(report.today, "Today")
-    if report.conversation_breaks:
-        yield f"Prefix breaks in this conversation: {_count_reasons(report.conversation_breaks)}"
 
 
 def write_report(report: UsageReport) -> Iterator[str]:
@@ -146,11 +96,11 @@ def write_report(report: UsageReport) -> Iterator[str]:
         yield f"No model was called since {report.since}."
         return
     yield f"Since {report.since}: {describe_sum(report.total)}"
-    yield from _write_gaps(report.total, f"Since {report.since}")
+    yield from write_gaps(report.total, f"Since {report.since}")
     yield from _write_groups("By day:", report.days)
     yield from _write_groups("By model:", report.models)
     if report.breaks:
-        yield f"Prefix breaks: {_count_reasons(report.breaks)}"
+        yield f"Prefix breaks: {count_reasons(report.breaks)}"
 
 
 def _write_groups(title: str, groups: Sequence[UsageGroup]) -> Iterator[str]:
@@ -158,42 +108,6 @@ def _write_groups(title: str, groups: Sequence[UsageGroup]) -> Iterator[str]:
     names = [" ".join(group.keys) for group in groups]
     width = max(map(len, names))
     yield from (f"  {name:<{width}}  {describe_sum(group.sum)}" for name, group in zip(names, groups, strict=True))
-
-
-def describe_sum(spent: UsageSum) -> str:
-    """One line: calls, tokens by bucket, hit rate, cost, and what the cache saved."""
-    if not spent.calls:
-        return "no calls"
-    parts = [
-        f"{spent.calls:,} calls",
-        f"{spent.prompt_tokens:,} tokens in ({spent.input_tokens:,} new, {spent.cache_read_tokens:,} cached, "
-        f"{spent.cache_write_tokens:,} written)",
-        f"{spent.output_tokens:,} out ({spent.reasoning_tokens:,} reasoning)",
-    ]
-    if spent.hit_rate is not None:
-        parts.append(f"hit rate {100 * spent.hit_rate:.0f} %")
-    parts.append(write_money(spent.cost) if spent.unpriced < spent.calls else "no price known")
-    if spent.saved:
-        parts.append(f"the cache {'saved' if spent.saved > 0 else 'cost'} {write_money(abs(spent.saved))}")
-    return ", ".join(parts)
-
-
-def write_money(dollars: float) -> str:
-    """Cents, or four digits where they would be lost."""
-    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
-
-
-def _write_gaps(spent: UsageSum, where: str) -> Iterator[str]:
-    """What the sums cannot hold."""
-    if spent.unpriced:
-        yield f"{where}: {spent.unpriced:,} calls have no known price and are not in the cost."
-    if spent.unsettled:
-        yield f"{where}: {spent.unsettled:,} calls were cut before their count arrived; the provider may bill them."
-
-
-def _count_reasons(breaks: Sequence[BreakRow]) -> str:
-    counted = Counter(row.reason for row in breaks)
-    return ", ".join(f"{count} {reason}" for reason, count in counted.most_common())
 
 
 # --- as bars

@@ -27,6 +27,7 @@ class NewSession:
     platform: str = "local"
     model: str = ""
     title: str = ""
+    person: str = ""  # whose a conversation without a person becomes; empty: the owner's
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class SessionInfo:
     version: int
     messages: int  # visible user and assistant rows with text
     preview: str  # the first visible user text, one line, cut
+    person: str = ""  # whose the conversation is; empty: the owner's
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,10 @@ class Store(Protocol):
 
     def session(self, session: str) -> SessionInfo | None: ...
 
-    def sessions(self, *, limit: int = 50, conversation: str | None = None) -> list[SessionInfo]:
-        """Newest activity first; sessions without a message are left out."""
+    def sessions(
+        self, *, limit: int = 50, conversation: str | None = None, person: str | None = None
+    ) -> list[SessionInfo]:
+        """Newest activity first; sessions without a message are left out. With `person`, only what is theirs."""
         ...
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
@@ -166,12 +170,21 @@ class Store(Protocol):
         """Put calls into the ledger, also those of a session that was deleted meanwhile."""
         ...
 
-    def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum:
-        """The sum of the calls of a session, of a task (all sessions of a chain) or of all, from `since` on."""
+    def usage(
+        self, *, session: str | None = None, task: str | None = None, since: float = 0.0, person: str | None = None
+    ) -> UsageSum:
+        """The sum of the calls of a session, of a task (all sessions of a chain) or of all, from `since` on; with
+        `person`, of their conversations only."""
         ...
 
     def usage_by(
-        self, group: str, *, session: str | None = None, task: str | None = None, since: float = 0.0
+        self,
+        group: str,
+        *,
+        session: str | None = None,
+        task: str | None = None,
+        since: float = 0.0,
+        person: str | None = None,
     ) -> list[UsageGroup]:
         """The same calls as `usage` sums, in groups by "day", "model" or "turn", the earliest first."""
         ...
@@ -185,10 +198,10 @@ class Store(Protocol):
         ...
 
     # --- search (derived data: may be dropped and rebuilt at any time)
-    def search(self, words: str, *, limit: int = 20) -> list[Hit]:
+    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[Hit]:
         """The newest messages in whose shown text all words occur, whole and without regard to case and accents;
-        taken-back and compacted ones too. Signs that are no words are left out. StoreFailure while there is no index.
-        """
+        taken-back and compacted ones too. Signs that are no words are left out. With `person`, only what was said in
+        their conversations. StoreFailure while there is no index."""
         ...
 
     def drop_search(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import PART_PLACES, Row, Step, Transcript, UsageRow
+from hermes_base.journal import PART_PLACES, Row, Step, Transcript, TurnEnd, UsageRow
 from hermes_state.interface import NewSession, SessionInfo, Store
 from hermes_state.memory import MemoryStore
 from hermes_state.records import make_writer_id
@@ -62,7 +62,7 @@ class StoreJournal:
         self._version = self._get_store().append(session, self._writer, self._version, rows, usage)
         return self._version
 
-    def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], answer: str) -> int:
+    def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], end: TurnEnd) -> int:
         """Commit the last rows; the answer itself is one of them, and nothing else marks the turn here."""
         return self.append(rows, usage)
 

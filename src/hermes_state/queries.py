@@ -8,7 +8,7 @@ SET_META = "insert into meta (key, value) values (?, ?) on conflict (key) do upd
 # --- conversations and sessions
 _INFO = (
     "s.id, s.conversation, s.task, s.parent, s.platform, s.model, s.title, s.started, s.updated, s.ended, "
-    "s.end_reason, s.version, s.messages, s.preview"
+    "s.end_reason, s.version, s.messages, s.preview, (select o.person from conversation o where o.id = s.conversation)"
 )
 GET_SESSION = f"select {_INFO} from session s where s.id = ?"
 GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
@@ -16,10 +16,19 @@ GET_HEAD = (
     "select conversation, task, version, writer, ended, end_reason, successor, messages, preview, platform, model, "
     "title from session where id = ?"
 )
-#: Both read the newest `limit` entries of an index and stop.
+#: Whose a conversation is decides about all that hangs on it.
+_OF_PERSON = "conversation in (select id from conversation where person = ?)"
+#: All read the newest `limit` entries of an index and stop.
 RECENT_SESSIONS = f"select {_INFO} from session s where s.messages > 0 order by s.updated desc, s.id desc limit ?"
 RECENT_OF_CONVERSATION = (
     f"select {_INFO} from session s where s.messages > 0 and s.conversation = ? "
+    "order by s.updated desc, s.id desc limit ?"
+)
+RECENT_OF_PERSON = (
+    f"select {_INFO} from session s where s.messages > 0 and s.{_OF_PERSON} order by s.updated desc, s.id desc limit ?"
+)
+RECENT_OF_BOTH = (
+    f"select {_INFO} from session s where s.messages > 0 and s.conversation = ? and s.{_OF_PERSON} "
     "order by s.updated desc, s.id desc limit ?"
 )
 ADD_SESSION = (
@@ -27,6 +36,8 @@ ADD_SESSION = (
     "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing"
 )
 ADD_CONVERSATION = "insert into conversation (id) values (?) on conflict (id) do nothing"
+#: Whose a conversation is does not change any more.
+ASSIGN = "update conversation set person = ? where id = ? and person = ''"
 SET_CURRENT = "update conversation set current = ? where id = ?"
 MOVE_CURRENT = "update conversation set current = ? where id = ? and current = ?"
 ADVANCE_SESSION = "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = ? where id = ?"
@@ -38,9 +49,12 @@ DELETE_SESSION = "delete from session where id = ?"
 
 # --- rows and what was sent
 ADD_MESSAGE = (
-    "insert into message (session, position, conversation, writer, kind, body, shown, created) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into message (session, position, conversation, seq, n, epoch, writer, kind, body, shown, created) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+#: The last numbers that a turn gave to its rows and to its calls.
+LAST_ROW_OF_TURN = "select coalesce(max(n), 0) from message where conversation = ? and seq = ?"
+LAST_CALL_OF_TURN = "select coalesce(max(call), 0) from usage where conversation = ? and seq = ?"
 GET_MESSAGES = (
     "select position, kind, body, shown from message where session = ? and position >= ? and position < ? "
     "order by position"
@@ -68,9 +82,9 @@ DROP_UNUSED_BLOB = "delete from blob where hash = ?1 and not exists (select 1 fr
 
 # --- ledger
 ADD_USAGE = (
-    "insert into usage (conversation, session, task, provider, model, kind, input_tokens, cache_read_tokens, "
-    "cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, turn, saved, created) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into usage (conversation, session, task, seq, call, provider, model, kind, input_tokens, "
+    "cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, turn, saved, created) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SUMS = (
     "count(*), coalesce(sum(input_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
@@ -82,18 +96,20 @@ _SINCE = "where created >= ?"
 _OF_SESSION = "where session = ? and created >= ?"
 _OF_TASK = "where task = ? and created >= ?"
 _OF_BOTH = "where session = ? and task = ? and created >= ?"
+#: Null stands for everybody.
+_ANYBODY_OR = f" and (? is null or {_OF_PERSON})"
 _SUM_USAGE = f"select {_SUMS} from usage "
-SUM_USAGE = _SUM_USAGE + _SINCE
-SUM_USAGE_OF_SESSION = _SUM_USAGE + _OF_SESSION
-SUM_USAGE_OF_TASK = _SUM_USAGE + _OF_TASK
-SUM_USAGE_OF_BOTH = _SUM_USAGE + _OF_BOTH
+SUM_USAGE = _SUM_USAGE + _SINCE + _ANYBODY_OR
+SUM_USAGE_OF_SESSION = _SUM_USAGE + _OF_SESSION + _ANYBODY_OR
+SUM_USAGE_OF_TASK = _SUM_USAGE + _OF_TASK + _ANYBODY_OR
+SUM_USAGE_OF_BOTH = _SUM_USAGE + _OF_BOTH + _ANYBODY_OR
 #: Grouped by those of day, provider, model and turn whose flag is set. Programs of layout 1 leave the turn empty.
 _SPLIT_USAGE = (
     "select case when ? then date(created, 'unixepoch', 'localtime') end as by_day, case when ? then provider end "
     "as by_provider, case when ? then model end as by_model, case when ? then coalesce(turn, '') end as by_turn, "
     f"min(created) as first, {_SUMS} from usage "
 )
-_SPLIT = " group by by_day, by_provider, by_model, by_turn order by first, min(id)"
+_SPLIT = f"{_ANYBODY_OR} group by by_day, by_provider, by_model, by_turn order by first, min(id)"
 SPLIT_USAGE = _SPLIT_USAGE + _SINCE + _SPLIT
 SPLIT_USAGE_OF_SESSION = _SPLIT_USAGE + _OF_SESSION + _SPLIT
 SPLIT_USAGE_OF_TASK = _SPLIT_USAGE + _OF_TASK + _SPLIT
@@ -121,7 +137,7 @@ ADD_SEARCH = "insert into search (rowid, text) values (?, ?)"
 TAKE_SEARCH = "insert into search (search, rowid, text) values ('delete', ?, ?)"
 SEARCH = (
     "select m.session, m.position, m.body, m.shown, m.created from search f join message m on m.id = f.rowid "
-    "where search match ? order by f.rowid desc limit ?"
+    f"where search match ? and (? is null or m.{_OF_PERSON}) order by f.rowid desc limit ?"
 )
 LAST_MESSAGE = "select coalesce(max(id), 0) from message"
 MESSAGES_BETWEEN = "select id, kind, body, shown from message where id > ? and id <= ? order by id limit ?"

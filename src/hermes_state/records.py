@@ -38,6 +38,15 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a writer goes on: the version of the session that it knows."""
+
+    session: str
+    writer: str
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What the list of sessions shows of a transcript: visible user and assistant rows with text, first user text."""
 
@@ -57,11 +66,21 @@ def write_row(row: Row) -> WrittenRow:
     text = "" if row.kind == HEAD else clean(shown_text(row))
     return WrittenRow(
         kind=row.kind,
-        body=_write_json(row.message),
+        body=write_json(row.message),
         shown=None if row.shown is None else clean(row.shown),
         text=text,
         sent=tuple((dialect, digest(body), bytes(body)) for dialect, body in row.sent.items()),
     )
+
+
+def write_json(message: Mapping[str, Any]) -> str:
+    try:
+        body = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=_open_mapping)
+        if not body.isascii() and _has_surrogates(body):
+            return json.dumps(message, separators=(",", ":"), default=_open_mapping)
+        return body
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreFailure(f"A message cannot be stored as JSON: {error}.", kept="Nothing was written.") from error
 
 
 def read_row(kind: str, body: str, shown: str | None, position: int, sent: Mapping[str, bytes] | None = None) -> Row:
@@ -228,16 +247,6 @@ def foreign(session: str, conversation: str) -> StoreFailure:
 
 def no_index() -> StoreFailure:
     return StoreFailure("The search index was dropped.", kept="All messages are there.", fix="Rebuild the index.")
-
-
-def _write_json(message: Mapping[str, Any]) -> str:
-    try:
-        body = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=_open_mapping)
-        if not body.isascii() and _has_surrogates(body):
-            return json.dumps(message, separators=(",", ":"), default=_open_mapping)
-        return body
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StoreFailure(f"A message cannot be stored as JSON: {error}.", kept="Nothing was written.") from error
 
 
 def _open_mapping(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
-from hermes_state import queries
+from hermes_state import queries, schema_people, schema_turns
 
 STORE_FILE = "hermes-store.db"
 
@@ -23,7 +23,7 @@ class Migration:
     statements: tuple[str, ...]
 
 
-# The columns seq, n, epoch and call are empty until turns are owned by claims; their unique indexes come with them.
+# The columns seq, n, epoch and call are empty where no claim owns the turn; their unique indexes come with layout 3.
 _TABLES = (
     "create table meta (key text primary key, value text not null) without rowid",
     """create table conversation (
@@ -122,6 +122,8 @@ _TURNS_AND_BREAKS = (
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, queries.CREATE_SEARCH, queries.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
+    Migration(3, 1, schema_turns.STATEMENTS),
+    Migration(4, 1, schema_people.STATEMENTS),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -54,15 +54,16 @@ def take_session(db: sqlite3.Connection, session: str) -> None:
             db.execute(queries.TAKE_SEARCH, (row_id, space_letters(text)))
 
 
-def find(db: sqlite3.Connection, words: str, limit: int) -> list[Hit]:
-    """The newest messages in which all words occur."""
+def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = None) -> list[Hit]:
+    """The newest messages in which all words occur; with `person`, in their conversations."""
     if read_state(db) is None:
         raise no_index()
     runs = split_query(words)
     if not runs:
         return []
     hits = []
-    for session, position, body, shown, created in db.execute(queries.SEARCH, (write_match(runs), limit)):
+    wanted = (write_match(runs), person, person, limit)
+    for session, position, body, shown, created in db.execute(queries.SEARCH, wanted):
         row = read_row("message", body, shown, position)
         excerpt = cut_excerpt(runs, read_text(row.kind, body, shown))
         hits.append(Hit(session, position, str(row.message.get("role", "")), excerpt, created))

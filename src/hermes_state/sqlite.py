@@ -1,24 +1,33 @@
 """The store in one SQLite file: every call is one transaction, written through before it returns."""
 
-import logging
-import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
+from hermes_base.journal import Row, Transcript, UsageRow
 from hermes_state import queries, records, search_index
+from hermes_state import sqlite_steps as steps
 from hermes_state.connection import Database
 from hermes_state.interface import BreakRow, Hit, NewSession, SessionInfo, UsageGroup, UsageSum
+from hermes_state.people import PeopleStore
+from hermes_state.people_sqlite import SqlitePeople
 from hermes_state.texts import clean
+from hermes_state.turns import TurnStore
+from hermes_state.turns_sqlite import SqliteTurns
 
 BUSY_TIMEOUT = 5.0
 PAGE = 200
 REBUILD_PAUSE = 0.001
+# The newest sessions, by whether a conversation and whether a person is asked for.
+_RECENT = {
+    (False, False): queries.RECENT_SESSIONS,
+    (True, False): queries.RECENT_OF_CONVERSATION,
+    (False, True): queries.RECENT_OF_PERSON,
+    (True, True): queries.RECENT_OF_BOTH,
+}
 # Statements on the ledger, by whether a session and whether a task is asked for.
 _SUMS = {
     (False, False): queries.SUM_USAGE,
@@ -40,33 +49,21 @@ _BREAKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """Where a session stands, as read inside the transaction that moves it."""
-
-    conversation: str
-    task: str
-    version: int
-    writer: str
-    ended: float | None
-    end_reason: str | None
-    successor: str | None
-    messages: int
-    preview: str
-    platform: str
-    model: str
-    title: str
-
-
-log = logging.getLogger(__name__)
-
-
 class SqliteStore:
     """Implements `Store`; opening creates the file, with its folder, or brings an older one up to date."""
 
-    def __init__(self, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT, readonly: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        busy_timeout: float = BUSY_TIMEOUT,
+        readonly: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly)
+        self.turns: TurnStore = SqliteTurns(self._db, clock)
         self._rebuild_lock = threading.Lock()
+        self.people: PeopleStore = SqlitePeople(self._db, clock)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
@@ -77,35 +74,37 @@ class SqliteStore:
 
     def open_session(self, new: NewSession) -> SessionInfo:
         with self._db.write() as db:
-            task = _get_head(db, new.parent).task if new.parent else ""
-            session = _add_session(db, new, task)
+            task = steps.get_head(db, new.parent).task if new.parent else ""
+            session = steps.add_session(db, new, task)
             db.execute(queries.SET_CURRENT, (session, clean(new.conversation)))
-            return _get_info(db, session)
+            db.execute(queries.ASSIGN, (clean(new.person), clean(new.conversation)))
+            return steps.get_info(db, session)
 
     def current(self, conversation: str) -> SessionInfo | None:
-        return self._db.read(lambda db: _find_info(db, queries.GET_CURRENT, clean(conversation)))
+        return self._db.read(lambda db: steps.find_info(db, queries.GET_CURRENT, clean(conversation)))
 
     def session(self, session: str) -> SessionInfo | None:
-        return self._db.read(lambda db: _find_info(db, queries.GET_SESSION, session))
+        return self._db.read(lambda db: steps.find_info(db, queries.GET_SESSION, session))
 
-    def sessions(self, *, limit: int = 50, conversation: str | None = None) -> list[SessionInfo]:
-        query = queries.RECENT_SESSIONS if conversation is None else queries.RECENT_OF_CONVERSATION
-        wanted = (limit,) if conversation is None else (clean(conversation), limit)
+    def sessions(
+        self, *, limit: int = 50, conversation: str | None = None, person: str | None = None
+    ) -> list[SessionInfo]:
+        query = _RECENT[conversation is not None, person is not None]
+        wanted = (*(clean(value) for value in (conversation, person) if value is not None), limit)
         return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
         with self._db.write() as db:
-            if _get_head(db, session).conversation != clean(conversation):
+            if steps.get_head(db, session).conversation != clean(conversation):
                 raise records.foreign(session, conversation)
             db.execute(queries.REOPEN_SESSION, (session,))
             db.execute(queries.SET_CURRENT, (session, clean(conversation)))
-            return _get_info(db, session)
+            return steps.get_info(db, session)
 
     def end(self, session: str, reason: str) -> None:
         with self._db.write() as db:
-            conversation = _get_head(db, session).conversation
-            db.execute(queries.END_SESSION, (time.time(), clean(reason), session))
-            db.execute(queries.MOVE_CURRENT, (None, conversation, session))
+            conversation = steps.get_head(db, session).conversation
+            steps.end_session(db, session, conversation, reason)
 
     def set_title(self, session: str, title: str) -> None:
         with self._db.write() as db:
@@ -114,7 +113,7 @@ class SqliteStore:
 
     def delete(self, session: str) -> bool:
         with self._db.write() as db:
-            info = _find_info(db, queries.GET_SESSION, session)
+            info = steps.find_info(db, queries.GET_SESSION, session)
             if info is None:
                 return False
             search_index.take_session(db, session)
@@ -127,27 +126,21 @@ class SqliteStore:
     # --- transcripts
 
     def load(self, session: str) -> Transcript:
-        return self._db.read(lambda db: _read_transcript(db, session))
+        return self._db.read(lambda db: steps.read_transcript(db, session))
 
     def history(self, session: str) -> Iterator[Row]:
-        version = self._db.read(lambda db: _get_head(db, session).version)
+        version = self._db.read(lambda db: steps.get_head(db, session).version)
         return self._page_history(session, version)
 
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         batch = records.write_batch(rows)
         with self._db.write() as db:
-            head = _get_head(db, session)
-            records.check_base(session, head.version, base, head.successor)
-            if rows:
-                _add_rows(db, session, head, clean(writer), batch)
-            if usage:
-                _add_usage(db, session, head, usage)
-        return base + len(rows)
+            return steps.append_batch(db, batch, records.Place(session, clean(writer), base), usage)
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
         digest = records.digest(body)
         with self._db.write() as db:
-            records.check_place(place, _get_head(db, session).version, session)
+            records.check_place(place, steps.get_head(db, session).version, session)
             former = db.execute(queries.GET_SENT_HASH, (session, place, dialect)).fetchone()
             db.execute(queries.ADD_BLOB, (digest, body))
             if former is None or former[0] != digest:
@@ -159,46 +152,46 @@ class SqliteStore:
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
         batch = records.write_batch(rows)
         with self._db.write() as db:
-            head = _get_head(db, session)
-            records.check_base(session, head.version, base, head.successor)
-            records.check_open(session, head.ended, head.end_reason)
-            child = _add_child(db, session, head)
-            _add_rows(db, child, _get_head(db, child), clean(writer), batch)
-            db.execute(queries.END_SESSION, (time.time(), clean(reason), session))
-            db.execute(queries.SET_SUCCESSOR, (child, session))
-            db.execute(queries.MOVE_CURRENT, (child, head.conversation, session))
-            return _get_info(db, child)
+            return steps.rotate_session(db, batch, records.Place(session, clean(writer), base), reason)
 
     # --- ledger
 
     def charge(self, session: str, usage: Sequence[UsageRow]) -> None:
         with self._db.write() as db:
-            _add_usage(db, session, _find_head(db, session), usage)
+            steps.add_usage(db, session, steps.find_head(db, session), usage)
 
-    def usage(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> UsageSum:
-        rows = self._read_ledger(_SUMS, session, task, since)
+    def usage(
+        self, *, session: str | None = None, task: str | None = None, since: float = 0.0, person: str | None = None
+    ) -> UsageSum:
+        rows = self._read_ledger(_SUMS, session, task, (since, person, person))
         return UsageSum(*rows[0])
 
     def usage_by(
-        self, group: str, *, session: str | None = None, task: str | None = None, since: float = 0.0
+        self,
+        group: str,
+        *,
+        session: str | None = None,
+        task: str | None = None,
+        since: float = 0.0,
+        person: str | None = None,
     ) -> list[UsageGroup]:
         flags = records.find_flags(group)
-        rows = self._read_ledger(_SPLITS, session, task, since, flags)
+        rows = self._read_ledger(_SPLITS, session, task, (since, person, person), flags)
         return [UsageGroup(records.pick_keys(flags, row[:4]), UsageSum(*row[5:]), row[4]) for row in rows]
 
     def note_break(self, session: str, reason: str, position: int) -> None:
         said = records.check_reason(reason)
         with self._db.write() as db:
-            owner = _own(session, _find_head(db, session))
+            owner = steps.own(session, steps.find_head(db, session))
             db.execute(queries.ADD_BREAK, (*owner, said, position, time.time()))
 
     def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
-        return [BreakRow(*row) for row in self._read_ledger(_BREAKS, session, task, since)]
+        return [BreakRow(*row) for row in self._read_ledger(_BREAKS, session, task, (since,))]
 
     # --- search
 
-    def search(self, words: str, *, limit: int = 20) -> list[Hit]:
-        return self._db.read(lambda db: search_index.find(db, words, limit))
+    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[Hit]:
+        return self._db.read(lambda db: search_index.find(db, words, limit, person))
 
     def drop_search(self) -> None:
         with self._db.write() as db:
@@ -224,10 +217,10 @@ class SqliteStore:
         statements: Mapping[tuple[bool, bool], str],
         session: str | None,
         task: str | None,
-        since: float,
+        rest: tuple[float | str | None, ...],
         flags: tuple[bool, ...] = (),
     ) -> list[tuple[Any, ...]]:
-        wanted = (*flags, *(value for value in (session, task) if value is not None), since)
+        wanted = (*flags, *(value for value in (session, task) if value is not None), *rest)
         query = statements[session is not None, task is not None]
         return self._db.read(lambda db: db.execute(query, wanted).fetchall())
 
@@ -235,119 +228,4 @@ class SqliteStore:
         """Rows never change, so pages read one by one fit together, and no reader is held meanwhile."""
         for first in range(0, version, PAGE):
             last = min(first + PAGE, version)
-            yield from self._db.read(partial(_read_rows, session=session, first=first, last=last))
-
-
-# --- the steps of those calls, inside their transaction
-
-
-def _find_info(db: sqlite3.Connection, query: str, key: str) -> SessionInfo | None:
-    found = db.execute(query, (key,)).fetchone()
-    return None if found is None else SessionInfo(*found)
-
-
-def _get_info(db: sqlite3.Connection, session: str) -> SessionInfo:
-    info = _find_info(db, queries.GET_SESSION, session)
-    if info is None:
-        raise records.missing(session)
-    return info
-
-
-def _find_head(db: sqlite3.Connection, session: str) -> _Head | None:
-    found = db.execute(queries.GET_HEAD, (session,)).fetchone()
-    return None if found is None else _Head(*found)
-
-
-def _get_head(db: sqlite3.Connection, session: str) -> _Head:
-    head = _find_head(db, session)
-    if head is None:
-        raise records.missing(session)
-    return head
-
-
-def _add_session(db: sqlite3.Connection, new: NewSession, task: str) -> str:
-    """Insert the session and, if missing, its conversation; an id that the store chose is chosen until it is new."""
-    now = time.time()
-    db.execute(queries.ADD_CONVERSATION, (clean(new.conversation),))
-    while True:
-        session = clean(new.id) or records.make_session_id()
-        it = records.complete_session(new, session, task)
-        columns = (it.id, it.conversation, it.task, it.parent, it.platform, it.model, it.title, now, now)
-        if db.execute(queries.ADD_SESSION, columns).rowcount:
-            return session
-        if new.id:
-            raise records.taken(session)
-
-
-def _add_child(db: sqlite3.Connection, session: str, head: _Head) -> str:
-    """Insert the session that follows `session`, with the same frozen tools and system."""
-    new = NewSession(
-        head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
-    )
-    child = _add_session(db, new, head.task)
-    db.execute(queries.COPY_PARTS, (child, session))
-    return child
-
-
-def _add_rows(db: sqlite3.Connection, session: str, head: _Head, writer: str, batch: records.Batch) -> None:
-    now, texts = time.time(), []
-    for position, row in enumerate(batch.written, head.version):
-        columns = (session, position, head.conversation, writer, row.kind, row.body, row.shown, now)
-        row_id = db.execute(queries.ADD_MESSAGE, columns).lastrowid
-        if row.text and row_id is not None:
-            texts.append((row_id, row.text))
-        for dialect, digest, body in row.sent:
-            db.execute(queries.ADD_BLOB, (digest, body))
-            db.execute(queries.SET_SENT, (session, position, dialect, digest))
-    if texts:
-        search_index.add_texts(db, texts)
-    version = head.version + len(batch.written)
-    summary = records.extend_summary(records.Summary(head.messages, head.preview), batch.rows)
-    if summary is None:
-        summary = records.summarize(_read_messages(db, session, 0, version, {}))
-    db.execute(queries.ADVANCE_SESSION, (version, writer, summary.messages, summary.preview, now, session))
-
-
-def _add_usage(db: sqlite3.Connection, session: str, head: _Head | None, usage: Sequence[UsageRow]) -> None:
-    owner, now = _own(session, head), time.time()
-    db.executemany(queries.ADD_USAGE, [(*owner, *records.write_usage(call), now) for call in usage])
-
-
-def _own(session: str, head: _Head | None) -> tuple[str, str, str]:
-    """Conversation, session and task of a ledger row: what was paid is there even if its session is gone."""
-    return ("", session, "") if head is None else (head.conversation, session, head.task)
-
-
-def _read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
-    head = _get_head(db, session)
-    frozen, sent = records.split_sent(_read_sent(db, session, min(PART_PLACES.values()), head.version))
-    return Transcript(
-        session=session,
-        conversation=head.conversation,
-        task=head.task,
-        version=head.version,
-        writer=head.writer,
-        frozen=frozen,
-        rows=visible(_read_messages(db, session, 0, head.version, sent)),
-    )
-
-
-def _read_rows(db: sqlite3.Connection, session: str, first: int, last: int) -> list[Row]:
-    _, sent = records.split_sent(_read_sent(db, session, first, last))
-    return list(_read_messages(db, session, first, last, sent))
-
-
-def _read_sent(db: sqlite3.Connection, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
-    """What was sent, as long as it is what its hash says; what the disk damaged is encoded anew by who needs it."""
-    for place, dialect, body, known in db.execute(queries.GET_SENT, (session, first, last)):
-        if records.digest(body) == known:
-            yield place, dialect, body
-        else:
-            log.warning("the stored bytes of %s, place %d (%s) are damaged and are made anew", session, place, dialect)
-
-
-def _read_messages(
-    db: sqlite3.Connection, session: str, first: int, last: int, sent: Mapping[int, Mapping[str, bytes]]
-) -> Iterator[Row]:
-    for position, kind, body, shown in db.execute(queries.GET_MESSAGES, (session, first, last)):
-        yield records.read_row(kind, body, shown, position, sent.get(position))
+            yield from self._db.read(partial(steps.read_rows, session=session, first=first, last=last))

@@ -97,6 +97,7 @@ class Control:
     conversation: str
     kind: str  # stop, steer, answer, …
     body: Mapping[str, Any] = field(default_factory=dict)
+    created: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,10 @@ class TurnStore(Protocol):
 
     def inbox_since(self, conversation: str, after: int, limit: int = 100) -> list[tuple[int, str]]:
         """What was said in the conversation after this seq, done or not: seq and body."""
+        ...
+
+    def open_seqs(self, conversation: str) -> list[int]:
+        """The messages that are not dealt with yet, in order."""
         ...
 
     def latest(self, conversation: str) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Unpack
 
 from agent import anthropic_adapter, auxiliary_client, clients, embedded, rules
-from agent.compaction import compact, guarded
+from agent.compaction import compact
 from agent.context_compressor import ContextCompressor
 from agent.conversation import Conversation
 from agent.health import health, health_name
@@ -32,9 +32,9 @@ from agent.turn import Message, Turn
 from agent.usage_pricing import ledger_row
 from agent.wire import Dialect
 from hermes_base.cancel import CancelToken
-from hermes_base.chat import Notice
+from hermes_base.chat import Asker, Notice
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.journal import SYSTEM, Row, head_row, is_question, shown_text
+from hermes_base.journal import SYSTEM, Journal, Row, TurnEnd, head_row, shown_text
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
@@ -48,8 +48,9 @@ from run_agent.cache_watch import CacheWatch
 from run_agent.ending import as_dict, tell_plugins
 from run_agent.events import EventCallbacks
 from run_agent.failover import fallback_chain
-from run_agent.options import AgentOptions, runtime_of_options, with_options
+from run_agent.options import AgentOptions, find_own_folder, runtime_of_options, with_options
 from run_agent.runtime_switch import SwitchableRuntime
+from run_agent.session_binding import SessionBinding
 from tools.browser_tool import cleanup_browser
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm
@@ -62,21 +63,16 @@ def OpenAI(**client_options: Any) -> Any:
     return clients.build_openai_client(**client_options)
 
 
-class AIAgent(SwitchableRuntime, EventCallbacks):
+class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
     """One conversation's agent. Every option may be left out; a missing model or key is reported at the first call."""
 
-    session_id: str = ""
-    platform: str = ""
     tools: Sequence[Mapping[str, Any]] = ()
     reasoning_config: Mapping[str, Any] | None = None
     max_iterations: int = 90
     _options: AgentOptions = MappingProxyType({})  # type: ignore[assignment]
-    _gateway_session_key: str = ""
     _last_activity_ts: float = 0.0
     _last_activity_desc: str = "built"
     _api_call_count: int = 0
-    _cached_system_prompt: str | None = None
-    _conversation: Conversation | None = None
     _turn: Turn | None = None
     _cancel: CancelToken | None = None
     _children: tuple["AIAgent", ...] = ()
@@ -84,6 +80,9 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
     _runtime_problem: ConfigProblem | None = None
     _system_message: str = ""
     _turn_id: str = ""
+    _folder: str = ""
+    _sender: str = ""
+    _asker: Asker | None = None
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         unknown = options.keys() - AgentOptions.__annotations__.keys()
@@ -98,6 +97,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._gateway_session_key = options.get("gateway_session_key") or ""
         self._journal = options.get("journal") or memory_journal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
+        self._asker = options.get("asker")
         self._running = threading.Lock()
         self._cache_watch = CacheWatch()
         self._notes: list[str] = []
@@ -122,17 +122,23 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
         stream_callback: Callable[[str], None] | None = None,
+        *,
+        inbox: tuple[int, ...] = (),
+        goes_on: bool = False,
     ) -> dict[str, Any]:
         """One turn: the answer and everything about it. `conversation_history=None` means the stored transcript.
 
         `user_message` is a text, or a list of parts (text, image_url) as OpenAI's format has them.
         `system_message` takes the place of the system prompt of a conversation that has none yet.
+        `inbox` names the accepted messages it is made of; with `goes_on` the turn broke off with its process and goes
+        on from what is stored, and the message is what is not stored yet.
         """
         if not self._running.acquire(blocking=False):
             raise HermesError("This agent is in the middle of a turn.", fix="Wait for it, steer it or interrupt it.")
         try:
             self._system_message, self._turn_stream = system_message or "", stream_callback
-            return self._run_turn(user_message, conversation_history, task_id)
+            turn = Message.of(user_message, inbox=inbox, goes_on=goes_on)
+            return self._run_turn(turn, conversation_history, task_id)
         finally:
             self._turn = self._cancel = self._turn_stream = None
             self._turn_id = ""
@@ -148,10 +154,17 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         cancel.cancel(reason)
         return True
 
-    def steer(self, text: str) -> bool:
+    def steer(self, text: str, inbox: tuple[int, ...] = ()) -> bool:
         """Put a text into the turn under way; the model reads it at its next step. False when there is none."""
         turn = self._turn
-        return turn is not None and turn.steer(text)
+        return turn is not None and turn.steer(text, inbox)
+
+    def give_up_turn(self, reason: str) -> None:
+        """Close the turn that a dead process left open, as interrupted; the model is not asked."""
+        conversation = self._load_conversation()
+        facts = TurnFacts(conversation.session, conversation.task, uuid.uuid4().hex[:16], self.platform)
+        ports = make_ports(self, CancelToken(), facts, conversation)
+        Turn(ports, conversation, Message("", goes_on=True), facts, rules.Limits()).abandon(reason)
 
     def tell_model(self, note: str) -> None:
         """A word that goes along with the next user message, once; the prompt stays as it is (A4)."""
@@ -164,23 +177,36 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         self._begin_on_first_choice()
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, self.context_compressor.last_prompt_tokens)
-        shorter = compact(
-            make_ports(self, CancelToken(), facts, conversation), conversation, tokens=tokens, force=True, focus=focus
-        )
+        self._cancel = cancel = CancelToken()
+        try:
+            ports = make_ports(self, cancel, facts, conversation)
+            shorter = compact(ports, conversation, tokens=tokens, force=True, focus=focus)
+        finally:
+            self._cancel = None
         if shorter is None:
             return None
         self._conversation = shorter
         return before, len(shorter)
 
-    def take_back_last_turn(self) -> str | None:
-        """Undo the last question and all that came of it; its text, or None when there is none. Nothing is deleted."""
+    def take_back_last_turn(self, *, last: bool = False) -> str | None:
+        """Undo the last question and all that came of it; its text, or None when there is none. Nothing is deleted.
+
+        `last`: this is all that is done for the message that asked for it.
+        """
         conversation = self._load_conversation()
-        asked = [place for place, row in enumerate(conversation.rows) if is_question(row)]
-        if not asked:
+        place = conversation.find_last_question()
+        if place is None:
             return None
-        text = shown_text(conversation.rows[asked[-1]])
-        conversation.forget_after(asked[-1], self._journal.append([head_row(asked[-1])]))
+        text, taken_back = shown_text(conversation.rows[place]), [head_row(place)]
+        version = self._journal.finish(taken_back, (), TurnEnd("")) if last else self._journal.append(taken_back)
+        conversation.forget_after(place, version)
         return text
+
+    def last_question(self) -> str | None:
+        """What the person asked last, as far as it stands."""
+        conversation = self._load_conversation()
+        place = conversation.find_last_question()
+        return None if place is None else shown_text(conversation.rows[place])
 
     def add_child(self, child: "AIAgent") -> None:
         self._children = (*self._children, child)
@@ -197,17 +223,23 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         cleanup_browser(task)
         self.release_clients()
 
-    def shutdown_memory_provider(self, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """The conversation is over: the engine may store what it keeps of it."""
-        conversation = self._conversation
-        spoken = list(messages) if messages is not None else (conversation.messages if conversation else [])
-        if spoken and hasattr(self.context_compressor, "on_session_end"):
-            guarded(self.context_compressor.on_session_end, self.session_id, spoken)
-
     @property
     def task_id(self) -> str:
         """Owner of shells and processes: the first session of the chain."""
         return self._conversation.task if self._conversation is not None else self.session_id
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    @property
+    def children(self) -> tuple["AIAgent", ...]:
+        return self._children
+
+    @property
+    def size(self) -> tuple[int, bool]:
+        """Roughly how many bytes it keeps warm, and whether it knows something that is stored nowhere."""
+        return (self._conversation.bytes if self._conversation else 0), bool(self._notes)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -217,43 +249,10 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
     def toolset_status(self) -> dict[str, bool]:
         return check_toolset_requirements()
 
-    def reset_session_state(
-        self,
-        previous_messages: Sequence[Mapping[str, Any]] | None = None,
-        old_session_id: str | None = None,
-        carry_over_context: bool = False,
-    ) -> None:
-        """Forget the conversation in memory; with what the old session was, the engine is moved to the new one."""
-        self._conversation = None
-        self._cached_system_prompt = None
-        self._transition_context_engine_session(
-            old_session_id=old_session_id,
-            new_session_id=self.session_id,
-            previous_messages=previous_messages,
-            carry_over_context=carry_over_context,
-        )
-
-    def _transition_context_engine_session(
-        self,
-        *,
-        old_session_id: str | None = None,
-        new_session_id: str | None = None,
-        previous_messages: Sequence[Mapping[str, Any]] | None = None,
-        carry_over_context: bool = False,
-    ) -> None:
-        engines.change_session(
-            self.context_compressor,
-            old=old_session_id,
-            new=new_session_id or self.session_id,
-            messages=previous_messages,
-            carry_over=carry_over_context,
-            facts=self._engine_facts(),
-        )
-
     # --- a turn
 
     def _run_turn(
-        self, given: str | Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]] | None, task_id: str | None
+        self, given: Message, history: Sequence[Mapping[str, Any]] | None, task_id: str | None
     ) -> dict[str, Any]:
         self._cancel = cancel = CancelToken()
         self._begin_on_first_choice()
@@ -263,7 +262,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             task_id or conversation.task,
             uuid.uuid4().hex[:16],
             self.platform,
-            self._options.get("sender_id") or "",
+            self._sender or self._options.get("sender_id") or "",
         )
         self._turn_id = facts.turn
         is_new = not conversation.messages
@@ -272,7 +271,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else turn_facts(datetime.now(), self.folder, conversation.messages)
         notes, self._notes = self._notes, []
-        message = Message.of(given, "\n\n".join(part for part in (told, *notes) if part))
+        message = replace(given, facts="\n\n".join(part for part in (told, *notes) if part))
         turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
         if history is not None and conversation.began_with is not None:
             turn.result.breaks.append(conversation.began_with)
@@ -361,7 +360,11 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
 
     @property
     def folder(self) -> str:
-        return self._options.get("folder") or os.getcwd()
+        return self._folder or self._options.get("folder") or os.getcwd()
+
+    def serve(self, *, folder: str = "", sender: str = "", asker: Asker | None = None) -> None:
+        """Where and for whom the coming turns work, and who is asked; the conversation stays the same."""
+        self._folder, self._sender, self._asker = folder, sender, asker or self._asker
 
     def _build_system_prompt(self, *, small: bool = False) -> str:
         """Rendered once for a conversation; afterwards its stored bytes are sent."""
@@ -372,6 +375,7 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
             memory=not options.get("skip_memory"),
             small=small,
             extra=options.get("ephemeral_system_prompt") or "",
+            own=find_own_folder(options),
         )
         return build_system_prompt(sources)
 
@@ -409,23 +413,6 @@ class AIAgent(SwitchableRuntime, EventCallbacks):
         reply = auxiliary_client.complete(self.runtime, self.ensure_client(), call, self._cancel)
         self._journal.charge([ledger_row(reply.usage, self.provider, self.model, "compression", self._turn_id)])
         return reply.text
-
-    def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:
-        """A compaction moved the conversation to a new session: everyone who knows the old id learns the new one."""
-        self.session_id = new
-        if hasattr(self.context_compressor, "on_session_end"):
-            guarded(self.context_compressor.on_session_end, old, messages)
-        facts = {"boundary_reason": "compression", "old_session_id": old, **self._engine_facts()}
-        engines.bind_session(self.context_compressor, new, facts)
-
-    def _engine_facts(self) -> dict[str, Any]:
-        return {
-            "hermes_home": str(get_hermes_home()),
-            "platform": self.platform,
-            "model": self.model,
-            "context_length": getattr(self.context_compressor, "context_length", 0),
-            "conversation_id": self._gateway_session_key or None,
-        }
 
     def _note_chunk(self) -> None:
         self._last_activity_ts = time.time()

@@ -10,6 +10,7 @@ from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
 from run_agent.hands import AgentHands, tool_names_of
 from run_agent.model_port import AgentModel
+from run_agent.options import find_own_folder
 
 if TYPE_CHECKING:
     from run_agent import AIAgent
@@ -26,8 +27,10 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
         turn=facts.turn,
         folder=agent.folder,
         home=get_hermes_home(),
+        own=find_own_folder(options),
+        person=options.get("person") or "",
         cancel=cancel,
-        asker=options.get("asker"),
+        asker=agent._asker,
         settings=settings,
         redact=redact,
         notices=options.get("notices"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypedDict
 
 from agent.model_metadata import get_model_context_length
@@ -40,6 +41,8 @@ class AgentOptions(TypedDict, total=False):
     platform: str
     gateway_session_key: str
     sender_id: str
+    person: str  # whose the conversation is; left out: the owner's
+    own_folder: str  # the person's own folder, with memory, lists and workspace; left out: the home itself
     journal: Journal  # left out: nothing is written to disk
     hooks: Hooks  # left out: the plugins of this process
     asker: Asker
@@ -52,6 +55,12 @@ class AgentOptions(TypedDict, total=False):
     tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None
     step_callback: Callable[[int], None] | None
     status_callback: Callable[[Notice], None] | None
+
+
+def find_own_folder(options: AgentOptions) -> Path | None:
+    """The folder of the person it works for; None: the owner, who has the home itself."""
+    own = options.get("own_folder")
+    return Path(own) if own else None
 
 
 def with_options(found: Runtime, options: AgentOptions) -> Runtime:

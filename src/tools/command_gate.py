@@ -30,7 +30,7 @@ def _judge(context: ToolContext, command: str) -> Verdict:
     return judge(
         command,
         folder=context.folder,
-        roots=tuple(map(str, context.setting("files", "roots", []) or ())),
+        roots=tuple(context.added_roots()),
         mode=str(context.setting("approvals", "mode", "ask")),
         home=str(context.home) if context.home else "",
     )

@@ -61,6 +61,8 @@ def find_place(context: ToolContext, path: object, use: str) -> Place:
     real = resolve_path(context, path)
     homes = list_homes(context)
     refuse_private(real, homes)
+    if is_foreign(context, real, homes):
+        raise ToolFailure(f"{real} belongs to somebody else.", fix="Work inside the working folder.")
     if not is_inside_roots(real, list_roots(context), homes[0]):
         _ask_for_outside(context, real, use)
     return Place(real, homes)
@@ -77,10 +79,12 @@ def resolve_path(context: ToolContext, path: object) -> str:
 
 
 def list_roots(context: ToolContext) -> tuple[str, ...]:
-    """The working folder, the home's workspace, /tmp and what the owner added as `files.roots`."""
-    added = context.setting("files", "roots", ())
-    named = [str(root) for root in added] if isinstance(added, list | tuple) else []
-    every = [context.folder, str(_home(context) / WORKSPACE), "/tmp", *named]
+    """The working folder, the home's workspace, /tmp and what the owner added as `files.roots`.
+
+    For anybody but the owner: their own workspace and `people.roots`; /tmp is everybody's (G12).
+    """
+    usual = [context.folder, str(_home(context) / WORKSPACE), "/tmp"]
+    every = [*(usual if context.own is None else [str(context.own / WORKSPACE)]), *context.added_roots()]
     return tuple(os.path.realpath(os.path.expanduser(root)) for root in every)
 
 
@@ -105,6 +109,13 @@ def is_inside_roots(path: str, roots: tuple[str, ...], home: str) -> bool:
 def is_private(path: str, homes: tuple[str, ...]) -> bool:
     """Whether the path names something of a home, or of one of its profiles, that tools never touch."""
     return any(_is_private_part(path[len(home) :].strip("/")) for home in homes if is_inside(path, home))
+
+
+def is_foreign(context: ToolContext, path: str, homes: tuple[str, ...]) -> bool:
+    """Whether a home holds it for the owner or for other people: nobody's consent opens that (G12)."""
+    if context.own is None or not any(is_inside(path, home) for home in homes):
+        return False
+    return not is_inside_roots(path, list_roots(context), homes[0])
 
 
 def refuse_private(path: str, homes: tuple[str, ...]) -> None:

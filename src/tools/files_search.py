@@ -23,6 +23,7 @@ from tools.files_roots import (
     Place,
     explain,
     find_place,
+    is_foreign,
     is_private,
     list_private_inodes,
     open_folder,
@@ -65,10 +66,11 @@ class Query:
     private: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
     def wants(self, path: str) -> bool:
-        """Whether a file below the folder is one to look at; the names of the home's private files never are."""
+        """Whether a file below the folder is one to look at; the home's private files and other people's never are."""
         if self.glob and not match_name(path, self.glob):
             return False
-        return not is_private(os.path.join(self.place.path, path), self.place.homes)
+        whole, homes = os.path.join(self.place.path, path), self.place.homes
+        return not is_private(whole, homes) and not is_foreign(self.context, whole, homes)
 
     def hits_name(self, path: str) -> bool:
         if any(letter in self.pattern for letter in "*?["):

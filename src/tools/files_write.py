@@ -53,7 +53,7 @@ def refuse_unknown(task: str, path: str, file: FileBytes) -> None:
 
 def apply_rewrites(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
     """Make all the changes or none, and keep what the files were. The caller holds `write_lock`."""
-    home, done = context.home or get_hermes_home(), 0
+    home, done = context.own or context.home or get_hermes_home(), 0
     staged: list[tuple[Rewrite, str]] = []
     created: list[str] = []
     finished: list[Rewrite] = []

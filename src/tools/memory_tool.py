@@ -66,7 +66,7 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
     action, target = args.get("action"), TARGETS.get(args.get("target") or "memory")
     if target is None:
         raise ToolFailure("The target is 'memory' or 'user'.")
-    path = (context.home or get_hermes_home()) / "memories" / target.file
+    path = (context.own or context.home or get_hermes_home()) / "memories" / target.file
     if action == "list":
         return _report(target, _read_blocks(path), context)
     if action not in CHANGES:

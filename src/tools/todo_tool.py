@@ -46,7 +46,7 @@ Item = dict[str, str]
 
 def manage_todo(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """Read the list, replace it, or merge some items into it; the whole list comes back."""
-    path = _path_of(context.home or get_hermes_home(), context.task)
+    path = _path_of(context.own or context.home or get_hermes_home(), context.task)
     given = args.get("items")
     if given is None:
         return _report(_read(path))

@@ -22,6 +22,7 @@ from agent.rules import (
     TakeSteering,
     Tell,
     converse,
+    reach_model,
 )
 from hermes_base.errors import FailureKind, ModelFailure
 
@@ -162,6 +163,49 @@ def test_an_overflow_is_compacted_at_most_three_times() -> None:
     assert done.reason == "failed"
     _, done = play([overflow, Reply(text="ok")], Compact=True)
     assert done.text == "ok"
+
+
+def test_a_step_that_was_tried_again_for_too_long_ends_and_says_which_clock_ended_it() -> None:
+    """C11: the third clock, retry time of one model step."""
+    slow = failure(FailureKind.RETRY, retry_after=50.0)
+    switches = iter([True, False] * 20)
+    rules = reach_model(Limits(max_retries=9, longest_retry=120.0))
+    pauses: list[float] = []
+
+    def run_to_the_end() -> None:
+        answer: Any = None
+        while True:
+            step = rules.send(answer)
+            pauses.extend([step.seconds] if isinstance(step, Pause) else [])
+            answer = slow if isinstance(step, CallModel) else isinstance(step, SwitchProvider) and next(switches)
+
+    with pytest.raises(StopIteration) as end:
+        run_to_the_end()
+    assert pauses == [50.0, 50.0]
+    assert "tried again for 2 minutes" in str(end.value.value.failure)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([None, 0.5, 1.0, 5.0, 60.0]), st.booleans()), min_size=1, max_size=30),
+    st.floats(0.0, 200.0),
+)
+def test_the_pauses_of_one_step_never_pass_their_limit(failures: list[tuple[Any, bool]], limit: float) -> None:
+    """C11"""
+    rules = reach_model(Limits(max_retries=20, longest_retry=limit))
+    paused, answer, waiting = 0.0, None, iter(failures)
+    switch = False
+    try:
+        while True:
+            step = rules.send(answer)
+            paused += step.seconds if isinstance(step, Pause) else 0.0
+            if isinstance(step, CallModel):
+                after, switch = next(waiting, (None, False))
+                answer = failure(FailureKind.RETRY, retry_after=after)
+            else:
+                answer = switch
+    except StopIteration:
+        pass
+    assert paused <= limit
 
 
 OUTCOMES = st.one_of(

@@ -11,7 +11,10 @@ from hermes_base.errors import ConfigProblem
 from hermes_cli import profiles
 from hermes_cli.commands import resolve_command
 
-WANTED = ["help", "new", "resume", "model", "reasoning", "usage", "compress", "tools", "retry", "undo", "stop", "quit"]
+WANTED = [
+    *("help", "new", "resume", "model", "reasoning", "usage", "compress", "tools", "retry", "undo"),
+    *("branch", "queue", "steer", "status", "stop", "quit"),
+]
 
 
 def test_the_table_holds_every_command_once() -> None:

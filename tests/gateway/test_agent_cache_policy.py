@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from gateway import run as gateway_run
-from gateway.agent_cache import CACHE_BUSTING_KEYS, config_signature, extract_cache_busting, idle_keys, over_cap
+from gateway.agent_cache import (
+    CACHE_BUSTING_KEYS,
+    Place,
+    config_signature,
+    extract_cache_busting,
+    idle_keys,
+    is_current,
+    over_bytes,
+    over_cap,
+    untouchable,
+)
 from gateway.run import GatewayRunner
 from hermes_base.errors import HermesError
 from hermes_base.hooks import NoHooks
@@ -68,6 +78,55 @@ def test_only_idle_agents_go(seen: dict[str, float], active: list[str]) -> None:
     going = idle_keys(seen, active, now=100.0, limit=40.0)
     assert all(seen[key] < 60.0 and key not in active for key in going)
     assert all(key in going or key in active or seen[key] >= 60.0 for key in seen)
+
+
+SIZES = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 50)), unique_by=lambda entry: entry[0])
+
+
+@given(SIZES, KEYS, st.integers(0, 120))
+def test_what_stays_fits_unless_it_must_stay_and_the_oldest_go_first(
+    sizes: list[tuple[str, int]], active: list[str], limit: int
+) -> None:
+    """F2: bounded by bytes; running agents are never shed."""
+    going, over = over_bytes(sizes, active, limit)
+    left = sum(size for key, size in sizes if key not in going)
+    movable = [key for key, size in sizes if key not in active and size]
+    assert going == movable[: len(going)]
+    assert over == max(0, left - limit)
+    assert not over or going == movable
+    before = left + (dict(sizes)[going[-1]] if going else 0)
+    assert not going or before > limit, "one more went than had to"
+
+
+@given(SIZES, KEYS, KEYS, st.integers(0, 120))
+def test_an_agent_with_rows_that_are_not_stored_is_never_shed(
+    sizes: list[tuple[str, int]], running: list[str], unsaved: list[str], limit: int
+) -> None:
+    """F2: by none of the three limits."""
+    places = {key: Place("s", 1, size, unsaved=key in unsaved) for key, size in sizes}
+    kept = untouchable(running, places)
+    keys = [key for key, _ in sizes]
+    going = {*over_bytes(sizes, kept, limit)[0], *over_cap(keys, kept, 1)[0]}
+    going |= {*idle_keys(dict.fromkeys(keys, 0.0), kept, 100.0, 1.0)}
+    assert not going & {*running, *(key for key in unsaved if key in places)}
+
+
+@pytest.mark.parametrize(
+    ("place", "standing", "current"),
+    [
+        (Place("s", 4), ("s", 4), True),
+        (Place("s", 4), ("s", 5), False),  # somebody else wrote
+        (Place("s", 4), ("t", 4), False),  # the session was rotated
+        (Place("", 0), ("", 0), True),  # nothing was said yet
+        (Place("", 0), ("s", 1), False),
+        (Place("s", 4, 100, unsaved=True), ("s", 4), True),
+    ],
+)
+def test_a_place_is_current_with_the_same_session_and_version(
+    place: Place, standing: tuple[str, int], current: bool
+) -> None:
+    """B1, B3"""
+    assert is_current(place, standing) is current
 
 
 # --- the runner, with real agents

@@ -271,7 +271,7 @@ from hermes_state.sqlite import SqliteStore
 
 store = SqliteStore(sys.argv[1])
 session = store.open_session(NewSession("c")).id
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, resource.RLIM_INFINITY))
 version = 0
 try:
     while True:
@@ -368,13 +368,12 @@ NEXT = Migration(
     SCHEMA_VERSION + 1,
     SCHEMA_VERSION,
     (
-        "alter table conversation add column owner text",
-        "alter table conversation add column pending integer not null default 0",
+        "alter table conversation add column colour text",
+        "alter table conversation add column weight integer not null default 0",
         "alter table message add column flavour text not null default 'plain'",
         "alter table session add column mood text",
-        "create table inbox (conversation text, seq integer, body text, primary key (conversation, seq)) without rowid",
-        "create unique index message_turn on message(conversation, seq, n)",
-        "create unique index usage_call on usage(conversation, seq, call)",
+        "create table shelf (conversation text, seq integer, body text, primary key (conversation, seq)) without rowid",
+        "create unique index session_mood on session(mood)",
     ),
 )
 
@@ -414,7 +413,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     """H4"""
     SqliteStore(path).close()
     before = ask(path, "select name, sql from sqlite_master order by name")
-    broken = Migration(NEXT.version, 1, (*NEXT.statements, "create table inbox (x)"))
+    broken = Migration(NEXT.version, 1, (*NEXT.statements, "create table shelf (x)"))
     with pytest.raises(sqlite3.OperationalError):
         migrate(path, broken)
     assert ask(path, "select name, sql from sqlite_master order by name") == before

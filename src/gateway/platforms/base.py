@@ -65,7 +65,11 @@ class NotNow(DeliveryFailure):
 
 
 class NeverTaken(DeliveryFailure):
-    """The platform will not take this message however often it is sent."""
+    """The platform will not take this message however often it is sent; `markup`: it might take it as plain text."""
+
+    def __init__(self, what: str, *, markup: bool = False) -> None:
+        super().__init__(what)
+        self.markup = markup
 
 
 @dataclass(frozen=True, slots=True)

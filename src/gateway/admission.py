@@ -1,0 +1,82 @@
+"""Finds out who a sender is: known to the store, listed in the settings, or a stranger who gets a pairing code."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.intake import Standing
+from gateway.people import FOLDER, OWNER, Scope, listed_role
+from hermes_base.errors import ConfigProblem, StoreFailure
+from hermes_state.people import PeopleStore, Person
+
+#: Whoever reaches a trusted platform (the socket of this user) is the owner of the machine.
+LOCAL_OWNER = Standing(person="owner", role=OWNER)
+STRANGER = Standing(person="", role="")
+WORKSPACE = "workspace"
+
+PAIRING_SENTENCE = (
+    "I do not know you yet. Give this code to the owner of this Hermes; it is valid for an hour: {code}\n"
+    "They let you in with: hermes people approve {code}"
+)
+
+
+def standing(person: Person | None) -> Standing:
+    return STRANGER if person is None else Standing(person.id, person.role)
+
+
+def admit(people: PeopleStore, settings: Mapping[str, Any], platform: str, sender: str, name: str = "") -> Standing:
+    """Who the sender is. Whom the settings list becomes a person at first contact, unless they were removed.
+
+    An identity from the settings holds as long as it stands there. Names decide nothing (G2).
+    """
+    role = listed_role(settings, platform, sender)
+    person = people.find(platform, sender)
+    if person is None:
+        return standing(_let_in(people, role, platform, sender, name) if role else None)
+    if role == OWNER and person.role != OWNER and _find_owner(people) is None:
+        return standing(people.set_role(person.id, OWNER))
+    return standing(person if role or not _is_only_listed(people, person, platform, sender) else None)
+
+
+def pairing_sentence(people: PeopleStore, platform: str, sender: str, name: str, chat: str) -> str:
+    """What a stranger is told in a direct chat: the code, once for each request; empty: nothing (G1)."""
+    made = people.pair(platform, sender, name, chat)
+    return PAIRING_SENTENCE.format(code=made.code) if made is not None and made.fresh else ""
+
+
+def open_folder(home: Path, scope: Scope) -> Path | None:
+    """The own folder of a person or group, with its workspace; None for the owner, who has the home itself."""
+    if not scope.folder:
+        return None
+    own = home / scope.folder
+    try:
+        for folder in (home / FOLDER, own, own / WORKSPACE):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        fix = "Check the disk's space and permissions."
+        raise ConfigProblem(f"{own} cannot be made: {problem.strerror}.", fix=fix) from problem
+    return own
+
+
+def _let_in(people: PeopleStore, role: str, platform: str, sender: str, name: str) -> Person | None:
+    if people.is_removed(platform, sender):
+        return None
+    owner = _find_owner(people) if role == OWNER else None
+    try:
+        if owner is not None:
+            return people.link(owner.id, platform, sender, listed=True)
+        return people.add(name, role, platform, sender, listed=True)
+    except StoreFailure:
+        known = people.find(platform, sender)  # another message of theirs was faster
+        if known is None:
+            raise
+        return known
+
+
+def _find_owner(people: PeopleStore) -> Person | None:
+    return next((person for person in people.people() if person.role == OWNER), None)
+
+
+def _is_only_listed(people: PeopleStore, person: Person, platform: str, sender: str) -> bool:
+    own = ((one.platform, one.sender) for one in people.identities(person.id) if one.listed)
+    return (platform, sender) in own

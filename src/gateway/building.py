@@ -1,0 +1,143 @@
+"""Builds the agent of a conversation from settings, from what was chosen for the conversation, and from whose it is."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.auxiliary_client import find_runtime
+from agent.runtime import Runtime
+from gateway.people import Scope
+from gateway.run import GatewayRunner
+from hermes_base.keys import parse_key
+from hermes_base.tool_context import Notices
+from hermes_cli import config as cli_config
+from hermes_cli.plugins import get_plugin_toolsets
+from hermes_state.interface import NewSession, Store
+from hermes_state.turn_journal import TurnJournal
+from hermes_state.turns import TurnStore
+from run_agent import AIAgent
+
+#: How long a model that was found counts as found; keys and local servers may change meanwhile.
+FOUND_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What was chosen for one conversation; empty: the settings decide."""
+
+    model: str = ""
+    provider: str = ""
+    effort: str = ""
+    folder: str = ""  # of the terminal that spoke last
+    address: Mapping[str, Any] = field(default_factory=dict)  # where it was spoken to last
+    person: str = ""  # who spoke last, and as what
+    role: str = ""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> "Choices":
+        return cls(**{name: value for name, value in stored.items() if name in cls.__dataclass_fields__})
+
+    def as_stored(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything an agent is built from, and one text that stands for it."""
+
+    conversation: str
+    settings: Mapping[str, Any]
+    choices: Choices
+    scope: Scope
+    runtime: Runtime
+    toolsets: tuple[str, ...]
+    signature: str
+
+
+class Builder:
+    def __init__(self, home: Path, store: Store, turns: TurnStore, notices: Notices) -> None:
+        self._home = home
+        self._store = store
+        self._turns = turns
+        self._notices = notices
+        self._found: dict[tuple[int, str, str], tuple[float, Runtime]] = {}
+
+    def plan(self, conversation: str, choices: Choices, scope: Scope) -> Plan:
+        """What the conversation's agent has to be now; ConfigProblem when no model can be found."""
+        settings = cli_config.load_config_readonly()
+        runtime = self.find_runtime(settings, choices.model, choices.provider)
+        toolsets = choose_toolsets(settings)
+        signature = GatewayRunner._agent_config_signature(
+            runtime.model,
+            asdict(runtime),
+            toolsets,
+            scope.person_id,
+            GatewayRunner._extract_cache_busting_config(settings),
+        )
+        return Plan(conversation, settings, choices, scope, runtime, toolsets, signature)
+
+    def find_runtime(self, settings: Mapping[str, Any], model: str, provider: str) -> Runtime:
+        """Which model answers; looking for one may touch the network, so the result holds for a moment."""
+        wanted, now = (id(settings), model, provider), time.monotonic()
+        known = self._found.get(wanted)
+        if known is not None and now - known[0] < FOUND_SECONDS:
+            return known[1]
+        runtime = find_runtime(settings, model=model, provider=provider)
+        if len(self._found) > 64:
+            self._found.clear()
+        self._found[wanted] = now, runtime
+        return runtime
+
+    def build(self, plan: Plan) -> AIAgent:
+        settings, runtime = plan.settings, plan.runtime
+        platform = parse_key(plan.conversation).platform
+        new = NewSession(plan.conversation, platform=platform, model=runtime.model, person=plan.scope.person_id)
+        current = self._store.current(plan.conversation)
+        return AIAgent(
+            model=runtime.model,
+            provider=runtime.provider,
+            base_url=runtime.base_url,
+            key_env=str(cli_config.cfg_get(settings, "model", "key_env") or ""),
+            api_mode=runtime.api_mode,
+            max_tokens=runtime.max_tokens,
+            context_length=runtime.context_length,
+            fallback_model=cli_config.cfg_get(settings, "model", "fallbacks", default=[]),
+            reasoning_config=write_effort(plan.choices.effort or _default_effort(settings)),
+            max_iterations=int(cli_config.cfg_get(settings, "agent", "max_iterations", default=90)),
+            enabled_toolsets=list(plan.toolsets),
+            skip_context_files=bool(plan.scope.person_id)
+            or not cli_config.cfg_get(settings, "agent", "context_files", default=True),
+            skip_memory=not cli_config.cfg_get(settings, "memory", "memory_enabled", default=True),
+            settings=settings,
+            platform=platform,
+            session_id=current.id if current else "",
+            gateway_session_key=plan.conversation,
+            folder=plan.choices.folder,
+            journal=TurnJournal(self._store, self._turns, new),
+            notices=self._notices,
+            search=self._make_search(plan.scope.person_id),
+            person=plan.scope.person_id,
+            own_folder=str(self._home / plan.scope.folder) if plan.scope.folder else "",
+        )
+
+    def _make_search(self, person: str) -> Callable[..., Sequence[Mapping[str, Any]]]:
+        def search(words: str, *, limit: int = 20) -> Sequence[Mapping[str, Any]]:
+            return [asdict(hit) for hit in self._store.search(words, limit=limit, person=person)]
+
+        return search
+
+
+def choose_toolsets(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the settings name, what enabled plugins bring, and the tools of the context engine."""
+    named = cli_config.cfg_get(settings, "agent", "toolsets", default=[])
+    return (*named, *(name for name, *_ in get_plugin_toolsets()), "context_engine")
+
+
+def write_effort(effort: str) -> Mapping[str, Any] | None:
+    return {"enabled": effort != "none", "effort": effort} if effort else None
+
+
+def _default_effort(settings: Mapping[str, Any]) -> str:
+    return str(cli_config.cfg_get(settings, "agent", "reasoning_effort") or "")

@@ -1,0 +1,105 @@
+"""Which of the waiting messages make one turn, and the text that the model reads of them. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from gateway.intake import is_command, message_text
+from hermes_base.inbound import NOTICE, FileRef, Inbound, read_inbound
+from hermes_state.turns import Waiting
+
+MAX_MESSAGES = 20
+MAX_BYTES = 32 * 1024  # of text
+_NAME_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A stored message that waits."""
+
+    seq: int
+    inbound: Inbound
+    accepted: float
+    begun: bool = False  # a turn was begun for it and never ended
+
+    @property
+    def text(self) -> str:
+        return message_text(self.inbound.text)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it never shares a turn: the house's own words, and what is no turn at all."""
+        return self.inbound.origin == NOTICE or is_command(self.inbound.text)
+
+
+def read_waiting(row: Waiting) -> Message:
+    return Message(row.seq, read_inbound(row.body), row.accepted, row.attempts > 0)
+
+
+def group(rows: Sequence[Message], window: float) -> tuple[Message, ...]:
+    """The first messages that make one turn together; at least one, if there is any.
+
+    Messages whose turn broke off belong together as they did before. Others do when one sender wrote them, each within
+    `window` seconds of the one before, up to a number and a size.
+    """
+    if not rows:
+        return ()
+    if rows[0].begun:
+        return tuple(takewhile(lambda row: row.begun, rows))
+    length = 1
+    while length < min(len(rows), MAX_MESSAGES) and _belongs(rows, length, window):
+        length += 1
+    return tuple(rows[:length])
+
+
+def _belongs(rows: Sequence[Message], place: int, window: float) -> bool:
+    """Whether the message at this place goes along with all those before it."""
+    row, before = rows[place], rows[place - 1]
+    if row.begun or row.alone or before.alone or row.accepted - before.accepted > window:
+        return False
+    if _author(row.inbound) != _author(before.inbound):
+        return False
+    return sum(_size(each) for each in rows[: place + 1]) <= MAX_BYTES
+
+
+def whole_at(rows: Sequence[Message], window: float) -> float:
+    """From when on the first group cannot grow any more; the clock is that of `accepted`."""
+    first = group(rows, window)
+    last = first[-1]
+    grown = len(first) < len(rows) or len(first) >= MAX_MESSAGES or first[0].begun or last.alone
+    return last.accepted if grown else last.accepted + window
+
+
+def text_of(messages: Sequence[Message]) -> str:
+    """What the model reads: the texts in order with blank lines between, in a group with the senders' names."""
+    return "\n\n".join(_describe(message) for message in messages)
+
+
+def _describe(message: Message) -> str:
+    inbound = message.inbound
+    named = inbound.address.kind != "dm" and inbound.origin != NOTICE
+    said = f"{_name(inbound)}: {message.text}" if named else message.text
+    return "\n".join(part for part in (said, *map(_list_file, inbound.files)) if part)
+
+
+def _author(inbound: Inbound) -> tuple[str, str]:
+    """Identity is platform and sender id; a name never is."""
+    return inbound.address.platform, inbound.sender
+
+
+def _name(inbound: Inbound) -> str:
+    """The name for eyes, on one line, so that nobody can write a second speaker into their own name."""
+    name = _squeeze(inbound.sender_name.replace(":", " "))[:_NAME_CHARS]
+    return name or inbound.sender
+
+
+def _list_file(file: FileRef) -> str:
+    return f"[{file.kind} {_squeeze(file.name)}: {file.path}]"
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _size(message: Message) -> int:
+    return len(message.text.encode("utf-8", "surrogatepass"))

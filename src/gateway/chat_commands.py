@@ -1,0 +1,384 @@
+"""What each slash command does and answers in a conversation; the table itself is in `hermes_base.commands`.
+
+A command runs on a thread, for one stored message. What it writes is fenced like a turn; its answer closes the message.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+
+from agent.providers import PROVIDERS
+from gateway.agent_cache import Place
+from gateway.building import Choices, Plan, write_effort
+from gateway.lane import Done, Item, Job
+from gateway.performing import LiveTurn, Tools, TurnPerformer, hush
+from gateway.sessions import branch_session, find_session
+from gateway.usage_report import read_report, write_scopes
+from hermes_base import commands
+from hermes_base.chat import Question
+from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.inbound import NOTE, Outgoing
+from hermes_base.journal import TurnEnd
+from hermes_cli import config as cli_config
+from hermes_cli.plugins import (
+    PluginHooks,
+    get_plugin_command_handler,
+    get_plugin_manager,
+    resolve_plugin_command_result,
+)
+from hermes_state.interface import SessionInfo
+from hermes_state.turn_journal import TurnJournal
+from hermes_state.turns import BegunTurn
+from run_agent import AIAgent
+from tools import file_changes
+
+log = logging.getLogger(__name__)
+
+EFFORTS = ("none", "minimal", "low", "medium", "high")
+LISTED = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command has to say, and what goes along with it."""
+
+    lines: Sequence[str] = ()
+    level: str = "info"
+    end_session: str = ""
+    again: str = ""
+    moved: str = ""
+    closed: tuple[int, ...] = ()  # the answer is stored already
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A command at work: who asked what, where, and what it may use."""
+
+    tools: Tools
+    performer: TurnPerformer
+    job: Job
+    live: LiveTurn
+    args: str
+    joins: bool  # the sender's place can move to another conversation
+    describe: Callable[[], Sequence[str]]  # the state of the house, for /status
+
+    @property
+    def key(self) -> str:
+        return self.job.claim.conversation
+
+    @property
+    def item(self) -> Item:
+        return self.job.first
+
+    def plan(self) -> Plan:
+        return self.performer.make_plan(self.key, self.item)
+
+    def look(self) -> AIAgent:
+        """The conversation's agent, to read from: the warm one, or one that was just built."""
+        agent: AIAgent | None = self.tools.runner.cached_agent(self.key)
+        return agent if agent is not None else self.tools.builder.build(self.plan())
+
+    @contextmanager
+    def agent(self, answer: Callable[[TurnEnd], Sequence[Outgoing]] = lambda _: ()) -> Iterator[AIAgent]:
+        """The conversation's agent for itself, its writes fenced by this command's message."""
+        tools, plan = self.tools, self.plan()
+        current = tools.store.current(self.key)
+        standing = (current.id, current.version) if current else ("", 0)
+        agent = tools.runner.claim_agent(self.key, plan.signature, lambda: tools.builder.build(plan), standing=standing)
+        journal = agent.journal
+        assert isinstance(journal, TurnJournal)
+        journal.bind(self.job.claim, BegunTurn(self.item.row.seq, self.job.seqs, 1, frozenset()), answer)
+        self.live.attach(agent, journal)
+        try:
+            yield agent
+        finally:
+            self.live.detach()
+            journal.suspend()
+            hush(agent)
+            size, unsaved = agent.size
+            tools.runner.finish_turn(self.key, Place(*journal.place, size, unsaved))
+
+    def note(self, text: str) -> Outgoing:
+        return Outgoing(self.item.inbound.address, text, NOTE)
+
+    def choose(self, **changes: str) -> None:
+        turns = self.tools.turns
+        turns.choose(self.key, replace(Choices.of(turns.choices(self.key)), **changes).as_stored())  # type: ignore[arg-type]
+
+    def confirm(self, text: str, yes: str, no: str) -> bool:
+        asker = self.tools.mailbox.begin_turn(self.key, self.live.turn_id, self.item.sender.person)
+        try:
+            answer = asker.ask(Question(f"confirm-{self.item.row.seq}", "confirmation", text, (yes, no)))
+            return answer.given and answer.text == yes
+        finally:
+            self.tools.mailbox.void_turn(self.key, self.live.turn_id)
+
+
+class CommandPerformer:
+    def __init__(
+        self,
+        tools: Tools,
+        performer: TurnPerformer,
+        joins: Callable[[str], bool],
+        describe: Callable[[], Sequence[str]],
+    ) -> None:
+        self._tools = tools
+        self._performer = performer
+        self._joins = joins  # whether clients of this platform can move to another conversation
+        self._describe = describe
+
+    def perform(self, job: Job, live: LiveTurn) -> Done:
+        """Run the command of this message; whatever fails becomes its answer."""
+        result = self._run(job, live)
+        if result.again or result.closed:
+            return Done(result.closed, result.again, result.moved)
+        text = "\n".join(result.lines)
+        answers = [Outgoing(job.first.inbound.address, text, NOTE, result.level)] if text else []
+        self._tools.turns.complete(job.claim, job.seqs, None, answers, (), result.end_session)
+        return Done(job.seqs, moved=result.moved)
+
+    def _run(self, job: Job, live: LiveTurn) -> Result:
+        asked = commands.parse(job.first.inbound.text)
+        assert asked is not None
+        command, args = asked
+        joins = self._joins(job.first.inbound.address.platform)
+        scene = Scene(self._tools, self._performer, job, live, args, joins, self._describe)
+        try:
+            if command is None:
+                return run_plugin_command(scene)
+            return HANDLERS[command.name](scene)
+        except HermesError as problem:
+            return Result([str(problem)], "error")
+        except Exception as problem:  # the boundary to commands, plugins' among them
+            log.exception("a command failed")
+            return Result([f"The command failed inside Hermes ({type(problem).__name__}: {problem})."], "error")
+
+
+# --- the commands
+
+
+def show_help(scene: Scene) -> Result:
+    del scene
+    return Result(commands.help_lines())
+
+
+def start_new(scene: Scene) -> Result:
+    """End the session and all that works for its task; the next message opens another one."""
+    current = scene.tools.store.current(scene.key)
+    if current is not None:
+        hooks = PluginHooks(get_plugin_manager())
+        facts = {"session_id": current.id, "platform": current.platform, "reason": "new"}
+        hooks.invoke("on_session_finalize", **facts)
+    agent = scene.tools.runner.cached_agent(scene.key)
+    if agent is None and current is not None:
+        agent = scene.tools.builder.build(scene.plan())
+        agent.close()
+    scene.tools.runner.end_session(scene.key)
+    return Result(["A new conversation. The old one is kept; /resume finds it."], end_session="new")
+
+
+def resume(scene: Scene) -> Result:
+    """Without an id: what there is; with one: go on there, which moves a client that can be moved."""
+    store, person = scene.tools.store, scene.plan().scope.person_id
+    within = None if scene.joins else scene.key
+    if not scene.args:
+        found = store.sessions(limit=LISTED, conversation=within, person=person)
+        if not found:
+            return Result(["There is no earlier conversation yet."])
+        ending = "Go on with one of them: /resume ID (the beginning of the id is enough)"
+        return Result([*map(_session_line, found), ending])
+    info = find_session(store, scene.args, conversation=within, person=person)
+    store.resume(info.conversation, info.id)
+    if info.conversation == scene.key:
+        scene.tools.runner._evict_cached_agent(scene.key, "resumed")
+    line = f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
+    return Result([line], moved="" if info.conversation == scene.key else info.conversation)
+
+
+def branch(scene: Scene) -> Result:
+    current = scene.tools.store.current(scene.key)
+    if current is None or not current.version:
+        return Result(["There is nothing to branch from yet."])
+    new = branch_session(scene.tools.store, current.id)
+    scene.tools.runner._evict_cached_agent(scene.key, "branched")
+    return Result([f"Going on in a copy, {new.id}. The old conversation stays as it is: /resume {current.id}"])
+
+
+def model(scene: Scene) -> Result:
+    words = [word for word in scene.args.split() if word != "--global"]
+    for_all = "--global" in scene.args.split()
+    lines: list[str] = []
+    if words:
+        choice = parse_choice(words)
+        before = scene.plan().runtime
+        provider = choice.provider or before.provider
+        settings = cli_config.load_config_readonly()
+        scene.tools.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
+        lines += _tell_cost(scene)
+        if for_all:
+            lines += _choose_for_all(choice.model, provider)
+        scene.choose(model="" if for_all else choice.model, provider="" if for_all else provider)
+    runtime = scene.plan().runtime
+    lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {runtime.source}")
+    if not words:
+        lines.append("Change it for this conversation: /model NAME, or /model PROVIDER NAME; for all: add --global")
+    return Result(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    model: str = ""
+    provider: str = ""
+
+
+def parse_choice(words: Sequence[str]) -> ModelChoice:
+    """`NAME`, or `PROVIDER NAME`, or a provider alone."""
+    if len(words) > 2:
+        raise HermesError("That is too much for a model's name.", fix="Type: /model NAME, or /model PROVIDER NAME.")
+    if len(words) == 2:
+        return ModelChoice(words[1], words[0])
+    return ModelChoice(provider=words[0]) if words[0].lower() in PROVIDERS else ModelChoice(words[0])
+
+
+def _choose_for_all(model_name: str, provider: str) -> list[str]:
+    cli_config.set_value("model.provider", provider)
+    cli_config.set_value("model.default", model_name)
+    return ["This is now the model of every conversation that did not choose its own."]
+
+
+def reasoning(scene: Scene) -> Result:
+    effort = scene.args.strip().lower()
+    if effort:
+        if effort not in EFFORTS:
+            raise ConfigProblem(f"'{effort}' is no level of reasoning.", fix=f"Choose one of: {', '.join(EFFORTS)}.")
+        scene.choose(effort=effort)
+        agent = scene.tools.runner.cached_agent(scene.key)
+        if agent is not None:
+            agent.reasoning_config = write_effort(effort)
+    else:
+        effort = scene.plan().choices.effort
+    return Result([f"Reasoning: {effort or 'as the model likes'} (levels: {', '.join(EFFORTS)})"])
+
+
+def usage(scene: Scene) -> Result:
+    agent, plan = scene.look(), scene.plan()
+    current = scene.tools.store.current(scene.key)
+    report = read_report(scene.tools.store, current.task if current else "", person=plan.scope.person_id or None)
+    window = agent.context_compressor.get_status()
+    full = f"Window: {window['last_prompt_tokens']:,} of {window['context_length']:,} tokens in the last request"
+    return Result([*write_scopes(report), full])
+
+
+def compress(scene: Scene) -> Result:
+    lines = _tell_cost(scene)
+    with scene.agent() as agent:
+        changed = agent.compress_now(scene.args or None)
+    if changed is None:
+        return Result(["There is nothing to compress."])
+    said = f"Compacted from {changed[0]} to {changed[1]} messages. The whole conversation stays in the store."
+    return Result([*lines, said])
+
+
+def tools(scene: Scene) -> Result:
+    if not scene.plan().runtime.facts.calls_tools:
+        return Result(["This model has no tools."])
+    functions = (tool["function"] for tool in scene.look().tools)
+    return Result([f"{function['name']}: {function.get('description', '')}" for function in functions])
+
+
+def undo(scene: Scene) -> Result:
+    """The row that takes back and the answer are one transaction, so that a crash cannot take back twice."""
+    if scene.args.strip().lower() == "files":
+        return undo_files(scene)
+    lines = _tell_cost(scene)
+    said: list[str] = []
+    with scene.agent(lambda _: [scene.note("\n".join([*lines, *said]))]) as agent:
+        text = agent.last_question()
+        if text is None:
+            return Result(["There is nothing to take back."])
+        said.append(f"Taken back: {text[:200]}")
+        agent.take_back_last_turn(last=True)
+        journal = agent.journal
+        assert isinstance(journal, TurnJournal)
+        return Result(closed=journal.closed)
+
+
+def undo_files(scene: Scene) -> Result:
+    """What the last turn that changed files did to them, taken back after a look at the diff."""
+    current = scene.tools.store.current(scene.key)
+    task = current.task if current else ""
+    diff = file_changes.describe(scene.tools.home, task) if task else ""
+    if not diff:
+        return Result(["No turn of this conversation has changed files."])
+    if not scene.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):
+        return Result(["The files stay as they are."])
+    restored = file_changes.undo_last_turn(scene.tools.home, task)
+    agent = scene.tools.runner.cached_agent(scene.key)
+    if agent is not None:
+        agent.tell_model("[The person took back your last changes to files.]")
+    return Result([f"Restored: {path}" for path in restored])
+
+
+def retry(scene: Scene) -> Result:
+    """Take the last question back and ask it again, as the turn of this message.
+
+    What is about to be done is noted first, with the version it is done to: after a crash it is done once.
+    """
+    noted = [step.body for step in scene.tools.turns.steps(scene.key, scene.item.row.seq) if step.kind == "takes_back"]
+    with scene.agent() as agent:
+        standing = list(agent.journal.standing())
+        if noted and noted[0]["standing"] != standing:
+            return Result(again=str(noted[0]["text"]))
+        text = agent.last_question()
+        if text is None:
+            return Result(["There is no question to ask again."])
+        agent.journal.step("takes_back", {"text": text, "standing": standing})
+        agent.take_back_last_turn()
+    return Result(again=text)
+
+
+def status(scene: Scene) -> Result:
+    return Result(scene.describe())
+
+
+def run_plugin_command(scene: Scene) -> Result:
+    name, _, args = scene.item.inbound.text.strip().removeprefix("/").partition(" ")
+    handler = get_plugin_command_handler(name)
+    if handler is None:
+        return Result([f"There is no command /{name} any more."], "warning")
+    answer = resolve_plugin_command_result(handler(args.strip()))
+    return Result([str(answer)] if answer else [])
+
+
+def _tell_cost(scene: Scene) -> list[str]:
+    """A12: what the next request costs because the cached prefix is given up."""
+    agent = scene.tools.runner.cached_agent(scene.key)
+    tokens = max(0, agent.context_compressor.last_prompt_tokens) if agent is not None else 0
+    return [f"The next request is read anew by the provider: about {tokens:,} tokens."] if tokens else []
+
+
+def _session_line(info: SessionInfo) -> str:
+    moment = datetime.fromtimestamp(info.updated).strftime("%Y-%m-%d %H:%M")
+    return f"{info.id}  {moment}  {info.title or info.preview}"
+
+
+HANDLERS: Mapping[str, Callable[[Scene], Result]] = MappingProxyType(
+    {
+        "help": show_help,
+        "new": start_new,
+        "resume": resume,
+        "branch": branch,
+        "model": model,
+        "reasoning": reasoning,
+        "usage": usage,
+        "compress": compress,
+        "tools": tools,
+        "undo": undo,
+        "retry": retry,
+        "status": status,
+        "quit": lambda scene: Result(),
+    }
+)

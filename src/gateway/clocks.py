@@ -1,0 +1,126 @@
+"""When a turn has to end: pure clocks that look at what a turn was seen doing, warn once, and then end it.
+
+Silence is lack of progress: a running command, an open question and a working sub-agent are progress. The third
+clock, the retry time of one model step, belongs to the rules of the turn (`agent.rules`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+SILENCE, WALL = "silence", "wall"
+NOTICE_SECONDS = 60.0  # a warning comes at least so long before the end, where the limit is long enough for it
+
+_WARNINGS: Mapping[str, str] = MappingProxyType(
+    {
+        SILENCE: "Nothing has moved in this turn for {passed}. If that stays so, it is stopped in {left}; "
+        "/stop stops it now.",
+        WALL: "This turn has run for {passed} and is stopped in {left}: {limit} is the longest time of a turn here "
+        "(gateway.turn_minutes).",
+    }
+)
+_ENDS: Mapping[str, str] = MappingProxyType(
+    {
+        SILENCE: "Stopped by the watchdog: nothing had moved in this turn for {passed} (gateway.silence_minutes). "
+        "What was done is kept; write again to go on.",
+        WALL: "Stopped by the watchdog: the turn had run for {passed}, the longest time of a turn here is {limit} "
+        "(gateway.turn_minutes). What was done is kept; write again to go on.",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In seconds; 0: this clock is off."""
+
+    silence: float = 1800.0
+    wall: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What a turn is seen doing now."""
+
+    last_step: float = 0.0  # when the agent last did something
+    last_child_step: float = 0.0  # when one of its sub-agents did
+    processes: int = 0  # commands that run for it
+    asking: bool = False  # a person was asked and has not answered yet
+
+
+@dataclass(frozen=True, slots=True)
+class TurnClocks:
+    """The clocks of one turn; they vanish with it."""
+
+    started: float
+    progress: float  # when something last moved
+    warned: Mapping[str, float] = field(default_factory=dict)  # clock -> when its warning was given
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    clock: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    clock: str
+    text: str
+
+
+def start(now: float) -> TurnClocks:
+    return TurnClocks(now, now)
+
+
+def observe(turn: TurnClocks, signs: Signs, now: float) -> TurnClocks:
+    """The clocks after a look at the turn; whoever moves again is warned again before the next end."""
+    moves = signs.processes > 0 or signs.asking
+    progress = now if moves else max(turn.progress, signs.last_step, signs.last_child_step)
+    if progress <= turn.progress:
+        return turn
+    warned = {clock: moment for clock, moment in turn.warned.items() if clock != SILENCE}
+    return replace(turn, progress=progress, warned=warned)
+
+
+def note(turn: TurnClocks, warning: Warn, now: float) -> TurnClocks:
+    """The clocks after the warning was given."""
+    return replace(turn, warned={**turn.warned, warning.clock: now})
+
+
+def judge(turn: TurnClocks, limits: Limits, now: float) -> Warn | Kill | None:
+    """What is due. No clock ends a turn without a warning that left time to do something about it."""
+    passed = {SILENCE: now - turn.progress, WALL: now - turn.started}
+    running = {SILENCE: limits.silence, WALL: limits.wall}
+    verdicts = [_judge_clock(turn, clock, passed[clock], limit, now) for clock, limit in running.items() if limit > 0]
+    found = [verdict for verdict in verdicts if verdict is not None]
+    return next((verdict for verdict in found if isinstance(verdict, Kill)), found[0] if found else None)
+
+
+def _judge_clock(turn: TurnClocks, clock: str, passed: float, limit: float, now: float) -> Warn | Kill | None:
+    notice = _notice_of(limit)
+    warned = turn.warned.get(clock)
+    if warned is None:
+        if passed < limit - notice:
+            return None
+        # After a sleep of the machine the limit may have passed already: the time to react is given all the same.
+        left = max(notice, limit - passed)
+        return Warn(clock, _WARNINGS[clock].format(passed=_say(passed), left=_say(left), limit=_say(limit)))
+    if passed < limit or now - warned < notice:
+        return None
+    return Kill(clock, _ENDS[clock].format(passed=_say(passed), limit=_say(limit)))
+
+
+def _notice_of(limit: float) -> float:
+    """How long before the end the warning comes: a sixth of the limit, and a minute where two fit into it."""
+    return max(limit / 6, NOTICE_SECONDS) if limit >= 2 * NOTICE_SECONDS else limit / 6
+
+
+def _say(seconds: float) -> str:
+    """A time in words, rounded."""
+    if seconds < 90:
+        count, unit = round(seconds), "second"
+    elif seconds < 5400:
+        count, unit = round(seconds / 60), "minute"
+    else:
+        return f"{seconds / 3600:.1f} hours"
+    return f"{count} {unit}{'' if count == 1 else 's'}"

@@ -1,0 +1,90 @@
+"""Drains the outbox: whoever holds an account's lease sends its messages, each chat in order, fresh chats first."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from gateway.delivery_account import Account
+from gateway.delivery_chat import CallStore
+from gateway.delivery_rules import Pace
+from gateway.drafts import Draft, add_line
+from gateway.platforms.base import Adapter
+from hermes_base.inbound import Address
+from hermes_state.turns import TurnStore
+
+
+class Delivery:
+    """All accounts. Calls are made on the event loop, but for `wake`, which any thread may call."""
+
+    def __init__(
+        self, turns: TurnStore, adapters: Iterable[Adapter], node: str, call: CallStore, pace: Pace | None = None
+    ) -> None:
+        self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
+        self._turns = turns
+        self._node = node
+        self._call = call
+        self._pace = pace or Pace()
+        self._accounts: dict[str, Account] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        for adapter in adapters:
+            self.add(adapter)
+
+    def add(self, adapter: Adapter) -> None:
+        """One more account; if delivery has begun, it begins for it too."""
+        account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
+        self._accounts[account.name] = account
+        if self._loop is not None:
+            account.start()
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        for account in self._accounts.values():
+            account.start()
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """End the calls under way, give back what was not sent, let go of the leases."""
+        await asyncio.gather(*(account.stop(grace) for account in self._accounts.values()))
+        self._loop = None
+
+    def rejoin(self, node: str) -> None:
+        """The process has another node id now; its leases are taken anew."""
+        self._node = node
+        for account in self._accounts.values():
+            account.rejoin(node)
+
+    def wake(self, address: Address) -> None:
+        """There is something for this chat, or somebody who could not be reached is there again."""
+        if self._loop is not None and address.account_key in self._accounts:
+            self._loop.call_soon_threadsafe(self._accounts[address.account_key].wake, address)
+
+    def draft(self, address: Address, text: str, turn: str = "") -> None:
+        """The answer of the turn so far, from its beginning; shown as the platform and its budget allow."""
+        self._show(address, turn, lambda draft: replace(draft, text=text))
+
+    def progress(self, address: Address, line: str, turn: str = "") -> None:
+        """A line on what a tool does; shown with the draft."""
+        self._show(address, turn, lambda draft: add_line(draft, line))
+
+    def typing(self, address: Address, turn: str = "") -> None:
+        """The turn is at work: show so until its draft ends."""
+        self._show(address, turn, lambda draft: draft)
+
+    async def end_draft(self, address: Address) -> str:
+        """The turn ends: nothing is drafted any more. The platform's id of the draft, for `Outgoing.draft`."""
+        account = self._accounts.get(address.account_key)
+        chat = account.chats.get(address.chat_key) if account else None
+        return await chat.end_draft() if chat else ""
+
+    def leases(self) -> dict[str, int | None]:
+        """The accounts with the epoch of their lease; None: it is not ours."""
+        return {name: account.epoch for name, account in self._accounts.items()}
+
+    def at_work(self) -> int:
+        """Chats that are held in memory."""
+        return sum(len(account.chats) for account in self._accounts.values())
+
+    def _show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
+        account = self._accounts.get(address.account_key)
+        if self._loop is not None and account is not None and not account.adapter.spec.shows_events:
+            account.show(address, turn, change)

@@ -1,0 +1,221 @@
+"""One account's delivery: holds its lease, finds the chats with something to say, and gives each a sender."""
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+
+from gateway.delivery_chat import CallStore, Chat
+from gateway.delivery_rules import Pace
+from gateway.drafts import Draft
+from gateway.platforms.base import Adapter
+from hermes_base.errors import Fenced, StoreFailure
+from hermes_base.inbound import Address
+from hermes_state.turns import TurnStore
+
+_log = logging.getLogger(__name__)
+_MARGIN = 0.05  # the store's clock may be a little behind ours
+_MOST_NAMES = 10_000  # of chats that wait for a place; the others are found in the store again
+
+
+class Account:
+    def __init__(
+        self, turns: TurnStore, adapter: Adapter, node: str, call: CallStore, pace: Pace, counts: Counter[str]
+    ) -> None:
+        self.name = f"{adapter.spec.name}:{adapter.account}"
+        self.adapter = adapter
+        self.turns = turns
+        self.call = call
+        self.pace = pace
+        self.counts = counts
+        self.epoch: int | None = None
+        self.closing = False
+        self.closed_until = -math.inf
+        self.chats: dict[str, Chat] = {}
+        self._node = node
+        self._lease_ends = -math.inf
+        self._away: dict[str, Address] = {}  # chats where nobody is; all that is kept of them
+        self._fresh: deque[str] = deque()  # chats that were woken and wait for a place
+        self._old: deque[str] = deque()  # chats that the last look found
+        self._recovering: set[str] = set()
+        self._busy = 0
+        self._looked = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._running is None:
+            self.closing = False
+            self._running = asyncio.create_task(self._run(), name=f"delivery {self.name}")
+
+    async def stop(self, grace: float) -> None:
+        running, self._running = self._running, None
+        if running is None:
+            return
+        self.closing = True
+        self._looked.set()
+        tasks = [running, *(chat.task for chat in self.chats.values() if chat.task)]
+        for chat in self.chats.values():
+            chat.poke()
+        _, late = await asyncio.wait(tasks, timeout=grace)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        await self._let_go()
+        self.chats.clear()
+
+    def rejoin(self, node: str) -> None:
+        self._node = node
+        self._lose_lease(self.epoch)
+
+    def may_call(self) -> bool:
+        """Whether the lease lasts for one more call: another sender must never meet ours."""
+        return self.epoch is not None and time.monotonic() + self.pace.call < self._lease_ends
+
+    def wake(self, address: Address) -> None:
+        """A message was stored for this chat, or somebody is there again."""
+        self._away.pop(address.chat_key, None)
+        chat = self._get(address)
+        chat.has_rows = True
+        if chat.parked_until == math.inf:
+            chat.parked_until = -math.inf
+        self._begin(chat)
+
+    def show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
+        """Change the draft of a chat."""
+        chat = self._get(address)
+        draft = chat.draft if chat.draft and chat.draft.turn == turn else Draft(turn)
+        chat.draft = change(draft)
+        self._begin(chat)
+
+    # --- lease and look-out
+
+    async def _run(self) -> None:
+        """Renew the lease and look for messages, now and then, and at once when something is amiss."""
+        while not self.closing:
+            self._looked.clear()
+            try:
+                await self._renew()
+                if self.may_call():
+                    self._take_up(await self.call(self.turns.outbox_chats, self.name))
+            except StoreFailure as problem:
+                _log.warning("The store does not answer the delivery of %s: %s", self.name, problem)
+            except Exception:  # noqa: BLE001 - the top of a task that must not end
+                _log.exception("The delivery of %s failed; it goes on.", self.name)
+            try:
+                await asyncio.wait_for(self._looked.wait(), self.pace.poll)
+                await asyncio.sleep(_MARGIN)  # never in a tight circle
+            except TimeoutError:
+                pass
+
+    async def _renew(self) -> None:
+        began = time.monotonic()
+        epoch = await self.call(self.turns.hold, self.name, self._node, self.pace.lease)
+        if epoch is None and self.epoch is not None:
+            _log.warning("Another process sends for %s now.", self.name)
+        self.epoch = epoch
+        self._lease_ends = -math.inf if epoch is None else began + self.pace.lease
+
+    def _lose_lease(self, epoch: int | None) -> None:
+        """Not ours any more, unless a newer one is held by now; it is asked for at once."""
+        if self.epoch == epoch:
+            self.epoch, self._lease_ends = None, -math.inf
+            self._looked.set()
+
+    async def _let_go(self) -> None:
+        self.epoch, self._lease_ends = None, -math.inf
+        try:
+            await self.call(self.turns.drop, self.name, self._node)
+        except StoreFailure as problem:
+            _log.warning("The lease of %s ends by itself: %s", self.name, problem)
+
+    def _take_up(self, keys: list[str]) -> None:
+        """What a look into the store found, and what has become forgettable since the last one."""
+        for chat in [chat for chat in self.chats.values() if chat.is_idle]:
+            del self.chats[chat.key]
+        waiting = set(keys)
+        self._away = {key: address for key, address in self._away.items() if key in waiting}
+        self._old = deque(key for key in keys if self._is_open(key))
+        while len(self._old) > _MOST_NAMES:
+            self._old.pop()
+        found = set(self._old)
+        for chat in self.chats.values():
+            chat.has_rows = chat.has_rows or chat.key in found
+            if chat.task or chat.draft:  # one that was drafted while the lease was not ours begins now
+                self._begin(chat)
+        self._fill()
+
+    def _is_open(self, key: str) -> bool:
+        address = self._away.get(key)
+        if address is not None:
+            return self.adapter.reachable(address)
+        return key not in self.chats or not self.chats[key].is_parked
+
+    # --- chats at work
+
+    def _get(self, address: Address) -> Chat:
+        chat = self.chats.get(address.chat_key) or Chat(self, address.chat_key)
+        chat.address = address
+        self.chats[chat.key] = chat
+        return chat
+
+    def _begin(self, chat: Chat) -> None:
+        """Give the chat a sender, if there is a place; fresh messages do not wait for old ones."""
+        chat.poke()
+        if chat.task or chat.is_parked or self.closing or self.epoch is None:
+            return
+        if self._busy >= self.pace.busy:
+            if len(self._fresh) < _MOST_NAMES:
+                self._fresh.append(chat.key)
+            return
+        self._busy += 1
+        chat.task = asyncio.create_task(self._work(chat), name=f"delivery {self.name} {chat.key}")
+
+    def _fill(self) -> None:
+        """Free places go to fresh chats first, then to a few of those with old messages."""
+        while self._fresh and self._busy < self.pace.busy:
+            chat = self.chats.get(self._fresh.popleft())
+            if chat is not None:
+                self._begin(chat)
+        while self._old and len(self._recovering) < self.pace.recovering and self._busy < self.pace.busy:
+            key = self._old.popleft()
+            chat = self.chats.setdefault(key, Chat(self, key))
+            chat.has_rows = True
+            if chat.task is None and not chat.is_parked:
+                self._begin(chat)
+                self._recovering.update([key] if chat.task else [])
+
+    async def _work(self, chat: Chat) -> None:
+        try:
+            await chat.work()
+        except Fenced:
+            _log.warning("The lease of %s was lost; what is under way is left to its holder.", self.name)
+            self._lose_lease(chat.epoch)
+        except StoreFailure as problem:
+            _log.warning("The store does not answer the delivery of %s: %s", self.name, problem)
+        except Exception:  # noqa: BLE001 - the top of a task: the others go on
+            _log.exception("The sender of %s in %s failed.", chat.key, self.name)
+        finally:
+            chat.task = None
+            self._busy -= 1
+            self._recovering.discard(chat.key)
+        self._put_by(chat)
+        self._fill()
+
+    def _put_by(self, chat: Chat) -> None:
+        """A chat whose sender has ended: it comes again at its time, waits for somebody, or is forgotten."""
+        if chat.parked_until == math.inf and chat.draft is None:
+            if chat.address is not None and not self.adapter.reachable(chat.address):
+                self._away[chat.key] = chat.address
+                del self.chats[chat.key]
+        elif chat.is_parked:
+            pause = chat.parked_until - time.monotonic() + _MARGIN
+            asyncio.get_running_loop().call_later(pause, self._come_again, chat.key)
+        elif chat.is_idle:
+            del self.chats[chat.key]
+
+    def _come_again(self, key: str) -> None:
+        chat = self.chats.get(key)
+        if chat is not None and self._running is not None:
+            self._begin(chat)

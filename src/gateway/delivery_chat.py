@@ -1,0 +1,326 @@
+"""Sends to one chat, one call at a time: its stored messages in order, and between them the draft of a turn."""
+
+import asyncio
+import functools
+import logging
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from gateway.budget import PROGRESS, kind_of, open_budget
+from gateway.delivery_rules import Again, GiveUp, Pace, judge
+from gateway.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
+from gateway.platforms.base import Adapter, NeverTaken, NotNow, Part
+from gateway.render import carries_file, make_plain, mark_repeated, render_parts
+from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
+from hermes_base.inbound import ANSWER, Address, Outgoing
+from hermes_state.turns import OutboxRow, TurnStore
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
+_LONG_TEXT = 20_000  # rendering more than this is no work for the event loop
+
+
+class CallStore(Protocol):
+    """Runs a synchronous call of the store off the event loop."""
+
+    async def __call__(self, call: Callable[..., T], *args: Any) -> T: ...
+
+
+class Desk(Protocol):
+    """What a chat's sender sees of its account."""
+
+    name: str
+    adapter: Adapter
+    turns: TurnStore
+    call: CallStore
+    pace: Pace
+    counts: Counter[str]
+    epoch: int | None  # of the lease; None: not ours
+    closing: bool
+    closed_until: float
+
+    def may_call(self) -> bool:
+        """Whether the lease lasts for one more call."""
+        ...
+
+
+class Halted(Exception):
+    """Delivery is closing down: make no further call."""
+
+
+class Chat:
+    """One chat at work. It is dropped when it has nothing to say and its budget is full again."""
+
+    def __init__(self, desk: Desk, key: str) -> None:
+        self.key = key
+        self.address: Address | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.has_rows = False
+        self.epoch: int | None = None  # of the lease under which it took its last message
+        self.parked_until = -math.inf
+        self.draft: Draft | None = None
+        self._desk = desk
+        self._budget = open_budget(desk.adapter.spec, time.monotonic())
+        self._failures = 0
+        self._poked = asyncio.Event()
+        self._drafting = asyncio.Lock()
+
+    @property
+    def is_parked(self) -> bool:
+        return time.monotonic() < self.parked_until
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is lost by forgetting the chat."""
+        kept = self.task or self.has_rows or self.draft or self.is_parked
+        return not kept and self._budget.is_fresh(time.monotonic())
+
+    def poke(self) -> None:
+        """Something changed: look again."""
+        self._poked.set()
+
+    async def work(self) -> None:
+        """Do what there is to do; returns when nothing is left or nothing may be done."""
+        while not self._desk.closing and not self.is_parked and self._desk.epoch is not None:
+            self._poked.clear()
+            if await self._send_first_row():
+                continue
+            pause = await self._step_draft()
+            if self.has_rows:
+                pause = 0.0 if self._desk.may_call() else _LEASE_PAUSE
+            if pause == math.inf:
+                return
+            if pause:
+                await self._rest(pause)
+
+    async def end_draft(self) -> str:
+        """Stop drafting; the platform's id of the draft, or nothing. Waits for the call under way."""
+        async with self._drafting:
+            draft, self.draft = self.draft, None
+        return draft.message if draft else ""
+
+    # --- stored messages
+
+    async def _send_first_row(self) -> bool:
+        """Send the first message that waits; False when there is none."""
+        epoch = self.epoch = self._desk.epoch
+        if not self.has_rows or epoch is None or not self._desk.may_call():
+            return False
+        self.has_rows = False
+        row = await self._desk.call(self._desk.turns.outbox_take, self._desk.name, self.key, epoch)
+        if row is None:
+            return False
+        self.has_rows = True
+        self.address = row.outgoing.address
+        try:
+            await self._send_row(row, epoch)
+        except Halted:
+            await self._give_back(row, epoch, Again(0.0, certain=True))
+        except (Fenced, StoreFailure):
+            raise
+        except Exception as error:  # noqa: BLE001 - an adapter is somebody else's code; the message is kept
+            await self._settle(row, epoch, error)
+        return True
+
+    async def _send_row(self, row: OutboxRow, epoch: int) -> None:
+        desk, outgoing = self._desk, row.outgoing
+        if not desk.adapter.reachable(outgoing.address):
+            await self._give_back(row, epoch, Again(math.inf, certain=True))
+            return
+        parts = await self._render(row)
+        platform_id = ""
+        for index in range(row.parts_sent, len(parts)):
+            if platform_id:
+                await self._note(desk.turns.outbox_part, row.id, epoch, platform_id)
+                row = replace(row, parts_sent=index, unsure=False)
+            platform_id = await self._deliver(row, parts, index, epoch)
+            self._failures = 0
+        await self._note(desk.turns.outbox_sent, row.id, epoch, platform_id)
+        desk.counts["sent"] += 1
+        if self.draft and self.draft.turn == outgoing.turn:
+            self.draft = None
+
+    async def _render(self, row: OutboxRow) -> list[Part]:
+        spec = self._desk.adapter.spec
+        if len(row.outgoing.text) > _LONG_TEXT:
+            return await self._desk.call(render_parts, row.outgoing, spec, row.id)
+        return render_parts(row.outgoing, spec, row.id)
+
+    async def _deliver(self, row: OutboxRow, parts: list[Part], index: int, epoch: int) -> str:
+        """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
+        adapter, part, outgoing = self._desk.adapter, parts[index], row.outgoing
+        attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
+        draft = self._find_draft(outgoing) if index == 0 else ""
+        if draft:
+            try:
+                await attempt(functools.partial(adapter.edit, draft), part)
+                return draft
+            except NeverTaken as refusal:
+                _log.info("The draft in %s cannot be edited (%s); its answer is sent.", self.key, refusal)
+        if row.unsure and index == row.parts_sent:
+            self._desk.counts["again"] += 1
+            part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
+        if outgoing.file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
+            return await attempt(functools.partial(_send_file, adapter, outgoing), part)
+        return await attempt(adapter.send, part)
+
+    def _find_draft(self, outgoing: Outgoing) -> str:
+        if outgoing.kind != ANSWER or not self._desk.adapter.spec.can_edit:
+            return ""
+        alive = self.draft if self.draft and self.draft.turn == outgoing.turn else None
+        return outgoing.draft or (alive.message if alive else "")
+
+    async def _attempt(self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int) -> T:
+        """One call within the budget; once more as plain text when the platform did not like the markup."""
+        await self._wait_for_room(kind, epoch)
+        try:
+            return await _within(self._desk.pace.call, do(part))
+        except NeverTaken as refusal:
+            if not refusal.markup:
+                raise
+        await self._wait_for_room(kind, epoch)
+        return await _within(self._desk.pace.call, do(make_plain(part)))
+
+    async def _wait_for_room(self, kind: str, epoch: int) -> None:
+        """Returns when the budget and the lease allow the call, which then counts as made."""
+        desk = self._desk
+        while True:
+            self._poked.clear()
+            now = time.monotonic()
+            if desk.closing:
+                raise Halted
+            if desk.epoch not in (epoch, None):
+                raise Fenced(f"The lease of {desk.name} was lost meanwhile.")
+            pause = self._pause_for(kind, now)
+            if not pause:
+                self._budget = self._budget.take(now)
+                return
+            await self._rest(pause)
+
+    def _pause_for(self, kind: str, now: float) -> float:
+        """Seconds until budget, account and lease may allow a call; 0: they do."""
+        account = max(0.0, self._desk.closed_until - now)
+        return max(self._budget.may(kind, now), account, 0.0 if self._desk.may_call() else _LEASE_PAUSE)
+
+    # --- what becomes of it
+
+    async def _settle(self, row: OutboxRow, epoch: int, error: Exception) -> None:
+        desk = self._desk
+        if not isinstance(error, DeliveryFailure):
+            _log.error("The adapter of %s failed in a way it must not.", desk.name, exc_info=error)
+        verdict = judge(error, self._failures, row.attempts, desk.pace, random.random())
+        if isinstance(verdict, GiveUp):
+            _log.error("A message to %s in %s was refused and is kept: %s", self.key, desk.name, verdict.reason)
+            desk.counts["failed"] += 1
+            await self._note(desk.turns.outbox_fail, row.id, epoch, verdict.reason)
+            return
+        _log.warning("A message to %s in %s waits %.1f s: %s", self.key, desk.name, verdict.seconds, error)
+        self._failures += 0 if verdict.certain else 1
+        await self._give_back(row, epoch, verdict)
+
+    async def _give_back(self, row: OutboxRow, epoch: int, verdict: Again) -> None:
+        """The message waits in the store. Parked first: what the platform asked for holds even if the store does not
+        answer."""
+        desk, now = self._desk, time.monotonic()
+        desk.counts["waiting"] += 1
+        self.parked_until = max(self.parked_until, now + verdict.seconds)
+        if verdict.penalty:
+            self._budget = self._budget.close(now, verdict.seconds)
+        if verdict.whole_account:
+            desk.closed_until = max(desk.closed_until, now + verdict.seconds)
+        delay = 0.0 if verdict.seconds == math.inf else verdict.seconds
+
+        def give_back() -> None:
+            desk.turns.outbox_back(row.id, epoch, desk.turns.now() + delay, certain=verdict.certain)
+
+        await self._note(give_back)
+
+    async def _note(self, write: Callable[..., None], *args: Any) -> None:
+        """Write down what happened, however long the store needs: a message that is not noted is sent again."""
+        pause = 0.1
+        while True:
+            try:
+                return await self._desk.call(write, *args)
+            except Fenced:
+                raise
+            except StoreFailure as problem:
+                if self._desk.closing:
+                    raise
+                _log.warning("The store could not note a delivery (%s); trying again.", problem)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 5.0)
+
+    # --- the draft
+
+    async def _step_draft(self) -> float:
+        """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""
+        async with self._drafting:
+            draft, desk, now = self.draft, self._desk, time.monotonic()
+            if draft is None or self.address is None or not desk.adapter.reachable(self.address):
+                return math.inf
+            step = next_step(draft, desk.adapter.spec, now)
+            if isinstance(step, Wait):
+                return step.seconds
+            # Without room the step is dropped; by the time there is, the text has grown and makes another one.
+            pause = self._pause_for(PROGRESS, now)
+            if not pause:
+                self._budget = self._budget.take(now)
+                self._keep_draft(await self._perform(step, draft, self.address))
+            return pause
+
+    async def _perform(self, step: SendDraft | EditDraft | ShowTyping, draft: Draft, address: Address) -> Draft:
+        """The draft after the step. A failed one costs nothing: the answer comes through the store."""
+        now, adapter = time.monotonic(), self._desk.adapter
+        self._desk.counts["progress"] += 1
+        try:
+            if isinstance(step, ShowTyping):
+                draft = replace(draft, typed_at=now)
+                await _within(self._desk.pace.draft_call, adapter.typing(address))
+                return draft
+            draft = replace(draft, shown=step.text, shown_at=now)
+            part = Part(address, step.text, key=draft.key)
+            if isinstance(step, EditDraft):
+                await _within(self._desk.pace.draft_call, adapter.edit(step.message, part))
+                return draft
+            return replace(draft, message=await _within(self._desk.pace.draft_call, adapter.send(part)))
+        except NotNow as wait:
+            self._budget = self._budget.close(now, self._desk.pace.poll if wait.seconds is None else wait.seconds)
+            return replace(draft, shown="")
+        except DeliveryFailure as problem:
+            _log.info("A draft in %s was not shown: %s", self.key, problem)
+        except Exception:  # noqa: BLE001 - an adapter is somebody else's code
+            _log.exception("The adapter of %s failed at a draft.", self._desk.name)
+        # A draft that may have arrived under an unknown id is not sent twice, unless its key tells.
+        knows = bool(adapter.spec.takes_keys and draft.key) or not isinstance(step, SendDraft)
+        return replace(draft, shown="", given_up=draft.given_up or not knows)
+
+    def _keep_draft(self, after: Draft) -> None:
+        """What a call changed, onto the draft as it has become meanwhile."""
+        if self.draft is not None and self.draft.turn == after.turn:
+            self.draft = replace(after, text=self.draft.text, lines=self.draft.lines)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait so long, or until poked."""
+        try:
+            await asyncio.wait_for(self._poked.wait(), min(seconds, 3600.0))
+        except TimeoutError:
+            pass
+
+
+async def _within(seconds: float, call: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError as late:
+        raise DeliveryFailure(f"The platform did not answer within {seconds:.0f} s.") from late
+
+
+async def _send_file(adapter: Adapter, outgoing: Outgoing, part: Part) -> str:
+    assert outgoing.file is not None
+    return await adapter.send_file(part, outgoing.file)

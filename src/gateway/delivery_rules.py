@@ -1,0 +1,57 @@
+"""What becomes of a message that was not taken, and how fast delivery goes about it. Pure."""
+
+import math
+from dataclasses import dataclass
+
+from gateway.platforms.base import NeverTaken, NotNow
+from hermes_base.errors import DeliveryFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Times and bounds of delivery, in seconds and chats."""
+
+    lease: float = 30.0  # of an account; renewed at each poll
+    call: float = 15.0  # a platform that has not answered by then is taken for gone
+    draft_call: float = 5.0  # the same for a draft: the end of a turn waits for it
+    poll: float = 5.0
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    recovering: int = 16  # chats with old messages at work at once; fresh ones do not wait for them
+    busy: int = 2000  # chats at work at once in all
+    strange_attempts: int = 10  # an adapter that fails in a way it must not is asked so often
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Try again after so many seconds (infinity: when woken); not `certain`: it may have arrived."""
+
+    seconds: float
+    certain: bool
+    penalty: bool = False  # the platform asked for it: nothing is sent until then
+    whole_account: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """It will never be taken; it is kept with the reason."""
+
+    reason: str
+
+
+def judge(error: Exception, failures: int, attempts: int, pace: Pace, chance: float) -> Again | GiveUp:
+    """What to do after a failed call: `failures` of the chat in a row, `attempts` of the message, `chance` up to 1."""
+    if isinstance(error, NotNow):
+        seconds = math.inf if error.seconds is None else max(error.seconds, 0.1)
+        return Again(seconds, certain=True, penalty=error.seconds is not None, whole_account=error.whole_account)
+    if isinstance(error, NeverTaken):
+        return GiveUp(str(error))
+    if not isinstance(error, DeliveryFailure) and attempts >= pace.strange_attempts:
+        return GiveUp(f"{type(error).__name__}: {error}")
+    return Again(pause_after(failures, pace, chance), certain=False)
+
+
+def pause_after(failures: int, pace: Pace, chance: float) -> float:
+    """Twice as long after each failure, up to the longest; up to half of it is left to chance."""
+    longest = min(pace.longest_pause, pace.first_pause * 2.0 ** min(failures, 30))
+    return longest * (1 - chance / 2)

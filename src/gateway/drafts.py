@@ -1,0 +1,126 @@
+"""What a chat shows of an answer while it grows: one message that is edited now and then, or a typing sign where the
+platform cannot edit. Pure: the draft and the time go in, one step comes out."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from gateway.blocks import strip_markdown
+from gateway.lengths import measure
+from gateway.platforms.base import PlatformSpec
+from gateway.render import split_text
+from hermes_base.chat import ToolEnded, ToolStarted
+
+TYPING_SECONDS = 4.0  # platforms show the sign for about five
+MAX_LINES = 6  # of tool progress under the text
+#: A draft always ends with this, so that it is never taken for the answer.
+UNFINISHED = "…"
+
+OFF, SHORT, FULL = "off", "short", "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The answer of a turn so far, and what the chat shows of it."""
+
+    turn: str = ""
+    text: str = ""
+    lines: tuple[str, ...] = ()  # tool progress
+    message: str = ""  # the platform's id of the draft; empty: not sent yet
+    shown: str = ""
+    shown_at: float = -math.inf
+    typed_at: float = -math.inf
+    given_up: bool = False  # the platform does not take it, or it is unknown whether it did
+
+    @property
+    def key(self) -> str:
+        """The same after a restart: the turn that goes on finds its draft again where keys are taken."""
+        return f"draft:{self.turn}" if self.turn else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SendDraft:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EditDraft:
+    message: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTyping:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing before so many seconds; infinity: nothing until the draft changes."""
+
+    seconds: float
+
+
+Step = SendDraft | EditDraft | ShowTyping | Wait
+
+
+def next_step(draft: Draft, spec: PlatformSpec, now: float) -> Step:
+    """What to do for the draft now."""
+    if spec.shows_events:
+        return Wait(math.inf)
+    text = show_draft(draft, spec) if spec.can_edit and not draft.given_up else ""
+    until_typing = draft.typed_at + TYPING_SECONDS - now if spec.has_typing else math.inf
+    until_text = draft.shown_at + spec.edit_seconds - now if text and text != draft.shown else math.inf
+    if until_text <= 0:
+        return EditDraft(draft.message, text) if draft.message else SendDraft(text)
+    if until_typing <= 0:
+        return ShowTyping()
+    return Wait(min(until_text, until_typing))
+
+
+def show_draft(draft: Draft, spec: PlatformSpec) -> str:
+    """The draft's text: what fits into one message; the rest comes with the answer."""
+    lines = "\n".join(draft.lines[-MAX_LINES:])
+    room = spec.max_length - measure(f"\n\n{lines} {UNFINISHED}", spec.length_unit) if spec.max_length else 0
+    if spec.max_length and room < spec.max_length // 2:
+        lines, room = "", spec.max_length - measure(f" {UNFINISHED}", spec.length_unit)
+    # Splitting costs what the text is long, and only the first message is looked at.
+    head = draft.text[: 2 * room] if room else draft.text
+    head = head if spec.markup == "markdown" else strip_markdown(head)
+    texts = split_text(head, room, spec.length_unit, spec.markup)[:1]
+    body = "\n\n".join([*texts, *([lines] if lines else [])])
+    if not body:
+        return ""
+    return f"{body}\n{UNFINISHED}" if body.endswith(("```", "~~~")) else f"{body} {UNFINISHED}"
+
+
+def add_line(draft: Draft, line: str) -> Draft:
+    """The draft with one more line of progress."""
+    return replace(draft, lines=(*draft.lines, line)[-MAX_LINES:]) if line else draft
+
+
+def word_progress(event: ToolStarted | ToolEnded, mode: str) -> str:
+    """One line on what a tool does; empty when this mode does not tell it."""
+    return _WORDS[mode](event)
+
+
+def _word_short(event: ToolStarted | ToolEnded) -> str:
+    return f"⚙ {event.name}" if isinstance(event, ToolStarted) else ""
+
+
+def _word_full(event: ToolStarted | ToolEnded) -> str:
+    preview = f": {_one_line(event.preview)}" if event.preview else ""
+    if isinstance(event, ToolStarted):
+        return f"⚙ {event.name}{preview}"
+    return f"{'✓' if event.ok else '✗'} {event.name} ({event.seconds:.1f} s){preview}"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else line[:99] + UNFINISHED
+
+
+_WORDS: Mapping[str, Callable[[ToolStarted | ToolEnded], str]] = MappingProxyType(
+    {OFF: lambda _: "", SHORT: _word_short, FULL: _word_full}
+)

@@ -1,0 +1,130 @@
+"""The front door: stores what comes in before anything else, and finds out what `route` has to know about it."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gateway import people
+from gateway.admission import LOCAL_OWNER, admit, pairing_sentence
+from gateway.intake import Standing, View
+from gateway.lane import Arrival
+from gateway.platforms.base import PlatformSpec
+from gateway.platforms.registry import find_spec
+from hermes_base.errors import ConfigProblem
+from hermes_base.hooks import Hooks
+from hermes_base.inbound import NOTICE, Inbound, read_inbound
+from hermes_state.people import PeopleStore
+from hermes_state.turns import Claim, TurnStore, Waiting
+
+log = logging.getLogger(__name__)
+
+Settings = Mapping[str, Any]
+#: With less free space than this nothing is taken in: what is under way must still find room.
+LEAST_FREE_BYTES = 64 * 1024 * 1024
+DISK_FULL = (
+    "Your message was not taken: the disk is nearly full. What was said before is safe. "
+    "Free some space on the machine that runs Hermes, then send it again."
+)
+CLOSING = "Your message was not taken: Hermes is shutting down. Send it again when it runs."
+
+
+def has_room(home: Path, least: int = LEAST_FREE_BYTES) -> bool:
+    """Whether the disk has room for more than what is under way (F7)."""
+    disk = os.statvfs(home)
+    return disk.f_bavail * disk.f_frsize >= least
+
+
+class FrontDoor:
+    """Reads the store; called on its threads."""
+
+    def __init__(
+        self,
+        turns: TurnStore,
+        people_store: PeopleStore,
+        hooks: Hooks,
+        settings: Callable[[], Settings],
+        plugin_commands: Callable[[], frozenset[str]],
+    ) -> None:
+        self._turns = turns
+        self._people = people_store
+        self._hooks = hooks
+        self._settings = settings
+        self._plugin_commands = plugin_commands
+        self.house: Any = None  # what plugins are given as the gateway
+
+    def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Arrival]:
+        """The open messages of a conversation that its lane does not know yet, in order."""
+        rows = [row for row in self._turns.waiting(claim) if row.seq not in known]
+        return [self._describe(claim, row, closing) for row in rows]
+
+    def _describe(self, claim: Claim, row: Waiting, closing: bool) -> Arrival:
+        inbound = read_inbound(row.body)
+        settings, address = self._settings(), inbound.address
+        spec = spec_of(address.platform)
+        rules = people.group_rules(settings, address.platform, address.chat)
+        sender = self._find_sender(claim.conversation, inbound, spec, settings)
+        replaced, earlier = self._find_earlier(inbound, row.seq)
+        view = View(
+            sender,
+            busy_mode=str(settings.get("gateway", {}).get("busy") or "interrupt"),
+            closing=closing,
+            earlier=earlier,
+            pairing=self._pair(inbound, sender),
+            group_open=rules.open,
+            group_allowed=rules.allowed,
+            needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
+            members_approve=people.members_approve(settings),
+            plugin_commands=self._plugin_commands(),
+        )
+        skip, text = self._ask_plugins(inbound) if sender.role else (False, inbound.text)
+        return Arrival(row, replace(inbound, text=text), view, replaced, skip)
+
+    def _find_sender(self, conversation: str, inbound: Inbound, spec: PlatformSpec, settings: Settings) -> Standing:
+        if inbound.origin == NOTICE:
+            last = self._turns.choices(conversation)
+            return Standing(str(last.get("person", "")), str(last.get("role", "")))
+        if spec.trusted:
+            return LOCAL_OWNER
+        return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
+
+    def _pair(self, inbound: Inbound, sender: Standing) -> str:
+        if sender.role or inbound.origin == NOTICE or inbound.address.kind != "dm":
+            return ""
+        address = inbound.address
+        return pairing_sentence(self._people, address.platform, inbound.sender, inbound.sender_name, address.chat)
+
+    def _find_earlier(self, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
+        """Of an edit: the rows that it takes the place of, and what became of the message before."""
+        if not inbound.revision:
+            return (), ""
+        found = self._turns.find_message(inbound.address.account_key, inbound.stem)
+        others = [(other, begun, done) for other, begun, done in found if other < seq]
+        if any(begun or done for _, begun, done in others):
+            return (), "answered"
+        return tuple(other for other, *_ in others), "open" if others else ""
+
+    def _ask_plugins(self, inbound: Inbound) -> tuple[bool, str]:
+        """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text."""
+        if inbound.origin == NOTICE or not self._hooks.has("pre_gateway_dispatch"):
+            return False, inbound.text
+        asked = self._hooks.invoke("pre_gateway_dispatch", event=inbound, gateway=self.house, session_store=self._turns)
+        for answer in asked:
+            action = answer.get("action") if isinstance(answer, Mapping) else None
+            if action == "skip":
+                return True, inbound.text
+            if action == "rewrite":
+                return False, str(answer.get("text", inbound.text))
+            if action == "allow":
+                break
+        return False, inbound.text
+
+
+def spec_of(platform: str) -> PlatformSpec:
+    """The platform's facts; one that went away since its message was stored is known by nothing but its name."""
+    try:
+        return find_spec(platform)
+    except ConfigProblem:
+        return PlatformSpec(platform, platform, "")

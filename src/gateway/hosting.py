@@ -1,0 +1,79 @@
+"""Where a gateway lives: in the foreground of its own process, or on a thread of a terminal that hosts it."""
+
+import asyncio
+import logging
+import signal
+import threading
+from pathlib import Path
+
+from gateway.service import Gateway
+from hermes_base.errors import HermesError
+from hermes_state.home_lock import HomeLock
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+def run_gateway(home: Path) -> int:
+    """Own the home and serve until a signal or an operator ends it; HomeBusy when somebody else owns it."""
+    with HomeLock(home):
+        asyncio.run(_serve(home))
+    return 0
+
+
+async def _serve(home: Path) -> None:
+    gateway = Gateway(home)
+    await gateway.start()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, gateway.shut_down, f"signal {name.name}")
+    print(f"The gateway of {home} runs. Ctrl-C stops it.", flush=True)
+    await gateway.wait_closed()
+
+
+class GatewayThread:
+    """A gateway on a thread of its own, for a terminal. The lock is the caller's, and stays so."""
+
+    def __init__(self, home: Path, lock: HomeLock) -> None:
+        self._home = home
+        self._lock = lock
+        self._ready = threading.Event()
+        self._gateway: Gateway | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+
+    def start(self) -> None:
+        """Returns when it listens; raises why it cannot."""
+        self._thread.start()
+        if not self._ready.wait(START_SECONDS):
+            raise HermesError("The gateway did not start in time.", fix="Look into the log, then start hermes again.")
+        if self._problem is not None:
+            raise self._problem
+
+    def stop(self) -> None:
+        """Let turns end or cut them, then wait until the store is closed."""
+        if self._loop is not None and self._gateway is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._gateway.shut_down, "the terminal that hosted it was closed")
+        self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive():
+            raise HermesError("The gateway did not end in time.", kept="What was said is kept.")
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as problem:
+            self._problem = problem
+            if self._ready.is_set():
+                log.critical("the gateway broke", exc_info=problem)
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._gateway = Gateway(self._home)
+        await self._gateway.start()
+        self._ready.set()
+        await self._gateway.wait_closed()

@@ -1,0 +1,482 @@
+"""One conversation at work: its messages are routed as they arrive, at most one runs, and the rest waits in order.
+
+A lane lives on the event loop while its conversation has open messages, and ends when it has none. What it decides is
+`route`; what it performs goes through its `House`. All rows are in the store: a lane that dies loses nothing.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from gateway import bursts, clocks
+from gateway.intake import (
+    MAX_WAITING,
+    NOTHING_RUNS,
+    AnswerQuestion,
+    Decision,
+    Drop,
+    Interrupt,
+    OpenQuestion,
+    Queue,
+    Reply,
+    RunCommand,
+    Standing,
+    StartTurn,
+    Steer,
+    View,
+    is_command,
+    route,
+)
+from gateway.platforms.base import Dealt, LiveEvent, Moved
+from gateway.turn import StoreFace, start_thread
+from hermes_base import commands
+from hermes_base.errors import Fenced, HermesError, StoreFailure
+from hermes_base.inbound import NOTE, Address, Inbound, Outgoing
+from hermes_state.turns import Claim, Waiting
+
+log = logging.getLogger(__name__)
+
+#: A turn that was told to stop and does not is left behind after so many seconds (C4: five, with what comes after).
+STOP_PATIENCE = 4.0
+STOP_AGAIN = 0.05
+LONGEST_BACK_OFF = 60.0
+BY_NEW_MESSAGE = "a new message came"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message as it is found in the store, with what the store knows about its sender."""
+
+    row: Waiting
+    inbound: Inbound
+    view: View  # without the state of the lane
+    replaces: tuple[int, ...] = ()  # older revisions of it that wait
+    skip: bool = False  # a plugin said that it is not for us
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that waits for its turn: a message, or a command that may not run beside a turn."""
+
+    row: Waiting
+    inbound: Inbound
+    sender: Standing
+
+    @property
+    def is_command(self) -> bool:
+        return is_command(self.inbound.text)
+
+    @property
+    def message(self) -> bursts.Message:
+        return bursts.Message(self.row.seq, self.inbound, self.row.accepted, self.row.attempts > 0 or self.row.taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is done next, as it is handed to a thread."""
+
+    claim: Claim
+    items: tuple[Item, ...]
+    depth: int = 0
+    again: str = ""  # the question to ask again (`/retry`)
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        return tuple(item.row.seq for item in self.items)
+
+    @property
+    def first(self) -> Item:
+        return self.items[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a job."""
+
+    closed: tuple[int, ...] = ()  # messages that are dealt with
+    again: str = ""  # of a command: ask this again, as the turn of the same message
+    moved: str = ""  # of a command: the conversation that its sender goes on in
+
+
+class Live(Protocol):
+    """The turn under way, seen from the loop."""
+
+    @property
+    def steerable(self) -> bool: ...
+
+    def stop(self, reason: str) -> bool:
+        """Tell it to stop, and void what it asks; False while there is nothing yet that could hear."""
+        ...
+
+    def signs(self) -> clocks.Signs:
+        """What it is seen doing now."""
+        ...
+
+    def steer(self, text: str, inbox: tuple[int, ...]) -> bool: ...
+
+    def suspend(self) -> None:
+        """Nothing more is written for it, as if the process had died."""
+        ...
+
+
+class House(Protocol):
+    """What a lane needs around it."""
+
+    @property
+    def call(self) -> StoreFace: ...
+
+    def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
+        """The open messages that the lane does not know yet; on a store thread."""
+        ...
+
+    def close_rows(self, claim: Claim, seqs: Sequence[int], answers: Sequence[Outgoing]) -> None: ...
+
+    def post(self, conversation: str, name: str, outgoing: Outgoing) -> None: ...
+
+    def make_live(self, job: Job) -> Live: ...
+
+    def perform_turn(self, job: Job, live: Live) -> Done: ...
+
+    def perform_command(self, job: Job, live: Live) -> Done: ...
+
+    def give_up(self, job: Job, reason: str) -> Done:
+        """Close a turn whose thread does not come back."""
+        ...
+
+    def open_question(self, conversation: str) -> OpenQuestion | None: ...
+
+    def answer_question(self, conversation: str, question: str, text: str, by: Standing) -> bool: ...
+
+    def show(self, conversation: str, event: LiveEvent) -> None: ...
+
+    def wake_delivery(self, address: Address) -> None: ...
+
+    def burst_seconds(self, inbound: Inbound) -> float: ...
+
+    @property
+    def recovery(self) -> asyncio.Semaphore: ...
+
+
+@dataclass(slots=True)
+class Slot:
+    """What runs now."""
+
+    job: Job
+    live: Live
+    clocks: clocks.TurnClocks
+    is_turn: bool
+    abandoned: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: str = ""
+
+
+class Lane:
+    def __init__(self, house: House, claim: Claim) -> None:
+        self.claim = claim
+        self.slot: Slot | None = None
+        self._house = house
+        self._woken = asyncio.Event()
+        self._known: set[int] = set()
+        self._queue: list[Item] = []
+        self._steered: set[int] = set()
+        self._depth = 0
+        self._refusals = 0
+        self._progress = 0.0  # when the turn before this one last moved
+        self._failures = 0
+        self._not_before = 0.0
+        self._suspended = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def key(self) -> str:
+        return self.claim.conversation
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    @property
+    def starter(self) -> str:
+        return self.slot.job.first.sender.person if self.slot else ""
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def work(self) -> None:
+        """Until nothing is open; raises Fenced when the conversation is another's."""
+        while not self._suspended:
+            self._woken.clear()
+            await self._take_new()
+            pause = self._start_next()
+            if self._is_idle() and not self._woken.is_set():
+                return
+            await self._rest(pause)
+        for task in self._tasks:
+            await asyncio.wait({task})
+
+    def stop(self, reason: str) -> bool:
+        """Stop what runs, within five seconds whatever it waits for; False: nothing does."""
+        slot = self.slot
+        if slot is None:
+            return False
+        if not slot.stopping:
+            slot.stopping = reason
+            self._start(self._insist(slot))
+        return True
+
+    def suspend(self, reason: str) -> None:
+        """Leave everything as it stands in the store; whoever comes next goes on from there."""
+        self._suspended = True
+        if self.slot is not None:
+            self.slot.live.suspend()
+            self.stop(reason)
+        self.wake()
+
+    # --- messages that come in
+
+    async def _take_new(self) -> None:
+        arrivals = await self._house.call(self._house.look, self.claim, frozenset(self._known))
+        for arrival in arrivals:
+            self._known.add(arrival.row.seq)
+            await self._drop_replaced(arrival)
+            decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
+            await self._perform(arrival, decision)
+
+    async def _drop_replaced(self, arrival: Arrival) -> None:
+        """An edit takes the place of what still waits; what has begun is not touched."""
+        waiting = tuple(item.row.seq for item in self._queue if item.row.seq in arrival.replaces)
+        if waiting:
+            await self._house.call(self._house.close_rows, self.claim, waiting, ())
+            self._dealt(waiting, arrival.inbound)
+
+    def _view(self, arrival: Arrival) -> View:
+        """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
+        turn = self.slot if self.slot is not None and self.slot.is_turn else None
+        return replace(
+            arrival.view,
+            busy=turn is not None,
+            starter=self.starter,
+            steerable=turn is not None and turn.live.steerable,
+            depth=self._depth,
+            question=self._house.open_question(self.key),
+            waiting=len(self._queue),
+            refusals=self._refusals,
+        )
+
+    async def _perform(self, arrival: Arrival, decision: Decision) -> None:
+        item = Item(arrival.row, arrival.inbound, arrival.view.sender)
+        full = len(self._queue) >= MAX_WAITING
+        self._refusals = self._refusals + 1 if full and isinstance(decision, Drop | Reply) else 0
+        match decision:
+            case Drop(reason):
+                log.info("dropped message %d of %s: %s", item.row.seq, self.key, reason)
+                await self._close(item)
+            case Reply(text, level):
+                await self._close(item, text, level)
+            case AnswerQuestion(question, text):
+                taken = self._house.answer_question(self.key, question, text, item.sender)
+                await self._close(item, "" if taken else "That question is not open any more.")
+            case RunCommand():
+                await self._take_command(item, decision)
+            case Queue(told):
+                self._enqueue(item)
+                if told:
+                    note = Outgoing(item.inbound.address, told, NOTE)
+                    await self._house.call(self._house.post, self.key, f"queued:{item.row.seq}", note)
+                    self._house.wake_delivery(item.inbound.address)
+            case Steer():
+                self._steer(item)
+            case Interrupt():
+                self._enqueue(item)
+                self._depth += 1
+                self.stop(BY_NEW_MESSAGE)
+            case StartTurn():
+                self._enqueue(item)
+
+    def _enqueue(self, item: Item) -> None:
+        self._queue.append(item)
+        self._queue.sort(key=lambda waiting: waiting.row.seq)
+
+    def _steer(self, item: Item) -> None:
+        if self.slot is not None and self.slot.live.steer(item.message.text, (item.row.seq,)):
+            self._steered.add(item.row.seq)
+        else:
+            self._enqueue(item)
+
+    async def _take_command(self, item: Item, asked: RunCommand) -> None:
+        """What may run beside a turn runs now; the rest takes its place in the order."""
+        if asked.name == "stop":
+            stopped = self.stop(f"stopped by {item.inbound.sender_name or 'the user'}")
+            await self._close(item, "" if stopped else NOTHING_RUNS)
+        elif self.slot is not None or _runs_beside(asked):
+            self._start(self._run_beside(item))
+        else:
+            self._enqueue(item)
+
+    async def _close(self, item: Item, text: str = "", level: str = "info") -> None:
+        answers = [Outgoing(item.inbound.address, text, NOTE, level)] if text else []
+        await self._house.call(self._house.close_rows, self.claim, (item.row.seq,), answers)
+        self._dealt((item.row.seq,), item.inbound)
+
+    def _dealt(self, seqs: tuple[int, ...], inbound: Inbound) -> None:
+        self._known.difference_update(seqs)
+        self._queue = [item for item in self._queue if item.row.seq not in seqs]
+        self._house.wake_delivery(inbound.address)
+        self._house.show(self.key, Dealt(seqs))
+
+    # --- what runs
+
+    def _start_next(self) -> float | None:
+        """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
+        if self.slot is not None or not self._queue or self._suspended:
+            return None
+        now = time.time()
+        if self._not_before > now:
+            return self._not_before - now
+        first = self._queue[0]
+        if first.is_command and not first.row.taken:
+            self._run(Job(self.claim, (first,)), is_turn=False)
+            return None
+        window = self._house.burst_seconds(first.inbound)
+        messages = [item.message for item in self._queue]
+        whole = bursts.whole_at(messages, window)
+        if whole > now:
+            return whole - now
+        group = self._queue[: len(bursts.group(messages, window))]
+        self._run(Job(self.claim, tuple(group), self._depth), is_turn=True)
+        return None
+
+    def _run(self, job: Job, *, is_turn: bool) -> None:
+        """A turn that goes on after an interruption keeps the silence clock of the one before running."""
+        now = time.time()
+        running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
+        self.slot = Slot(job, self._house.make_live(job), running, is_turn)
+        self._start(self._run_slot(self.slot))
+
+    async def _run_slot(self, slot: Slot) -> None:
+        recovering = slot.is_turn and bool(slot.job.first.row.attempts)
+        try:
+            if recovering:
+                async with self._house.recovery:  # fresh messages of other conversations go first (C15)
+                    done = await self._perform_slot(slot)
+            else:
+                done = await self._perform_slot(slot)
+            self._failures = 0
+            self._settle(slot, done)
+        except Fenced:
+            log.warning("%s is worked on elsewhere, or was stopped in mid-turn; its turn is dropped here", self.key)
+            self._suspended = True
+        except Exception as error:  # the top of a turn: it is told, and tried again later
+            log.exception("a turn of %s could not be run", self.key)
+            await self._put_off(slot, error)
+        finally:
+            self._progress = slot.clocks.progress
+            self.slot = None
+            self._steered.clear()
+            self.wake()
+
+    async def _perform_slot(self, slot: Slot) -> Done:
+        if not slot.is_turn:
+            done = await self._unless_abandoned(slot, lambda: self._house.perform_command(slot.job, slot.live))
+            if not done.again:
+                return done
+            slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
+        return await self._unless_abandoned(slot, lambda: self._house.perform_turn(slot.job, slot.live))
+
+    async def _unless_abandoned(self, slot: Slot, work: Callable[[], Done]) -> Done:
+        """The work's result, or its burial when it was told to stop and its thread does not come back."""
+        future = start_thread(work, f"turn {self.key[-40:]}")
+        given_up = asyncio.ensure_future(slot.abandoned.wait())
+        try:
+            either: set[asyncio.Future[Any]] = {future, given_up}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if future.done():
+                return future.result()
+            future.add_done_callback(_forget_result)
+            slot.live.suspend()
+            if self._suspended:
+                raise Fenced("The gateway stops, and the turn did not end in time.")
+            return await start_thread(lambda: self._house.give_up(slot.job, slot.stopping), f"bury {self.key[-40:]}")
+        finally:
+            given_up.cancel()
+
+    def _settle(self, slot: Slot, done: Done) -> None:
+        """The slot has ended: what was not dealt with is looked at again."""
+        if slot.stopping != BY_NEW_MESSAGE:
+            self._depth = 0
+        self._known.difference_update(self._steered.difference(done.closed))
+        self._dealt(done.closed, slot.job.first.inbound)
+        if done.moved:
+            self._house.show(self.key, Moved(slot.job.first.row.seq, done.moved))
+
+    async def _put_off(self, slot: Slot, error: Exception) -> None:
+        """The messages stay; the person is told, and it is tried again after a pause that grows."""
+        self._failures += 1
+        pause = min(LONGEST_BACK_OFF, 2.0**self._failures)
+        self._not_before = time.time() + pause
+        first = slot.job.first
+        kept = [replace(item, row=replace(item.row, attempts=item.row.attempts + 1)) for item in slot.job.items]
+        self._queue = kept + [item for item in self._queue if item.row.seq not in slot.job.seqs]
+        what = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
+        text = f"Your message could not be answered: {what} It is kept, and is tried again in {pause:.0f} s."
+        note = Outgoing(first.inbound.address, text, NOTE, "error")
+        try:
+            name = f"failed:{first.row.seq}:{self._failures}"
+            await self._house.call(self._house.post, self.key, name, note)
+            self._house.wake_delivery(first.inbound.address)
+        except StoreFailure:
+            log.warning("the store does not even take a word on the failure of %s", self.key)
+
+    async def _run_beside(self, item: Item) -> None:
+        job = Job(self.claim, (item,))
+        try:
+            live = self._house.make_live(job)
+            done = await start_thread(lambda: self._house.perform_command(job, live), f"command {self.key[-40:]}")
+            self._dealt(done.closed, item.inbound)
+        except Fenced:
+            log.info("the claim on %s was lost beside a command", self.key)
+        except Exception:
+            log.exception("a command of %s could not be run", self.key)
+
+    async def _insist(self, slot: Slot) -> None:
+        """Tell the turn to stop until it hears; leave it behind when it does not end."""
+        end = time.monotonic() + STOP_PATIENCE
+        while self.slot is slot and not slot.live.stop(slot.stopping) and time.monotonic() < end:
+            await asyncio.sleep(STOP_AGAIN)
+        while self.slot is slot and time.monotonic() < end:
+            await asyncio.sleep(STOP_AGAIN)
+        if self.slot is slot:
+            log.error("a turn of %s does not stop; it is left behind", self.key)
+            slot.abandoned.set()
+
+    # --- the loop
+
+    def _is_idle(self) -> bool:
+        return self.slot is None and not self._queue and not self._tasks
+
+    async def _rest(self, pause: float | None) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), pause)
+        except TimeoutError:
+            pass  # its time has come
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.wake()
+
+
+def _runs_beside(asked: RunCommand) -> bool:
+    command = commands.find_command(asked.name)
+    return asked.plugin or (command is not None and command.when_busy == commands.NOW)
+
+
+def _forget_result(future: "asyncio.Future[Done]") -> None:
+    if not future.cancelled() and future.exception() is not None:
+        log.debug("a turn that was left behind ended with %r", future.exception())

@@ -1,0 +1,140 @@
+"""What the terminals of this machine may ask of the house beyond sending messages: `LocalHouse`, for the owner."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agent.runtime import Runtime
+from gateway.admission import LOCAL_OWNER
+from gateway.building import Choices
+from gateway.platforms.base import Accepted, Refused
+from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
+from gateway.sessions import find_session
+from hermes_base.chat import Question
+from hermes_base.errors import HermesError
+from hermes_base.inbound import Address, Inbound, read_inbound
+from hermes_base.keys import ConversationKey, parse_key
+from hermes_base.local_wire import Hello
+from hermes_cli import config as cli_config
+from hermes_state.interface import SessionInfo
+from hermes_state.records import make_session_id
+
+if TYPE_CHECKING:
+    from gateway.service import Gateway
+
+
+class LocalDoor:
+    """Implements `LocalHouse`. Whoever got this far is the owner of the machine."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+        self.version = gateway.version
+
+    async def take(self, inbound: Inbound) -> Accepted | Refused:
+        return await self._gateway.take(inbound)
+
+    def wake_delivery(self, address: Address) -> None:
+        self._gateway.wake_delivery(address)
+
+    async def open(self, hello: Hello) -> Opened:
+        """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
+        return await self._gateway.call(self._open, hello)
+
+    def _open(self, hello: Hello) -> Opened:
+        found = self._find_session(hello)
+        conversation, lines = self._find_conversation(hello, found)
+        self._keep_choices(conversation, hello)
+        choices = Choices.of(self._gateway.turns.choices(conversation))
+        settings = cli_config.load_config_readonly()
+        runtime = self._gateway.builder.find_runtime(settings, choices.model, choices.provider)
+        banner = (*describe_model(self._gateway.version, runtime), *lines)
+        return Opened(conversation, banner, self._find_question(conversation))
+
+    def _find_session(self, hello: Hello) -> SessionInfo | None:
+        store = self._gateway.store
+        if hello.resume:
+            found = find_session(store, hello.resume)
+            lane = self._gateway.lanes.get(found.conversation)
+            current = store.current(found.conversation)
+            if current is None or current.id != found.id:
+                if lane is not None and lane.slot is not None:
+                    raise HermesError("Its conversation is in the middle of a turn.", fix="Wait for it, or stop it.")
+                store.resume(found.conversation, found.id)
+                self._gateway.runner._evict_cached_agent(found.conversation, "resumed")
+            return found
+        if hello.continue_last:
+            newest = store.sessions(limit=1, person="")
+            return newest[0] if newest else None
+        return None
+
+    def _find_conversation(self, hello: Hello, found: SessionInfo | None) -> tuple[str, list[str]]:
+        if found is not None:
+            return found.conversation, [f"Going on with {found.id}: {found.title or found.preview}"]
+        if hello.conversation:
+            return str(parse_key(hello.conversation)), []
+        fresh = str(ConversationKey(self._gateway.profile, "local", "dm", make_session_id()))
+        missing = "There is no earlier conversation to go on with; this is a new one."
+        return fresh, [missing] if hello.continue_last else []
+
+    def _keep_choices(self, conversation: str, hello: Hello) -> None:
+        if not (hello.model or hello.provider):
+            return
+        settings = cli_config.load_config_readonly()
+        self._gateway.builder.find_runtime(settings, hello.model, hello.provider)  # raises what is wrong with it
+        turns = self._gateway.turns
+        before = Choices.of(turns.choices(conversation))
+        turns.choose(conversation, replace(before, model=hello.model, provider=hello.provider).as_stored())
+
+    def _find_question(self, conversation: str) -> Question | None:
+        asked = self._gateway.mailbox.open(conversation)
+        row = self._gateway.people.question(asked.id) if asked else None
+        if row is None:
+            return None
+        left = max(0.0, row.expires - self._gateway.turns.now())
+        return Question(row.id, row.kind, row.text, row.choices, left, "", conversation, row.turn)
+
+    async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
+        lane = self._gateway.lanes.get(conversation)
+        stopped = lane is not None and lane.stop(f"stopped by {'the user' if by == LOCAL_OWNER.person else by}")
+        return stopped, "" if stopped else "Nothing is running."
+
+    async def answer(self, question: str, text: str, by: str) -> bool:
+        del by
+        row = await self._gateway.call(self._gateway.people.question, question)
+        if row is None:
+            return False
+        return self._gateway.answer_question(row.conversation, question, text, LOCAL_OWNER)
+
+    async def perform(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._gateway.operations.perform(name, args)
+
+    async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
+        gateway = self._gateway
+        found = await gateway.call(gateway.turns.outbox_since, conversation, row, PAGE)
+        return [StoredRow(each.id, each.outgoing, each.created) for each in found]
+
+    async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
+        gateway = self._gateway
+        found = await gateway.call(gateway.turns.inbox_since, conversation, seq, PAGE)
+        return [(number, read_inbound(body)) for number, body in found]
+
+    async def latest(self, conversation: str) -> tuple[int, int]:
+        return await self._gateway.call(self._gateway.turns.latest, conversation)
+
+    async def open_seqs(self, conversation: str) -> Sequence[int]:
+        return await self._gateway.call(self._gateway.turns.open_seqs, conversation)
+
+    async def find(self, inbound: Inbound) -> Found | None:
+        turns = self._gateway.turns
+        rows = await self._gateway.call(turns.find_message, inbound.address.account_key, inbound.stem)
+        return Found(rows[-1][0], rows[-1][2]) if rows else None
+
+
+def describe_model(version: str, runtime: Runtime) -> list[str]:
+    """The lines that open a chat."""
+    lines = [f"Hermes {version} · {runtime.model} ({runtime.facts.label}) · {runtime.source}"]
+    if runtime.provider == "embedded":
+        lines.append("This small model runs on this machine, needs no key and has no tools. For a real one, set a key:")
+        lines.append("  hermes config set OPENROUTER_API_KEY KEY   (or OPENAI_API_KEY, ANTHROPIC_API_KEY, …)")
+    lines.append("/help shows the commands, Ctrl-C stops an answer, /quit leaves.")
+    return lines

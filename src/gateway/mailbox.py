@@ -1,0 +1,233 @@
+"""One mailbox for every question that a turn asks a person: approvals, clarifications, confirmations.
+
+The turn's thread waits here; whoever answers is checked here. Only the threads that ask call the store, so `answer`,
+`open` and `void_turn` never block and may be called on the event loop.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from gateway.intake import OpenQuestion, Standing, read_answer
+from gateway.people import may_answer
+from hermes_base.chat import Answer, Question
+from hermes_base.errors import StoreFailure
+from hermes_state.people import QuestionRow
+
+log = logging.getLogger(__name__)
+
+NOBODY = Answer("", given=False, by="")
+
+Announce = Callable[[Question, str], None]
+
+
+class QuestionStore(Protocol):
+    """What the mailbox needs of `PeopleStore`."""
+
+    def ask(self, question: QuestionRow) -> None: ...
+
+    def close_question(self, question: str, answer: str, by: str) -> bool: ...
+
+    def void_turn(self, conversation: str, turn: str) -> int: ...
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A question on its way: in line, then open, then closed with an answer."""
+
+    question: Question
+    person: str  # whose turn asks
+    first: threading.Event = field(default_factory=threading.Event)  # nobody is before it in its line any more
+    closed: threading.Event = field(default_factory=threading.Event)
+    open: bool = False  # it may be answered
+    answer: Answer = NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAsker:
+    """The `Asker` of one turn: whatever is asked through it belongs to this turn."""
+
+    mailbox: "Mailbox"
+    conversation: str
+    turn: str
+
+    def ask(self, question: Question) -> Answer:
+        return self.mailbox.ask(replace(question, conversation=self.conversation, turn=self.turn))
+
+
+class Mailbox:
+    """Implements `Asker` for all conversations. A conversation is asked one thing at a time, so that an answer can
+    only mean one question; an answer holds once, for the turn that asked (G4)."""
+
+    def __init__(
+        self,
+        store: QuestionStore,
+        announce: Announce,
+        *,
+        members_approve: Callable[[], bool] = lambda: False,
+        node: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._announce = announce  # called on the asking thread, after the question is stored
+        self._members_approve = members_approve
+        self._node = node
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._turns: dict[tuple[str, str], str] = {}  # (conversation, turn) -> person
+        self._lines: dict[str, deque[_Waiting]] = {}
+
+    # --- turns
+
+    def begin_turn(self, conversation: str, turn: str, person: str) -> TurnAsker:
+        """From now on the turn of this person may ask."""
+        with self._lock:
+            self._turns[conversation, turn] = person
+        return TurnAsker(self, conversation, turn)
+
+    def void_turn(self, conversation: str, turn: str) -> None:
+        """The turn has ended or is told to: nobody waits for its questions, and it asks no more."""
+        with self._lock:
+            self._turns.pop((conversation, turn), None)
+            self._void(lambda waiting: (waiting.question.conversation, waiting.question.turn) == (conversation, turn))
+
+    def void_person(self, person: str) -> None:
+        """The person was removed (G3): what their turns ask is void."""
+        with self._lock:
+            self._turns = {turn: whose for turn, whose in self._turns.items() if whose != person}
+            self._void(lambda waiting: waiting.person == person)
+
+    def void_all(self) -> None:
+        """The gateway stops."""
+        with self._lock:
+            self._turns.clear()
+            self._void(lambda _: True)
+
+    def _void(self, chosen: Callable[[_Waiting], bool]) -> None:
+        """The lock is held."""
+        for line in self._lines.values():
+            for waiting in filter(chosen, line):
+                waiting.open = False
+                waiting.closed.set()
+                waiting.first.set()
+
+    # --- asking
+
+    def ask(self, question: Question) -> Answer:
+        """Wait for the answer; without one (expired, turn over, nobody to ask) it is not given, which means no."""
+        waiting = self._line_up(question)
+        if waiting is None:
+            return NOBODY
+        try:
+            waiting.first.wait()
+            if not waiting.closed.is_set():
+                self._show(waiting)
+                waiting.closed.wait(question.expires_in)
+        finally:
+            self._leave(waiting)
+        return self._note_end(waiting)
+
+    def _line_up(self, question: Question) -> _Waiting | None:
+        """None: the turn is over."""
+        with self._lock:
+            person = self._turns.get((question.conversation, question.turn))
+            if person is None:
+                return None
+            waiting = _Waiting(question, person)
+            line = self._lines.setdefault(question.conversation, deque())
+            line.append(waiting)
+            if line[0] is waiting:
+                waiting.first.set()
+            return waiting
+
+    def _show(self, waiting: _Waiting) -> None:
+        question = waiting.question
+        expires = self._clock() + question.expires_in
+        self._store.ask(
+            QuestionRow(
+                question.id,
+                question.conversation,
+                question.turn,
+                question.kind,
+                question.text,
+                question.choices,
+                waiting.person,
+                self._node,
+                expires=expires,
+            )
+        )
+        with self._lock:
+            waiting.open = not waiting.closed.is_set()
+        if waiting.open:
+            self._announce(question, waiting.person)
+
+    def _leave(self, waiting: _Waiting) -> None:
+        """From here on no answer counts; the next in line is asked."""
+        conversation = waiting.question.conversation
+        with self._lock:
+            waiting.open = False
+            line = self._lines[conversation]
+            line.remove(waiting)
+            if line:
+                line[0].first.set()
+            else:
+                del self._lines[conversation]
+
+    def _note_end(self, waiting: _Waiting) -> Answer:
+        """The answer that holds. The store has the last word: a question that is void there (its person was removed)
+        has none. One that the store cannot note now holds all the same; its row is void with the process."""
+        question, answer = waiting.question, waiting.answer
+        try:
+            if answer.given:
+                return answer if self._store.close_question(question.id, answer.text, answer.by) else NOBODY
+            if waiting.closed.is_set():
+                self._store.void_turn(question.conversation, question.turn)
+        except StoreFailure as problem:
+            log.warning("the end of question %s was not stored: %s", question.id, problem)
+        return answer
+
+    # --- answering
+
+    def answer(self, question_id: str, text: str, by: Standing, *, conversation: str) -> bool:
+        """True when this was the answer: the first one, to a question open in this conversation, that `by` may give.
+        An empty text declines to answer."""
+        allowed = self._members_approve()
+        with self._lock:
+            waiting = self._find_open(conversation)
+            if waiting is None or waiting.question.id != question_id:
+                return False
+            question = _describe(waiting)
+            if not may_answer(question.kind, by.role, by.person, question.asked, allowed):
+                return False
+            chosen = read_answer(question, text) if text else ""
+            if text and not chosen:
+                return False
+            waiting.answer = Answer(chosen, given=bool(chosen), by=by.person)
+            waiting.open = False
+            waiting.closed.set()
+            return True
+
+    def open(self, conversation: str) -> OpenQuestion | None:
+        """The question that an answer would be for."""
+        with self._lock:
+            waiting = self._find_open(conversation)
+            return None if waiting is None else _describe(waiting)
+
+    def is_waiting(self, conversation: str) -> bool:
+        """Whether a turn waits for a person there: that is activity, not silence (C12)."""
+        with self._lock:
+            return conversation in self._lines
+
+    def _find_open(self, conversation: str) -> _Waiting | None:
+        """The lock is held."""
+        line = self._lines.get(conversation)
+        return line[0] if line and line[0].open else None
+
+
+def _describe(waiting: _Waiting) -> OpenQuestion:
+    question = waiting.question
+    return OpenQuestion(question.id, question.kind, question.choices, waiting.person)

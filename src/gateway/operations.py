@@ -1,0 +1,168 @@
+"""What an operator asks of the running gateway: its state, sessions, people, its end. JSON in, JSON out."""
+
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from gateway import people_ops
+from gateway.intake import Standing
+from gateway.people import OWNER
+from hermes_base.errors import HermesError
+from hermes_state.turns import Control
+
+if TYPE_CHECKING:
+    from gateway.service import Gateway
+
+log = logging.getLogger(__name__)
+
+#: "Connected" means a sign of life in this time (C13).
+FRESH_SECONDS = 90.0
+BY_OPERATOR = "stopped by the operator"
+REMOVED = "the person was removed"
+
+Args = Mapping[str, Any]
+
+
+class Operations:
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+
+    async def perform(self, name: str, args: Args) -> dict[str, Any]:
+        """Do what was asked; HermesError for what cannot be done."""
+        if name.startswith("people."):
+            return await self._manage_people(name.removeprefix("people."), args)
+        operation = _OPERATIONS.get(name)
+        if operation is None:
+            raise HermesError(f"There is no operation {name!r}.", fix=f"There are: {', '.join(sorted(_OPERATIONS))}.")
+        return await operation(self, args)
+
+    def take_control(self, control: Control) -> None:
+        """A word from another process to a conversation that is worked on here (B8)."""
+        lane = self._gateway.lanes.get(control.conversation)
+        if control.kind == "stop" and lane is not None:
+            lane.stop(str(control.body.get("reason") or BY_OPERATOR))
+        elif control.kind == "answer":
+            by = Standing(str(control.body.get("by", "")), str(control.body.get("role", "")))
+            question, text = str(control.body.get("question", "")), str(control.body.get("text", ""))
+            self._gateway.answer_question(control.conversation, question, text, by)
+        else:
+            log.info("nothing to do for %s of %s", control.kind, control.conversation)
+
+    # --- the state of the house
+
+    async def status(self, args: Args) -> dict[str, Any]:
+        del args
+        gateway = self._gateway
+        waiting, unsent = await gateway.call(gateway.turns.depth)
+        holdings = await gateway.call(gateway.turns.holdings)
+        return {
+            "pid": os.getpid(),
+            "version": gateway.version,
+            "since": gateway.started,
+            "node": gateway.node,
+            "home": str(gateway.home),
+            "conversations": [
+                {"conversation": lane.key, "busy": lane.slot is not None, "waiting": lane.waiting}
+                for lane in gateway.lanes.values()
+            ],
+            "queue": {"inbox": waiting, "outbox": unsent},
+            "platforms": [
+                {
+                    "name": adapter.spec.name,
+                    "account": adapter.account,
+                    "last_seen": adapter.last_seen,
+                    "connected": time.time() - adapter.last_seen < FRESH_SECONDS,
+                }
+                for adapter in gateway.adapters
+            ],
+            "leases": [asdict(holding) for holding in holdings],
+            "cache": {"agents": gateway.runner.count(), **gateway.runner.counters},
+            "deliveries": dict(gateway.delivery.counts),
+        }
+
+    def describe(self) -> Sequence[str]:
+        """The same in a few lines, for `/status`."""
+        gateway = self._gateway
+        waiting, unsent = gateway.turns.depth()
+        busy = sum(1 for lane in gateway.lanes.values() if lane.slot is not None)
+        counters = gateway.runner.counters
+        now = time.time()
+        lines = [
+            f"Hermes {gateway.version}, up for {(now - gateway.started) / 60:.0f} min.",
+            f"Turns under way: {busy}; messages that wait: {waiting}; answers not delivered yet: {unsent}.",
+            f"Agents kept warm: {gateway.runner.count()} ({counters['hit']} hits, {_count(counters, 'build')} builds, "
+            f"{_count(counters, 'evict')} evictions).",
+        ]
+        for adapter in gateway.adapters:
+            fresh = now - adapter.last_seen < FRESH_SECONDS
+            lines.append(f"{adapter.spec.label}: {'connected' if fresh else 'no sign of life'}.")
+        return lines
+
+    # --- sessions
+
+    async def delete_session(self, args: Args) -> dict[str, Any]:
+        gateway = self._gateway
+        session = str(args.get("session") or "")
+        info = await gateway.call(gateway.store.session, session)
+        if info is None:
+            return {"deleted": False}
+        lane = gateway.lanes.get(info.conversation)
+        if lane is not None and lane.slot is not None:
+            raise HermesError(
+                "This session is being worked on.", kept="Nothing was deleted.", fix="Stop its turn first (/stop)."
+            )
+        current = await gateway.call(gateway.store.current, info.conversation)
+        if current is not None and current.id == session:
+            await gateway.call(gateway.runner.end_session, info.conversation)
+        return {"deleted": await gateway.call(gateway.store.delete, session)}
+
+    async def stop_turn(self, args: Args) -> dict[str, Any]:
+        lane = self._gateway.lanes.get(str(args.get("conversation") or ""))
+        return {"stopped": lane is not None and lane.stop(BY_OPERATOR)}
+
+    async def shut_down(self, args: Args) -> dict[str, Any]:
+        self._gateway.shut_down(str(args.get("reason") or "asked to by the operator"))
+        return {"stopping": True}
+
+    # --- people
+
+    async def _manage_people(self, name: str, args: Args) -> dict[str, Any]:
+        operation = people_ops.OPERATIONS.get(name)
+        if operation is None:
+            raise HermesError(f"There is no operation 'people.{name}'.")
+        gateway = self._gateway
+        if name == "forget":
+            await self._end_access(str(args.get("id") or ""))
+        result = await gateway.call(operation, gateway.store, gateway.home, args)
+        if result.get("removed"):
+            await self._end_access(str(result["removed"]))
+        return result
+
+    async def _end_access(self, person: str) -> None:
+        """G3: turns stopped, approvals void, agents dropped."""
+        gateway = self._gateway
+        gateway.mailbox.void_person(person)
+        for lane in list(gateway.lanes.values()):
+            if lane.starter == person:
+                lane.stop(REMOVED)
+        for conversation in await gateway.call(gateway.people.conversations_of, person):
+            await gateway.call(gateway.runner.end_session, conversation)
+
+
+def _count(counters: Mapping[str, int], kind: str) -> int:
+    return sum(count for name, count in counters.items() if name.startswith(kind + ":"))
+
+
+_OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]]] = MappingProxyType(
+    {
+        "status": Operations.status,
+        "shutdown": Operations.shut_down,
+        "turns.stop": Operations.stop_turn,
+        "sessions.delete": Operations.delete_session,
+    }
+)
+LOCAL = Standing("owner", OWNER)

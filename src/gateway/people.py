@@ -1,0 +1,144 @@
+"""Who may do what, and where what they leave behind belongs: pure decisions. What is not known is refused."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from hermes_base.commands import Command, needed_role
+
+OWNER, ADMIN, MEMBER = "owner", "admin", "member"
+FOLDER = "people"  # in the home; a folder for each person
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a role may do beyond talking and stopping its own turns; a higher rank may all that a lower one may."""
+
+    rank: int
+    stops_others: bool = False
+    approves: bool = False  # commands of any turn
+
+
+ROLES: Mapping[str, Role] = MappingProxyType(
+    {
+        MEMBER: Role(1),
+        ADMIN: Role(2, stops_others=True, approves=True),
+        OWNER: Role(3, stops_others=True, approves=True),
+    }
+)
+_STRANGER = Role(0)
+#: Questions that whoever started the turn may answer; any other kind needs somebody who approves.
+_OWN_QUESTIONS = frozenset({"clarification", "confirmation"})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """What a group chat is to us."""
+
+    allowed: bool = True
+    open: bool = False  # members may speak without a mention
+    needs_mention: bool | None = None  # None: as the platform's spec says
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """To whom memory, search, sessions, usage and files of a turn belong; an empty id: to the owner."""
+
+    person_id: str = ""
+    folder: str = ""  # below the home; empty: the home itself
+
+
+def find_role(role: str) -> Role:
+    return ROLES.get(role, _STRANGER)
+
+
+def may_talk(role: str) -> bool:
+    return role in ROLES
+
+
+def may_run(role: str, command: Command, args: str = "") -> bool:
+    """Whether the role is high enough for the command with these arguments."""
+    needed = ROLES.get(needed_role(command, args))
+    return needed is not None and find_role(role).rank >= needed.rank
+
+
+def may_stop(role: str, person: str, starter: str) -> bool:
+    """C16: the turn's starter, or an admin."""
+    return find_role(role).stops_others or (may_talk(role) and bool(person) and person == starter)
+
+
+def may_answer(kind: str, role: str, person: str, asked: str, members_approve: bool) -> bool:
+    """G4: `asked` is the person whose turn asks; approvals of their own turns only where the owner lets members."""
+    if find_role(role).approves:
+        return True
+    own = may_talk(role) and bool(person) and person == asked
+    return own and (kind in _OWN_QUESTIONS or (kind == "approval" and members_approve))
+
+
+def group_rules(settings: Mapping[str, Any], platform: str, chat: str) -> GroupRules:
+    """The rules of a group: `platforms.<name>.groups` is a list of chat ids, or a section by chat id with `open` and
+    `mention`. Without it every group is heard; only known people are, in any of them."""
+    groups = _platform_section(settings, platform).get("groups")
+    if groups is None:
+        return GroupRules()
+    if isinstance(groups, Mapping):
+        known = {str(name): rules for name, rules in groups.items()}
+        rules = known.get(chat)
+        rules = rules if isinstance(rules, Mapping) else {}
+        mention = rules.get("mention")
+        return GroupRules(chat in known, rules.get("open") is True, mention if isinstance(mention, bool) else None)
+    return GroupRules(allowed=chat in _read_ids(groups))
+
+
+def listed_role(settings: Mapping[str, Any], platform: str, sender: str) -> str:
+    """The role that the settings give an identity: `platforms.<name>.owner` and `.allow`; empty: none."""
+    section = _platform_section(settings, platform)
+    if not sender:
+        return ""
+    if sender in _read_ids(section.get("owner")):
+        return OWNER
+    return MEMBER if sender in _read_ids(section.get("allow")) else ""
+
+
+def scope_of(kind: str, role: str, person: str, conversation: str, shared: bool) -> Scope:
+    """G12: a direct chat belongs to its person, a group to itself. Without `shared` all is the owner's."""
+    if not shared:
+        return Scope()
+    if kind != "dm":
+        return _make_scope("chat-" + hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()[:16])
+    if role == OWNER:
+        return Scope()
+    if not person:  # nobody we know has a turn; if it ever happened, it would not be the owner's data
+        return _make_scope("nobody")
+    return _make_scope(person)
+
+
+def is_shared(settings: Mapping[str, Any]) -> bool:
+    return _people_section(settings).get("shared") is not False
+
+
+def members_approve(settings: Mapping[str, Any]) -> bool:
+    return _people_section(settings).get("members_approve") is True
+
+
+def _make_scope(id: str) -> Scope:
+    return Scope(id, f"{FOLDER}/{id}")
+
+
+def _people_section(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    section = settings.get("people")
+    return section if isinstance(section, Mapping) else {}
+
+
+def _platform_section(settings: Mapping[str, Any], platform: str) -> Mapping[str, Any]:
+    platforms = settings.get("platforms")
+    section = platforms.get(platform) if isinstance(platforms, Mapping) else None
+    return section if isinstance(section, Mapping) else {}
+
+
+def _read_ids(value: Any) -> frozenset[str]:
+    """Ids as text; in a settings file they are often numbers, and a single one needs no list."""
+    every = value if isinstance(value, list | tuple) else [value]
+    return frozenset(str(id) for id in every if isinstance(id, str | int) and not isinstance(id, bool))

@@ -1,0 +1,134 @@
+"""What an operator does with people: JSON in, JSON out. The running gateway calls it, or the command itself when none
+runs. `removed` in an answer names the person whose turns must end at once (G3)."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from gateway.people import FOLDER
+from hermes_base.errors import HermesError
+from hermes_state.people import MEMBER, OWNER, ROLE_NAMES, Identity, PeopleStore, Person
+from hermes_state.people_records import pick_pairing
+
+
+class HasPeople(Protocol):
+    @property
+    def people(self) -> PeopleStore: ...
+
+
+Args = Mapping[str, Any]
+Operation = Callable[[HasPeople, Path, Args], dict[str, Any]]
+
+
+def list_people(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+    """Everybody with their identities, and the open requests."""
+    del home, args
+    people, identities = store.people, store.people.identities()
+    return {
+        "people": [
+            _show(person) | {"identities": [_show_identity(one) for one in identities if one.person == person.id]}
+            for person in people.people()
+        ],
+        "pairings": [asdict(pairing) for pairing in people.pairings()],
+    }
+
+
+def approve(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+    """Let a stranger in by the code of their request; the answer says where they wrote."""
+    del home
+    code, role = _read(args, "code"), _read_role(args.get("role") or MEMBER)
+    request = pick_pairing(code, store.people.pairings())
+    person = store.people.approve(code, role, _read(args, "name", needed=False))
+    place = {"platform": request.platform, "sender": request.sender, "chat": request.chat} if request else {}
+    return {"person": _show(person), **place}
+
+
+def remove(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+    """End a person's access; their data stays until it is forgotten."""
+    del home
+    person = store.people.remove(_read(args, "id"))
+    return {"removed": person.id, "person": _show(person)}
+
+
+def set_role(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+    del home
+    return {"person": _show(store.people.set_role(_read(args, "id"), _read_role(args.get("role"))))}
+
+
+def link(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+    """Give a person one more identity."""
+    del home
+    person = store.people.link(_read(args, "id"), _read(args, "platform"), _read(args, "sender"))
+    return {"person": _show(person)}
+
+
+def forget(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+    """Delete what belongs to a person or group: rows of the store and their folder."""
+    id = _read(args, "id")
+    person = store.people.get(id)
+    folder = _find_folder(home, id)
+    if person is not None and person.role == OWNER:
+        fix = "`hermes people remove` ends the access of their identities; the data is the home itself."
+        raise HermesError("What the owner has belongs to this home as a whole and is not forgotten this way.", fix=fix)
+    if person is None and folder is None and not store.people.conversations_of(id):
+        raise HermesError(f"There is nobody with the id {id!r}, and nothing of them.", fix=_IDS)
+    counts = asdict(store.people.forget(id))
+    files = _delete_folder(folder) if folder is not None else 0
+    return {"removed": id, "deleted": {**counts, "files": files}}
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {"list": list_people, "approve": approve, "remove": remove, "role": set_role, "link": link, "forget": forget}
+)
+_IDS = "`hermes people list` shows the ids."
+
+
+def _show(person: Person) -> dict[str, Any]:
+    return asdict(person)
+
+
+def _show_identity(identity: Identity) -> dict[str, Any]:
+    return {"platform": identity.platform, "sender": identity.sender, "listed": identity.listed}
+
+
+def _read(args: Args, name: str, *, needed: bool = True) -> str:
+    value = args.get(name)
+    if value is None and not needed:
+        return ""
+    if not isinstance(value, str) or (needed and not value.strip()):
+        raise HermesError(f"{name} must be given as text.", kept="Nothing was changed.")
+    return value.strip()
+
+
+def _read_role(role: object) -> str:
+    if role not in ROLE_NAMES:
+        raise HermesError(f"There is no role {role!r}.", kept="Nothing was changed.", fix=f"Choose {_ROLES}.")
+    return str(role)
+
+
+_ROLES = ", ".join(ROLE_NAMES[:-1]) + " or " + ROLE_NAMES[-1]
+
+
+def _find_folder(home: Path, id: str) -> Path | None:
+    """The person's folder; an id that is no plain name (a path, a link's way out) has none."""
+    if Path(id).name != id or id.startswith("."):
+        return None
+    folder = home / FOLDER / id
+    return folder if folder.is_dir() and not folder.is_symlink() else None
+
+
+def _delete_folder(folder: Path) -> int:
+    """How many files were in it. Links are removed, never followed."""
+    files = sum(1 for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    try:
+        shutil.rmtree(folder)
+    except OSError as problem:
+        raise HermesError(
+            f"{folder} could not be deleted whole: {problem.strerror}.",
+            kept="What the store had of this person is deleted.",
+            fix="Delete the folder by hand.",
+        ) from problem
+    return files

@@ -1,0 +1,259 @@
+"""Runs one turn on its thread: begins it in the store, claims the agent, lets it work, and leaves all in place."""
+
+import base64
+import logging
+import mimetypes
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gateway import bursts, clocks
+from gateway.admission import WORKSPACE, open_folder
+from gateway.agent_cache import Place
+from gateway.building import Builder, Choices, Plan
+from gateway.lane import BY_NEW_MESSAGE, Done, Item, Job
+from gateway.mailbox import Mailbox
+from gateway.people import Scope, is_shared, scope_of
+from gateway.run import GatewayRunner
+from gateway.turn import EventPipe
+from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.inbound import NOTE, FileRef, Inbound, Outgoing
+from hermes_base.journal import TurnEnd
+from hermes_cli import config as cli_config
+from hermes_state.interface import Store
+from hermes_state.turn_journal import TurnJournal
+from hermes_state.turns import BegunTurn, TurnStore
+from run_agent import AIAgent
+from tools.process_registry import process_registry
+
+log = logging.getLogger(__name__)
+
+GOING_ON = "Hermes was restarted; going on with your message."
+GIVEN_UP = {
+    "attempts": "the program ended three times while it worked on this",
+    "age": "the program was restarted, and the message is more than an hour old",
+}
+#: Images up to this size are shown to the model; larger files are only named.
+IMAGE_BYTES = 5_000_000
+
+
+class LiveTurn:
+    """The turn under way, as the loop and its thread share it."""
+
+    def __init__(self, job: Job, mailbox: Mailbox) -> None:
+        self.turn_id = f"{job.first.row.seq}.{job.first.row.attempts + 1}"
+        self.draft = ""  # platform id of the message that shows the answer as it grows
+        self._job = job
+        self._mailbox = mailbox
+        self._lock = threading.Lock()
+        self._agent: AIAgent | None = None
+        self._journal: TurnJournal | None = None
+        self._suspended = False
+
+    @property
+    def steerable(self) -> bool:
+        return self._agent is not None
+
+    def attach(self, agent: AIAgent, journal: TurnJournal) -> None:
+        with self._lock:
+            self._agent, self._journal = agent, journal
+            if self._suspended:
+                journal.suspend()
+
+    def detach(self) -> None:
+        with self._lock:
+            self._agent = self._journal = None
+
+    def stop(self, reason: str) -> bool:
+        self._mailbox.void_turn(self._job.claim.conversation, self.turn_id)
+        agent = self._agent
+        return agent is not None and agent.interrupt(reason)
+
+    def steer(self, text: str, inbox: tuple[int, ...]) -> bool:
+        agent = self._agent
+        return agent is not None and agent.steer(text, inbox)
+
+    def suspend(self) -> None:
+        with self._lock:
+            self._suspended = True
+            if self._journal is not None:
+                self._journal.suspend()
+
+    def signs(self) -> clocks.Signs:
+        agent = self._agent
+        asking = self._mailbox.is_waiting(self._job.claim.conversation)
+        if agent is None:
+            return clocks.Signs(asking=asking)
+        children = max((child._last_activity_ts for child in agent.children), default=0.0)
+        running = len(process_registry.running(agent.task_id))
+        return clocks.Signs(agent._last_activity_ts, children, running, asking)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a performer works with."""
+
+    home: Path
+    store: Store
+    turns: TurnStore
+    runner: GatewayRunner
+    builder: Builder
+    mailbox: Mailbox
+    make_pipe: Callable[[Job, LiveTurn], EventPipe]
+
+
+class TurnPerformer:
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def make_live(self, job: Job) -> LiveTurn:
+        return LiveTurn(job, self._tools.mailbox)
+
+    def perform(self, job: Job, live: LiveTurn) -> Done:
+        """The turn of these messages, from its first row in the store to its last."""
+        going_on = Outgoing(job.first.inbound.address, GOING_ON, NOTE)
+        turn = self._tools.turns.begin(job.claim, job.seqs, going_on)
+        if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
+            still_open = {row.seq for row in self._tools.turns.waiting(job.claim)}
+            return Done(tuple(seq for seq in job.seqs if seq not in still_open))
+        if turn.given_up:
+            return self._bury(job, turn, GIVEN_UP[turn.given_up])
+        try:
+            plan = self.make_plan(job.claim.conversation, job.first)
+        except ConfigProblem as problem:  # nobody can answer until the owner puts it right
+            answer = Outgoing(job.first.inbound.address, str(problem), level="error", completed=False)
+            self._tools.turns.complete(job.claim, job.seqs, None, [answer])
+            return Done(job.seqs)
+        tools, key = self._tools, job.claim.conversation
+        current = tools.store.current(key)
+        standing = (current.id, current.version) if current else ("", 0)
+        agent = tools.runner.claim_agent(
+            key, plan.signature, lambda: tools.builder.build(plan), interrupt_depth=job.depth, standing=standing
+        )
+        journal = _journal_of(agent)
+        try:
+            journal.bind(job.claim, turn, lambda end: [answer_of(job.first.inbound, end, live)])
+            live.attach(agent, journal)
+            self._run(job, turn, plan, agent, live)
+            return Done(journal.closed)
+        finally:
+            live.detach()
+            tools.mailbox.void_turn(key, live.turn_id)
+            journal.suspend()
+            hush(agent)
+            size, unsaved = agent.size
+            tools.runner.finish_turn(key, Place(*journal.place, size, unsaved))
+
+    def give_up(self, job: Job, reason: str) -> Done:
+        """Close a turn whose thread does not come back: another agent writes its end."""
+        self._tools.runner.abandon_turn(job.claim.conversation)
+        seqs = job.seqs
+        turn = BegunTurn(min(seqs), seqs, job.first.row.attempts + 1, frozenset(seqs))
+        return self._bury(job, turn, reason)
+
+    def make_plan(self, key: str, item: Item) -> Plan:
+        """What the agent has to be for whoever speaks, where they speak."""
+        scope = scope_of(
+            item.inbound.address.kind,
+            item.sender.role,
+            item.sender.person,
+            key,
+            is_shared(cli_config.load_config_readonly()),
+        )
+        return self._tools.builder.plan(key, self._note_place(key, item, scope), scope)
+
+    def _note_place(self, key: str, item: Item, scope: Scope) -> Choices:
+        """Where the conversation works, and where and for whom it is answered from now on; stored when it changed."""
+        turns, inbound = self._tools.turns, item.inbound
+        before = Choices.of(turns.choices(key))
+        own = open_folder(self._tools.home, scope)
+        folder = inbound.folder or before.folder if own is None else str(own / WORKSPACE)
+        now = replace(
+            before,
+            folder=folder,
+            address=asdict(inbound.address),
+            person=item.sender.person,
+            role=item.sender.role,
+        )
+        if now != before:
+            turns.choose(key, now.as_stored())
+        return now
+
+    def _run(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, live: LiveTurn) -> None:
+        first, key = job.first, job.claim.conversation
+        asker = self._tools.mailbox.begin_turn(key, live.turn_id, first.sender.person)
+        pipe = self._tools.make_pipe(job, live)
+        agent.stream_delta_callback = pipe.put_text
+        agent.reasoning_callback = pipe.put_reasoning
+        agent.tool_progress_callback = agent.status_callback = pipe.put
+        agent.serve(folder=plan.choices.folder, sender=first.sender.person, asker=asker)
+        fresh = [item for item in job.items if item.row.seq not in turn.taken]
+        said = job.again or bursts.text_of([item.message for item in fresh])
+        agent.run_conversation(
+            _with_images(said, [file for item in fresh for file in item.inbound.files]),
+            inbox=tuple(item.row.seq for item in fresh),
+            goes_on=bool(turn.taken),
+        )
+
+    def _bury(self, job: Job, turn: BegunTurn, reason: str) -> Done:
+        agent = self._tools.builder.build(self.make_plan(job.claim.conversation, job.first))
+        journal = _journal_of(agent)
+        journal.bind(job.claim, turn, lambda end: [answer_of(job.first.inbound, end, None)])
+        try:
+            agent.give_up_turn(reason)
+            return Done(journal.closed)
+        finally:
+            agent.release_clients()
+
+
+def answer_of(inbound: Inbound, end: TurnEnd, live: LiveTurn | None) -> Outgoing:
+    """What is said of the end of a turn: the answer, or what there is of it and who stopped it (C6)."""
+    text = end.text
+    if end.interrupted:
+        text = f"{text}\n\n({describe_stop(end.reason)})".strip()
+    return Outgoing(
+        inbound.address,
+        text,
+        level="error" if end.failed else "info",
+        reply_to=inbound.message if inbound.address.kind != "dm" else "",
+        draft=live.draft if live else "",
+        turn=live.turn_id if live else "",
+        completed=end.completed,
+        interrupted=end.interrupted,
+    )
+
+
+def describe_stop(reason: str) -> str:
+    return "Interrupted by your new message." if reason == BY_NEW_MESSAGE else f"Interrupted: {reason.rstrip('.')}."
+
+
+def hush(agent: AIAgent) -> None:
+    """Callbacks belong to a turn."""
+    agent.stream_delta_callback = agent.reasoning_callback = None
+    agent.tool_progress_callback = agent.status_callback = None
+
+
+def _journal_of(agent: AIAgent) -> TurnJournal:
+    journal = agent.journal
+    if not isinstance(journal, TurnJournal):
+        raise HermesError("This agent was not built for a gateway.")
+    return journal
+
+
+def _with_images(text: str, files: Sequence[FileRef]) -> str | list[dict[str, Any]]:
+    """The text, with the images that came along as parts that a model can see."""
+    images = [part for file in files if file.kind == "image" for part in _read_image(file)]
+    return [{"type": "text", "text": text}, *images] if images else text
+
+
+def _read_image(file: FileRef) -> list[dict[str, Any]]:
+    kind = mimetypes.guess_type(file.name)[0] or "image/png"
+    try:
+        body = Path(file.path).read_bytes() if Path(file.path).stat().st_size <= IMAGE_BYTES else b""
+    except OSError as error:
+        log.warning("an image that came with a message cannot be read: %s", error)
+        return []
+    address = f"data:{kind};base64,{base64.b64encode(body).decode()}"
+    return [{"type": "image_url", "image_url": {"url": address}}] if body else []

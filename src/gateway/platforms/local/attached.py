@@ -1,0 +1,153 @@
+"""One client on the socket: what waits for it is bounded, and a slow one loses streamed text first, then its place."""
+
+import asyncio
+import logging
+from collections import deque
+
+from hermes_base.chat import Event, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.inbound import Outgoing
+from hermes_base.local_wire import (
+    Closing,
+    Cursor,
+    DealtWith,
+    Deliver,
+    FromGateway,
+    Happened,
+    Hello,
+    MovedTo,
+    Trouble,
+    WireProblem,
+    encode,
+)
+
+log = logging.getLogger(__name__)
+
+SLOW_BYTES = 1024 * 1024  # from here on streamed text is dropped
+CUT_BYTES = 16 * 1024 * 1024  # from here on the client is cut
+_LAST_WORD_SECONDS = 3.0
+_PATIENCE_SECONDS = 10.0
+#: What may be dropped: the whole answer comes in the end.
+_STREAMED = (TextDelta, ReasoningDelta)
+_DROPPABLE = (*_STREAMED, ToolStarted, ToolEnded)
+
+
+class Attached:
+    """A connection and what is known about whoever holds it."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._lines: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ending = False
+        self.hello = Hello("")
+        self.conversation = ""
+        self.cursor = 0  # the newest outbox row that was pushed
+        self.given: dict[int, bool] = {}  # rows that were pushed and that delivery will ask for; True: confirmed
+        self.leaving: Leaving | None = None
+        self._skipping = False  # text was left out: more of it would not fit together
+
+    @property
+    def ended(self) -> bool:
+        return self._ending
+
+    # --- what is pushed
+
+    def push(self, message: FromGateway) -> None:
+        """Put a line into its queue."""
+        if self._ending:
+            return
+        try:
+            line = encode(message)
+        except WireProblem as problem:
+            line = encode(Trouble(str(problem)))
+        if self._waiting_bytes + len(line) > CUT_BYTES:
+            self.cut("This client reads too slowly. It can come back, and gets what it missed.")
+            return
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        self._wake.set()
+
+    def show(self, event: Event) -> None:
+        """Push a live event, or leave it out: text only as long as all of it since the last tool has come."""
+        if isinstance(event, ToolStarted):
+            self._skipping = False
+        if isinstance(event, _DROPPABLE) and self._waiting_bytes > SLOW_BYTES:
+            self._skipping = True
+            return
+        if not (self._skipping and isinstance(event, _STREAMED)):
+            self.push(Happened(event))
+
+    def skip_rest(self, skip: bool) -> None:
+        """Leave out streamed text until the next tool or the end: its beginning was missed."""
+        self._skipping = skip
+
+    def deliver(self, row: int, outgoing: Outgoing, key: str) -> None:
+        again = 0 < row <= self.cursor
+        self.cursor = max(self.cursor, row)
+        self.push(Deliver(row, outgoing, key, again))
+
+    # --- the connection
+
+    def end(self, reason: str = "") -> None:
+        """Say why, and close when all that waits is written."""
+        if reason:
+            self.push(Closing(reason))
+        self._ending = True
+        self._wake.set()
+
+    def cut(self, reason: str) -> None:
+        """Forget what waits and close, with a word if it begins to read soon."""
+        log.info("a client was cut: %s", reason)
+        self._lines.clear()
+        self._waiting_bytes = 0
+        self.end(reason)
+        asyncio.get_running_loop().call_later(_LAST_WORD_SECONDS, self.abort)
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+    async def write_on(self) -> None:
+        """Write what is pushed until the end."""
+        try:
+            while not (self._ending and not self._lines):
+                await self._wake.wait()
+                self._wake.clear()
+                await self._write_waiting()
+        except OSError:
+            log.debug("a client went away")
+        finally:
+            self._writer.close()
+
+    async def _write_waiting(self) -> None:
+        while self._lines:
+            line = self._lines.popleft()
+            self._waiting_bytes -= len(line)
+            self._writer.write(line)
+            if self._waiting_bytes <= SLOW_BYTES:
+                self._room.set()
+            await self._writer.drain()
+
+    async def wait_for_room(self) -> None:
+        """Wait while much is unread; who reads nothing at all is cut."""
+        if self._waiting_bytes <= SLOW_BYTES:
+            return
+        self._room.clear()
+        try:
+            await asyncio.wait_for(self._room.wait(), _PATIENCE_SECONDS)
+        except TimeoutError:
+            self.cut("This client reads too slowly. It can come back, and gets what it missed.")
+
+
+class Leaving:
+    """A client that goes to another conversation as soon as what it was told in this one has arrived."""
+
+    def __init__(self, seq: int, target: str) -> None:
+        self.seq = seq
+        self.target = target
+        self.row: int | None = None  # the row to wait for; None: its message is not dealt with yet
+        self.seqs: tuple[int, ...] = ()
+
+    def farewell(self, cursor: Cursor) -> tuple[MovedTo, DealtWith]:
+        return MovedTo(self.target, cursor), DealtWith(self.seqs)

@@ -1,0 +1,291 @@
+"""Who looks at which conversation, and what each of them is given: every message and every answer, once, in order."""
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from dataclasses import replace
+
+from gateway.platforms.base import Dealt, Heard, LiveEvent, Moved, NotNow, Part
+from gateway.platforms.local.attached import Attached, Leaving
+from gateway.platforms.local.house import LocalHouse, Opened
+from gateway.platforms.local.missed import find_missed, read_rows
+from hermes_base import local_wire as wire
+from hermes_base.chat import Asked, Event, Said
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing
+from hermes_base.keys import parse_key
+
+PLATFORM = "local"
+CONFIRM_SECONDS = 10.0
+_LONGEST_TEXT = 600_000  # characters; a line has room for them however they are written
+_MOST_SENDERS = 1_000
+
+
+def address_of(account: str, conversation: str) -> Address:
+    """Where a client of this conversation is spoken to; the chat of a foreign conversation is its whole key."""
+    key = parse_key(conversation)
+    own = key.platform == PLATFORM and key.kind == "dm" and key.thread is None
+    return Address(PLATFORM, account, key.chat if own else conversation)
+
+
+class Room:
+    """The clients that look at one conversation. The lock keeps events and rows in the order in which they came."""
+
+    def __init__(self, conversation: str) -> None:
+        self.conversation = conversation
+        self.clients: list[Attached] = []
+        self.lock = asyncio.Lock()
+        self.senders: OrderedDict[int, str] = OrderedDict()  # who sent which of the newest messages
+        self.moves: dict[int, str] = {}  # moves of messages whose sender is not known yet
+
+
+class Rooms:
+    """All rooms of one account, by chat."""
+
+    def __init__(self, house: LocalHouse, account: str, *, keyed: bool) -> None:
+        self._house = house
+        self._account = account
+        self._keyed = keyed
+        self._rooms: dict[str, Room] = {}
+        self._asked: dict[int, asyncio.Future[None]] = {}  # rows that delivery waits for
+        self._numbers = itertools.count(1)  # of parts that come from no row
+
+    def is_there(self, chat: str) -> bool:
+        return chat in self._rooms and bool(self._rooms[chat].clients)
+
+    # --- coming and going
+
+    async def enter(self, client: Attached, opened: Opened) -> None:
+        """Let a client in: welcome it, and tell it what it missed."""
+        room = self._room_of(opened.conversation)
+        after = client.hello.after
+        async with room.lock:
+            newest = wire.Cursor(*await self._house.latest(opened.conversation))
+            waiting = tuple(await self._house.open_seqs(opened.conversation))
+            self._join(client, room, newest.outbox)
+            client.skip_rest(bool(waiting))
+            client.push(wire.Welcome(opened.conversation, self._house.version, opened.banner, newest, waiting))
+            if after is not None and self._follows(client):
+                client.cursor = min(after.outbox, newest.outbox)
+                await self._tell_missed(client, room, wire.Cursor(client.cursor, after.seq))
+            if opened.question is not None:
+                client.push(wire.Happened(Asked(opened.question)))
+
+    def leave(self, client: Attached) -> None:
+        """Forget a client; whoever waits for it alone waits no longer."""
+        if not client.conversation:
+            return
+        chat = address_of(self._account, client.conversation).chat
+        room = self._rooms.get(chat)
+        client.conversation, client.leaving = "", None
+        rows, client.given = client.given, {}
+        if room is None or client not in room.clients:
+            return
+        room.clients.remove(client)
+        if not room.clients:
+            del self._rooms[chat]
+            for row in rows:
+                self._settle_asked(row, DeliveryFailure("The client went away before it confirmed the message."))
+
+    def note_sender(self, conversation: str, seq: int, client: Attached) -> None:
+        """Remember whose message it was; a move that came first is caught up with."""
+        room = self._rooms.get(address_of(self._account, conversation).chat)
+        if room is None:
+            return
+        _remember(room, seq, client.hello.client)
+        if seq in room.moves and client.conversation == conversation:
+            client.leaving = Leaving(seq, room.moves.pop(seq))
+
+    def _room_of(self, conversation: str) -> Room:
+        return self._rooms.setdefault(address_of(self._account, conversation).chat, Room(conversation))
+
+    def _join(self, client: Attached, room: Room, newest: int) -> None:
+        if client.ended:
+            return  # it went away meanwhile
+        self._rooms[address_of(self._account, room.conversation).chat] = room  # the last one may have left just now
+        room.clients.append(client)
+        client.conversation = room.conversation
+        client.cursor = newest
+
+    def _follows(self, client: Attached) -> bool:
+        """Whether it knows repetitions; one that does not is given what delivery sends, and nothing else."""
+        return self._keyed and client.hello.keys
+
+    async def _tell_missed(self, client: Attached, room: Room, after: wire.Cursor) -> None:
+        async for item in find_missed(self._house, room.conversation, after):
+            if isinstance(item, tuple):
+                self._tell_said(client, *item)
+            else:
+                self._push_row(client, item.id, item.outgoing, str(item.id))
+            await client.wait_for_room()
+
+    # --- live events
+
+    async def show(self, conversation: str, event: LiveEvent) -> None:
+        room = self._rooms.get(address_of(self._account, conversation).chat)
+        if room is None:
+            return
+        async with room.lock:
+            match event:
+                case Heard(seq, inbound):
+                    _remember(room, seq, _client_of(inbound))
+                    for client in room.clients:
+                        self._tell_said(client, seq, inbound)
+                case Moved(seq, target):
+                    _plan_move(room, seq, target)
+                case Dealt(seqs):
+                    for client in list(room.clients):
+                        await self._tell_dealt(client, room, seqs)
+                case _:
+                    _show_all(room, event)
+        await self._move_leavers(room)
+
+    def _tell_said(self, client: Attached, seq: int, inbound: Inbound) -> None:
+        if _client_of(inbound) != client.hello.client:
+            by = inbound.sender_name or ("" if inbound.address.platform == PLATFORM else inbound.sender)
+            client.push(wire.Happened(Said(inbound.text, by), seq))
+
+    async def _tell_dealt(self, client: Attached, room: Room, seqs: tuple[int, ...]) -> None:
+        """Bring the client up to date, then tell it; one that leaves is told when it has moved."""
+        newest = await self._catch_up(client, room)
+        client.skip_rest(False)
+        leaving = client.leaving
+        if leaving is not None and leaving.seq in seqs:
+            leaving.seqs = seqs
+            leaving.row = max([*client.given, *([newest] if newest > client.cursor else [])], default=0)
+        else:
+            client.push(wire.DealtWith(seqs, newest))
+
+    async def _catch_up(self, client: Attached, room: Room, before: int | None = None) -> int:
+        """Push the rows that the client has not been given, up to `before`; the newest row that it gets or will get."""
+        newest = client.cursor
+        async for row in read_rows(self._house, room.conversation, client.cursor):
+            if before is not None and row.id >= before:
+                break
+            ours = row.outgoing.address.account_key == f"{PLATFORM}:{self._account}"
+            newest = row.id if ours or self._follows(client) else newest
+            if not self._follows(client):
+                continue  # it waits for delivery
+            if ours:
+                client.given[row.id] = False
+            self._push_row(client, row.id, row.outgoing, str(row.id))
+        return newest
+
+    def _push_row(self, client: Attached, row: int, outgoing: Outgoing, key: str) -> None:
+        client.deliver(row, _fit(outgoing), key if self._follows(client) else "")
+
+    # --- delivery
+
+    async def send(self, part: Part, file: FileRef | None = None) -> str:
+        """Give the part to everyone in its room; done when one of them has confirmed it."""
+        row = part.row or -next(self._numbers)
+        outgoing = _outgoing_of(part, file)
+        room = self._rooms.get(part.address.chat)
+        if room is None:
+            raise NotNow("Nobody looks at this conversation now.")
+        confirmed = self._asked.setdefault(row, asyncio.get_running_loop().create_future())
+        try:
+            async with room.lock:
+                for client in list(room.clients):
+                    await self._give(client, room, row, outgoing, part.key)
+                if not room.clients:
+                    raise NotNow("Nobody looks at this conversation now.")
+                if any(client.given.get(row) for client in room.clients):
+                    self._settle_asked(row)
+            await asyncio.wait_for(asyncio.shield(confirmed), CONFIRM_SECONDS)
+        except TimeoutError as error:
+            raise DeliveryFailure("No client confirmed the message.") from error
+        finally:
+            self._forget_asked(row)
+        for client in room.clients:
+            client.given.pop(row, None)
+        await self._move_leavers(room, row)
+        return f"{PLATFORM}-{row}" if row > 0 else f"{PLATFORM}-{self._account}{row}"
+
+    async def _give(self, client: Attached, room: Room, row: int, outgoing: Outgoing, key: str) -> None:
+        if row in client.given:
+            return  # it has it from this connection
+        if row > client.cursor and self._follows(client):
+            await self._catch_up(client, room, before=row)
+        client.given[row] = False
+        self._push_row(client, row, outgoing, key or str(row))
+
+    def confirm(self, client: Attached, row: int) -> None:
+        if row in client.given:
+            client.given[row] = True
+            self._settle_asked(row)
+
+    def _settle_asked(self, row: int, failure: DeliveryFailure | None = None) -> None:
+        waiting = self._asked.get(row)
+        if waiting is None or waiting.done():
+            return
+        waiting.set_exception(failure) if failure is not None else waiting.set_result(None)
+
+    def _forget_asked(self, row: int) -> None:
+        waiting = self._asked.pop(row, None)
+        if waiting is not None and waiting.done() and not waiting.cancelled():
+            waiting.exception()  # it was seen: asyncio must not complain
+        elif waiting is not None:
+            waiting.cancel()
+
+    # --- moving
+
+    async def _move_leavers(self, room: Room, sent: int | None = None) -> None:
+        """Clients whose farewell has arrived go where their message sent them."""
+        for client in list(room.clients):
+            leaving = client.leaving
+            if leaving is None or leaving.row is None:
+                continue
+            if leaving.row == 0 or (sent is not None and sent >= leaving.row):
+                await self._move(client, leaving)
+
+    async def _move(self, client: Attached, leaving: Leaving) -> None:
+        self.leave(client)
+        client.conversation = leaving.target  # what it says from now on goes there
+        room = self._room_of(leaving.target)
+        async with room.lock:
+            cursor = wire.Cursor(*await self._house.latest(leaving.target))
+            self._join(client, room, cursor.outbox)
+            for line in leaving.farewell(cursor):
+                client.push(line)
+        self._house.wake_delivery(address_of(self._account, leaving.target))
+
+
+def _remember(room: Room, seq: int, client: str) -> None:
+    room.senders[seq] = client
+    while len(room.senders) > _MOST_SENDERS:
+        room.senders.popitem(last=False)
+
+
+def _plan_move(room: Room, seq: int, target: str) -> None:
+    sender = room.senders.get(seq)
+    if sender is None:
+        room.moves[seq] = target
+    for client in room.clients:
+        if sender is not None and client.hello.client == sender:
+            client.leaving = Leaving(seq, target)
+
+
+def _show_all(room: Room, event: Event) -> None:
+    for client in room.clients:
+        client.show(event)
+
+
+def _client_of(inbound: Inbound) -> str:
+    """Which client sent it; empty: it came another way."""
+    return inbound.message.partition("-")[0] if inbound.address.platform == PLATFORM else ""
+
+
+def _outgoing_of(part: Part, file: FileRef | None) -> Outgoing:
+    """The message as the client shows it: the text as delivery has rendered it, a mark of repetition included."""
+    if part.outgoing is not None:
+        return replace(part.outgoing, text=part.text, file=file or part.outgoing.file)
+    kind = FILE if file is not None else QUESTION if part.question else NOTE
+    return Outgoing(part.address, part.text, kind, question=part.question, choices=part.choices, file=file)
+
+
+def _fit(outgoing: Outgoing) -> Outgoing:
+    if len(outgoing.text) <= _LONGEST_TEXT:
+        return outgoing
+    note = "\n\n(The rest is too long to show here; the session has all of it.)"
+    return replace(outgoing, text=outgoing.text[:_LONGEST_TEXT] + note)

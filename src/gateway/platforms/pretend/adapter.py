@@ -1,0 +1,144 @@
+"""Speaks to the pretend service as an adapter speaks to a real one: polls, confirms what is stored, maps its errors."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gateway.platforms.base import BaseAdapter, Core, NeverTaken, NotNow, Part, PlatformSpec
+from gateway.platforms.pretend import SPEC
+from gateway.platforms.pretend.service import BAD_MARKUP, Message, PretendService, Rules, ServiceError, Update
+from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import Address, FileRef, Inbound
+
+_log = logging.getLogger(__name__)
+RETRY_SECONDS = 0.05
+
+
+def describe(rules: Rules) -> PlatformSpec:
+    """The facts about a service with these rules."""
+    return replace(
+        SPEC,
+        max_length=rules.max_length,
+        length_unit=rules.length_unit,
+        can_edit=rules.can_edit,
+        takes_keys=rules.takes_keys,
+        has_buttons=rules.has_buttons,
+        has_typing=rules.has_typing,
+        takes_files=rules.takes_files,
+        calls_per_second=rules.calls_per_second,
+        burst_calls=rules.burst_calls,
+    )
+
+
+class PretendAdapter(BaseAdapter):
+    def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
+        super().__init__(account, settings, home)
+        self.service: PretendService = settings.get("service") or PretendService()
+        self.spec = describe(self.service.rules)
+        self._reading: asyncio.Task[None] | None = None
+        self._away: set[str] = set()
+        self._core: Core | None = None
+
+    async def connect(self, core: Core) -> None:
+        self._core = core
+        self.last_seen = time.time()
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read(core))
+
+    async def disconnect(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+
+    async def send(self, part: Part) -> str:
+        return await self._post(part, "")
+
+    async def send_file(self, part: Part, file: FileRef) -> str:
+        if not self.spec.takes_files:
+            raise NeverTaken(f"{self.spec.label} takes no files.")
+        return await self._post(part, file.name)
+
+    async def edit(self, platform_id: str, part: Part) -> None:
+        if not self.spec.can_edit:
+            raise NeverTaken(f"{self.spec.label} cannot edit messages.")
+        with _told_as_ours():
+            await self.service.edit(part.address.chat_key, platform_id, part.text)
+        self.last_seen = time.time()
+
+    async def typing(self, address: Address) -> None:
+        if self.spec.has_typing:
+            with _told_as_ours():
+                await self.service.type(address.chat_key)
+
+    def reachable(self, address: Address) -> bool:
+        return address.chat_key not in self._away
+
+    def leave(self, address: Address) -> None:
+        """Nobody is in this chat from now on."""
+        self._away.add(address.chat_key)
+
+    def come_back(self, address: Address) -> None:
+        self._away.discard(address.chat_key)
+        if self._core is not None:
+            self._core.wake_delivery(address)
+
+    async def _post(self, part: Part, file: str) -> str:
+        message = Message(
+            "",
+            part.address.chat_key,
+            part.text,
+            key=part.key,
+            reply_to=part.reply_to,
+            choices=part.choices if self.spec.has_buttons else (),
+            question=part.question,
+            file=file,
+        )
+        with _told_as_ours():
+            platform_id = await self.service.send(message)
+        self.last_seen = time.time()
+        return platform_id
+
+    async def _read(self, core: Core) -> None:
+        while True:
+            update = await self.service.poll()
+            self.last_seen = time.time()
+            try:
+                await core.take(self._decode(update))
+            except Exception:  # noqa: BLE001 - it could not be stored: it is not confirmed, so it comes again
+                _log.exception("A message could not be handed over; it is read again.")
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self.service.confirm(update)
+
+    def _decode(self, update: Update) -> Inbound:
+        address = Address(self.spec.name, self.account, update.chat, update.kind, update.thread)
+        return Inbound(
+            address,
+            update.id,
+            update.sender,
+            update.text,
+            revision=update.revision,
+            mentioned=update.mentioned,
+            question=update.question,
+            received=self.last_seen,
+        )
+
+
+@contextlib.contextmanager
+def _told_as_ours() -> Iterator[None]:
+    """Errors of the service, as the face of a platform names them."""
+    try:
+        yield
+    except ServiceError as error:
+        if error.status == 429:
+            raise NotNow("The service asks for patience.", error.retry_after) from error
+        raise NeverTaken(f"The service refused: {error}.", markup=str(error) == BAD_MARKUP) from error
+    except OSError as error:
+        raise DeliveryFailure(f"The connection broke: {error}.") from error

@@ -1,0 +1,200 @@
+"""The other side of the pretend platform: what a server would hold, its rules, and the troubles one can switch on."""
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+#: Told apart from the product's own way of counting on purpose: this is who judges it.
+_COUNTS: Mapping[str, Callable[[str], int]] = MappingProxyType(
+    {
+        "chars": len,
+        "utf16": lambda text: sum(2 if ord(char) > 0xFFFF else 1 for char in text),
+        "bytes": lambda text: len(text.encode("utf-8", "surrogatepass")),
+    }
+)
+KEPT_CALLS = 100_000
+#: Troubles that one call can meet.
+CLOSED_BEFORE, CLOSED_AFTER, BAD_MARKUP, REFUSED = "closed before", "closed after", "bad markup", "refused"
+
+
+class ServiceError(Exception):
+    """What the server answers instead of a result."""
+
+    def __init__(self, status: int, text: str, retry_after: float = 0.0) -> None:
+        super().__init__(text)
+        self.status = status
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the server takes."""
+
+    max_length: int = 4096
+    length_unit: str = "chars"
+    can_edit: bool = True
+    takes_keys: bool = True
+    has_buttons: bool = True
+    has_typing: bool = True
+    takes_files: bool = True
+    calls_per_second: float = 0.0  # for one chat; 0: no limit; more gets a 429
+    burst_calls: int = 5
+    latency: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    id: str
+    chat: str
+    text: str
+    key: str = ""
+    reply_to: str = ""
+    choices: tuple[str, ...] = ()
+    question: str = ""
+    file: str = ""
+    edits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Something that a person did."""
+
+    id: str
+    chat: str
+    kind: str
+    sender: str
+    text: str
+    thread: str = ""
+    revision: str = ""
+    mentioned: bool = False
+    question: str = ""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call that reached the server, whatever it answered."""
+
+    kind: str
+    chat: str
+    at: float
+    status: int = 200
+
+
+@dataclass(slots=True)
+class PretendService:
+    """Chats and messages of a service, with its clock. Threads: the event loop's only."""
+
+    rules: Rules = field(default_factory=Rules)
+    clock: Callable[[], float] = time.monotonic
+    messages: list[Message] = field(default_factory=list)
+    calls: deque[Call] = field(default_factory=lambda: deque(maxlen=KEPT_CALLS))
+    troubles: deque[str] = field(default_factory=deque)  # one for each of the next sends and edits
+    always: str = ""  # the trouble of every send and edit
+    penalty_until: float = 0.0
+    updates: deque[Update] = field(default_factory=deque)  # not confirmed yet, in order
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+
+    # --- what a person does and sees
+    def say(self, chat: str, text: str, sender: str = "ann", kind: str = "dm", **more: str | bool) -> Update:
+        """Somebody writes."""
+        update = Update(f"u{next(self._ids)}", chat, kind, sender, text)
+        return self.repeat(replace(update, **more))  # type: ignore[arg-type]  # fields of an update
+
+    def repeat(self, update: Update) -> Update:
+        """The same update once more, as servers do when they are in doubt."""
+        self.updates.append(update)
+        self._arrived.set()
+        return update
+
+    def seen(self, chat: str) -> list[str]:
+        """The texts that stand in a chat, in order."""
+        return [message.text for message in self.messages if message.chat == chat]
+
+    def punish(self, seconds: float) -> None:
+        """Answer 429 to everything for so long."""
+        self.penalty_until = self.clock() + seconds
+
+    # --- what a client calls
+    async def poll(self) -> Update:
+        """The first update that was not confirmed; waits for one."""
+        while not self.updates:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self.updates[0]
+
+    def confirm(self, update: Update) -> None:
+        if self.updates and self.updates[0] == update:
+            self.updates.popleft()
+
+    async def send(self, message: Message) -> str:
+        """Post a message; its id. A key that is known gives the id of the first one."""
+        trouble = await self._answer("send", message.chat)
+        self._check_text(message.text, bool(message.file))
+        if message.file and not self.rules.takes_files:
+            raise ServiceError(400, "files are not taken")
+        known = next((m.id for m in self.messages if message.key and m.key == message.key), None)
+        if known is None or not self.rules.takes_keys:
+            known = f"m{next(self._ids)}"
+            self.messages.append(replace(message, id=known))
+        self._cut(trouble)
+        return known
+
+    async def edit(self, chat: str, message_id: str, text: str) -> None:
+        trouble = await self._answer("edit", chat)
+        if not self.rules.can_edit:
+            raise ServiceError(400, "messages cannot be edited")
+        self._check_text(text, False)
+        place = next((n for n, m in enumerate(self.messages) if m.id == message_id), None)
+        if place is None:
+            raise ServiceError(400, "there is no such message")
+        old = self.messages[place]
+        self.messages[place] = replace(old, text=text, edits=old.edits + 1)
+        self._cut(trouble)
+
+    async def type(self, chat: str) -> None:
+        await self._answer("typing", chat, troubled=False)
+
+    def delete(self, message_id: str) -> None:
+        """A person deletes a message."""
+        self.messages = [message for message in self.messages if message.id != message_id]
+
+    async def _answer(self, kind: str, chat: str, troubled: bool = True) -> str:
+        """Count the call, and refuse it if it comes too early; the trouble that it meets."""
+        call = Call(kind, chat, self.clock())
+        self.calls.append(call)
+        if self.rules.latency:
+            await asyncio.sleep(self.rules.latency)
+        wait = max(self.penalty_until - call.at, self._over_rate(chat, call.at))
+        if wait > 0:
+            call.status = 429
+            raise ServiceError(429, "too many requests", wait)
+        trouble = (self.troubles.popleft() if self.troubles else self.always) if troubled else ""
+        if trouble == CLOSED_BEFORE:
+            raise ConnectionResetError("closed before the message was taken")
+        if trouble in (BAD_MARKUP, REFUSED):
+            raise ServiceError(400, trouble)
+        return trouble
+
+    def _over_rate(self, chat: str, now: float) -> float:
+        """Seconds too early: in no window more calls than the burst and what the window lets through."""
+        rate = self.rules.calls_per_second
+        if not rate:
+            return 0.0
+        times = [call.at for call in self.calls if call.chat == chat and call.status == 200]
+        over = (len(times) - n - self.rules.burst_calls - rate * (now - at) for n, at in enumerate(times))
+        return max(0.0, max(over) - 0.001) / rate
+
+    def _check_text(self, text: str, may_be_empty: bool) -> None:
+        if not text.strip() and not may_be_empty:
+            raise ServiceError(400, "the message is empty")
+        if self.rules.max_length and _COUNTS[self.rules.length_unit](text) > self.rules.max_length:
+            raise ServiceError(400, "the message is too long")
+
+    def _cut(self, trouble: str) -> None:
+        if trouble == CLOSED_AFTER:
+            raise ConnectionResetError("closed after the message was taken")

@@ -1,0 +1,194 @@
+"""Turns one outgoing message into the parts that a platform takes: within its limit, with code blocks, tables and
+links whole, or as plain text. Nothing here knows a platform by name."""
+
+from dataclasses import dataclass, replace
+
+from gateway.blocks import CODE, TABLE, Block, find_blocks, strip_markdown
+from gateway.lengths import cut_hard, cut_words, measure
+from gateway.platforms.base import Part, PlatformSpec
+from hermes_base.inbound import FILE, QUESTION, Outgoing
+
+LONG_MARK, SHORT_MARK = "(sent again: the first may have arrived)", "(again)"
+_ROOM_FOR_LONG_MARK = 120  # a message shorter than this gets the short one
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What becomes one message: a stretch of the text, between what was added to close and open blocks."""
+
+    opening: str
+    body: str
+    closing: str = ""
+
+
+def split_text(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[str]:
+    """The messages that `text` becomes; a limit of 0 is none. Blank messages are left out: platforms refuse them."""
+    if not limit:
+        return [text] if text.strip() else []
+    return [shown for piece in cut_pieces(text, limit, unit, markup) if (shown := _show(piece)).strip()]
+
+
+def cut_pieces(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[Piece]:
+    """The pieces; their bodies joined are the text, to the last character."""
+    packer = _Packer(limit, unit)
+    for block in find_blocks(text, markup):
+        packer.add(block)
+    return packer.finish()
+
+
+def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]:
+    """What is sent for an outbox row, in order. Keys are the same whenever the same row is rendered."""
+    if spec.shows_events:
+        texts = [outgoing.text]  # such a platform takes the whole message as it is
+    else:
+        text = _word_message(outgoing, spec)
+        text = text if spec.markup == "markdown" else strip_markdown(text)
+        texts = split_text(text, _room(spec), spec.length_unit, spec.markup)
+        if carries_file(outgoing, spec) and len(texts) != 1:
+            texts.append("")  # a long caption goes ahead of its file
+    last = len(texts) - 1
+    return [
+        Part(
+            outgoing.address,
+            text,
+            key=f"{row}:{index}",
+            reply_to=outgoing.reply_to if index == 0 else "",
+            question=outgoing.question if index == last else "",
+            choices=outgoing.choices if index == last else (),
+            row=row,
+            outgoing=outgoing,
+        )
+        for index, text in enumerate(texts)
+    ]
+
+
+def carries_file(outgoing: Outgoing, spec: PlatformSpec) -> bool:
+    """Whether the platform takes the file of this message; if not, its text says so."""
+    fits = not spec.max_file_bytes or (outgoing.file is not None and outgoing.file.size <= spec.max_file_bytes)
+    return outgoing.kind == FILE and outgoing.file is not None and spec.takes_files and fits
+
+
+def mark_repeated(part: Part, spec: PlatformSpec) -> Part:
+    """The part with a visible word that it may be there twice."""
+    return replace(part, text=f"{_mark(spec)}\n{part.text}")
+
+
+def make_plain(part: Part) -> Part:
+    """The part without markup; never longer than it was."""
+    return replace(part, text=strip_markdown(part.text) or part.text)
+
+
+def _word_message(outgoing: Outgoing, spec: PlatformSpec) -> str:
+    """The text with what the platform cannot show in another way."""
+    lines = [outgoing.text]
+    if outgoing.kind == QUESTION:
+        lines += [f"Why: {outgoing.reason}"] if outgoing.reason else []
+        if outgoing.choices and not spec.has_buttons:
+            lines.append(f"Answer with one of: {', '.join(outgoing.choices)}")
+    elif outgoing.kind == FILE and outgoing.file is not None and not carries_file(outgoing, spec):
+        why = "it is too large for" if spec.takes_files else "no files can be sent on"
+        lines.append(f"The file {outgoing.file.name} stays where it is: {why} {spec.label}.")
+    return "\n\n".join(line for line in lines if line)
+
+
+def _mark(spec: PlatformSpec) -> str:
+    return LONG_MARK if not spec.max_length or spec.max_length >= _ROOM_FOR_LONG_MARK else SHORT_MARK
+
+
+def _room(spec: PlatformSpec) -> int:
+    """How long a part may be. Room for the mark is always kept, so that the parts are the same in every attempt."""
+    if not spec.max_length or spec.takes_keys:
+        return spec.max_length
+    return spec.max_length - measure(_mark(spec) + "\n", spec.length_unit)
+
+
+def _show(piece: Piece) -> str:
+    text = piece.opening + (piece.body if piece.opening else piece.body.lstrip("\n"))
+    return text + piece.closing if piece.closing else text.rstrip("\n")
+
+
+class _Packer:
+    """Fills messages block by block, line by line, word by word: whatever is the largest that fits."""
+
+    def __init__(self, limit: int, unit: str) -> None:
+        self._limit = limit
+        self._unit = unit
+        self._pieces: list[Piece] = []
+        self._opening = ""
+        self._body: list[str] = []
+        self._used = 0
+
+    def add(self, block: Block) -> None:
+        size = self._size(block.text + block.ending)
+        # A block that fits into one message is not cut; one that does not may begin where there is room.
+        if self._used + size > self._limit and (size <= self._limit or self._used * 2 > self._limit):
+            self._close("")
+        if self._used + size <= self._limit:
+            self._put(block.text)
+            self._close_open_end(block)
+        else:
+            self._add_lines(block)
+
+    def finish(self) -> list[Piece]:
+        self._close("")
+        return self._pieces
+
+    def _add_lines(self, block: Block) -> None:
+        """A block that is longer than a message: cut at line ends, closed and opened again."""
+        if self._size(block.lines[0] + block.reopening + block.closing) * 2 > self._limit:
+            # What is repeated must not crowd out what is said.
+            block = replace(block, reopening="", closing="", ending="")
+        last = len(block.lines) - 1
+        for index, line in enumerate(block.lines):
+            # After its last line a block is closed already, or `ending` closes it.
+            after = block.ending if index == last else block.closing
+            need = self._size(line + after)
+            fits_alone = self._size(block.reopening) + need <= self._limit
+            if self._used + need > self._limit and fits_alone:
+                self._close(block.closing if index else "")
+                self._open(block.reopening if index else "")
+            if self._used + need <= self._limit:
+                self._put(line)
+            else:
+                self._add_words(line, block, after)
+        self._close_open_end(block)
+
+    def _add_words(self, line: str, block: Block, after: str) -> None:
+        """A line that is longer than a message: cut between words, never inside of a link that fits."""
+        opening = block.reopening if block.kind == CODE else ""  # a piece of a row under a table's head is no row
+        tail = max(self._size(block.closing), self._size(after))
+        for word in cut_words(line):
+            for bit in self._fit(word, self._limit - self._size(opening) - tail):
+                if self._used + self._size(bit) + tail > self._limit:
+                    self._close(block.closing)
+                    self._open(opening)
+                self._put(bit)
+        if block.kind == TABLE:
+            self._close("")
+
+    def _fit(self, word: str, room: int) -> list[str]:
+        return [word] if self._size(word) <= room else cut_hard(word, max(room, 1), self._unit)
+
+    def _size(self, text: str) -> int:
+        return measure(text, self._unit)
+
+    def _open(self, opening: str) -> None:
+        self._opening = opening
+        self._used = self._size(opening)
+
+    def _put(self, text: str) -> None:
+        self._body.append(text)
+        self._used += self._size(text)
+
+    def _close_open_end(self, block: Block) -> None:
+        if block.ending:
+            self._close(block.ending)
+
+    def _close(self, closing: str) -> None:
+        if self._body:
+            body = "".join(self._body)
+            # The mark that closes a block stands on a line of its own.
+            closing = closing.removeprefix("\n") if body.endswith("\n") else closing
+            self._pieces.append(Piece(self._opening, body, closing))
+        self._open("")
+        self._body = []

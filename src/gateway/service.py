@@ -1,0 +1,464 @@
+"""The gateway of one home: owns the store, keeps lanes for conversations at work, and performs what was decided.
+
+It lives on one event loop. Agents work on threads of their own; the store is called on a few more.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.auxiliary_client import connect_runtime
+from agent.clients import build_client, release_client
+from gateway import clocks
+from gateway.building import Builder, Choices
+from gateway.chat_commands import CommandPerformer
+from gateway.delivery import Delivery
+from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
+from gateway.intake import OpenQuestion, Standing
+from gateway.lane import Arrival, Done, Job, Lane, Live
+from gateway.local_door import LocalDoor
+from gateway.mailbox import Mailbox
+from gateway.operations import Operations
+from gateway.people import members_approve
+from gateway.performing import LiveTurn, Tools, TurnPerformer
+from gateway.platforms.base import Accepted, Adapter, Heard, LiveEvent, Refused
+from gateway.platforms.registry import all_specs, find_spec, make_adapter
+from gateway.run import GatewayRunner
+from gateway.stage import Draft, Stage
+from gateway.turn import EventPipe, StoreFace
+from hermes_base.chat import Event, Notice, Question
+from hermes_base.errors import Fenced, HermesError, StoreFailure
+from hermes_base.inbound import NOTE, NOTICE, QUESTION, Address, Inbound, Outgoing, write_inbound
+from hermes_cli import config as cli_config
+from hermes_cli.plugins import PluginHooks, discover_plugins, get_plugin_commands, get_plugin_manager
+from hermes_cli.profiles import get_active_profile_name
+from hermes_constants import VERSION
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+from hermes_state.turns import Claim, NodeInfo
+
+log = logging.getLogger(__name__)
+
+STORE_PATIENCE = 90.0  # another process may hold the file so long before a write fails
+HEARTBEAT_SECONDS = 2.0
+POLL_SECONDS = 1.0
+WATCH_SECONDS = 2.0
+SWEEP_SECONDS = 60.0
+GRACE_SECONDS = 8.0  # for turns to end by themselves when the gateway stops
+CUT_SECONDS = 1.5  # for turns to notice that they were cut
+STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
+SLOW_STORE_SECONDS = 3.0
+RECOVERIES = 4  # turns that broke off go on so many at a time
+
+
+class Gateway:
+    """Implements `House` for lanes and `Core` for adapters. The caller holds the home's lock."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.profile = get_active_profile_name()
+        self.version = VERSION
+        self.runner = GatewayRunner()
+        self.call = StoreFace()
+        self.adapters: list[Adapter] = []
+        self.lanes: dict[str, Lane] = {}
+        self.node = ""
+        self.started = 0.0
+        self.closing = False
+        self.recovery = asyncio.Semaphore(RECOVERIES)
+        self._claims: dict[str, Claim] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = asyncio.Event()
+        self._ticked = time.monotonic()
+        self._leaving = threading.Event()
+        self._stopping: asyncio.Task[None] | None = None
+
+    # --- from start to stop
+
+    async def start(self) -> None:
+        """Open the store, join, connect the platforms; what was left behind is taken up by the first poll."""
+        self._loop = asyncio.get_running_loop()
+        self.store: SqliteStore = await self.call(
+            lambda: SqliteStore(self.home / STORE_FILE, busy_timeout=STORE_PATIENCE)
+        )
+        self.turns, self.people = self.store.turns, self.store.people
+        self.node = await self.call(self.turns.join, NodeInfo(VERSION, alone=True))
+        await self.call(self.people.void_questions)
+        self._assemble()
+        await self._connect()
+        self.started = time.time()
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
+        for work in (self._poll_on(), self._watch_on(), self._sweep_on()):
+            self._spawn(work)
+
+    def _assemble(self) -> None:
+        discover_plugins()
+        hooks = PluginHooks(get_plugin_manager())
+        self.front = FrontDoor(
+            self.turns, self.people, hooks, cli_config.load_config_readonly, lambda: frozenset(get_plugin_commands())
+        )
+        self.front.house = self
+        self.mailbox = Mailbox(
+            self.people,
+            self._announce,
+            members_approve=lambda: members_approve(cli_config.load_config_readonly()),
+            node=self.node,
+        )
+        self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self))
+        tools = Tools(self.home, self.store, self.turns, self.runner, self.builder, self.mailbox, self._make_pipe)
+        self._turn_performer = TurnPerformer(tools)
+        self.operations = Operations(self)
+        self._command_performer = CommandPerformer(
+            tools, self._turn_performer, lambda platform: spec_of(platform).trusted, self.operations.describe
+        )
+
+    async def _connect(self) -> None:
+        settings = cli_config.load_config_readonly()
+        self.adapters = make_adapters(settings, self.home)
+        self.delivery = Delivery(self.turns, self.adapters, self.node, self.call)
+        self.stage = Stage()
+        self.stage.start(self.adapters)
+        await self.delivery.start()
+        door = LocalDoor(self)
+        for adapter in self.adapters:
+            try:
+                await adapter.connect(door if adapter.spec.trusted else self)
+            except HermesError as problem:
+                if adapter.spec.trusted:
+                    raise
+                log.error("%s is not connected: %s", adapter.spec.label, problem)
+
+    async def stop(self, reason: str) -> None:
+        """Stop intake, let turns end, cut those that do not, deliver what is there, leave (C14)."""
+        if self.closing:
+            await self._closed.wait()
+            return
+        self.closing = True
+        log.info("the gateway stops: %s", reason)
+        for lane in self.lanes.values():
+            self.show(lane.key, Notice(f"Hermes is stopping ({reason}).", "warning"))
+        await self._wait_for_lanes(GRACE_SECONDS)
+        for lane in list(self.lanes.values()):
+            lane.suspend(f"Hermes was stopped ({reason})")
+        self.mailbox.void_all()
+        await self._wait_for_lanes(CUT_SECONDS)
+        await self.delivery.stop(grace=0.5)
+        await self.stage.stop()
+        for adapter in self.adapters:
+            await adapter.disconnect()
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+        await self._leave()
+        self._closed.set()
+
+    async def _leave(self) -> None:
+        self._leaving.set()
+        try:
+            await self.call(self.turns.leave, self.node)
+        except StoreFailure as problem:
+            log.warning("the store could not be left in order: %s", problem)
+        await self.call(self.runner.release_all)
+        await self.call(self.store.close)
+        self.call.close()
+
+    async def wait_closed(self) -> None:
+        await self._closed.wait()
+
+    def shut_down(self, reason: str) -> None:
+        """Begin to stop; `wait_closed` tells when it is done."""
+        if self._stopping is None:
+            self._stopping = self._loop.create_task(self.stop(reason))
+
+    async def _wait_for_lanes(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while any(lane.slot is not None for lane in self.lanes.values()) and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+
+    # --- Core: what adapters call
+
+    async def take(self, inbound: Inbound) -> Accepted | Refused:
+        """Store a message; only then may its platform be told that it was received (C1)."""
+        if self.closing:
+            return Refused(CLOSING)
+        if not has_room(self.home):
+            return Refused(DISK_FULL)
+        key = inbound.key(self.profile)
+        try:
+            seq = await self._accept(key, inbound)
+        except StoreFailure as problem:
+            return Refused(f"Your message was not taken: {problem}")
+        if seq is not None:
+            self.show(key, Heard(seq, inbound))
+            self.wake(key)
+        return Accepted(key, seq)
+
+    async def _accept(self, key: str, inbound: Inbound) -> int | None:
+        address = inbound.address
+        body = write_inbound(inbound)
+        storing = asyncio.ensure_future(self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body))
+        done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
+        if not done:
+            self.show(key, Notice("Another process holds the store; your message waits for it.", "warning"))
+        return await storing
+
+    def wake_delivery(self, address: Address) -> None:
+        self.delivery.wake(address)
+
+    # --- lanes
+
+    def wake(self, key: str) -> None:
+        """There is something to do for this conversation."""
+        lane = self.lanes.get(key)
+        if lane is not None:
+            lane.wake()
+        elif not self.closing:
+            self._spawn(self._work(key))
+
+    async def _work(self, key: str) -> None:
+        try:
+            claim = self._claims.get(key) or await self.call(self.turns.claim_one, self.node, key)
+            if claim is None:
+                log.info("%s is worked on by another process", key)
+                return
+            if key in self.lanes:
+                self.lanes[key].wake()
+                return
+            self._claims[key] = claim
+            lane = self.lanes[key] = Lane(self, claim)
+        except StoreFailure as problem:
+            log.warning("%s cannot be claimed now: %s", key, problem)
+            return
+        try:
+            await lane.work()
+        except Fenced:
+            log.warning("%s belongs to another process now", key)
+            self._claims.pop(key, None)
+        except StoreFailure as problem:
+            log.warning("%s waits for the store: %s", key, problem)
+        finally:
+            del self.lanes[key]
+
+    # --- House: what lanes call
+
+    def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
+        return self.front.look(claim, known, closing=self.closing)
+
+    def close_rows(self, claim: Claim, seqs: Sequence[int], answers: Sequence[Outgoing]) -> None:
+        self.turns.complete(claim, seqs, None, answers)
+
+    def post(self, conversation: str, name: str, outgoing: Outgoing) -> None:
+        self.turns.post(conversation, name, outgoing)
+
+    def make_live(self, job: Job) -> Live:
+        return self._turn_performer.make_live(job)
+
+    def perform_turn(self, job: Job, live: Live) -> Done:
+        assert isinstance(live, LiveTurn)
+        return self._turn_performer.perform(job, live)
+
+    def perform_command(self, job: Job, live: Live) -> Done:
+        assert isinstance(live, LiveTurn)
+        return self._command_performer.perform(job, live)
+
+    def give_up(self, job: Job, reason: str) -> Done:
+        return self._turn_performer.give_up(job, reason)
+
+    def open_question(self, conversation: str) -> OpenQuestion | None:
+        return self.mailbox.open(conversation)
+
+    def answer_question(self, conversation: str, question: str, text: str, by: Standing) -> bool:
+        return self.mailbox.answer(question, text, by, conversation=conversation)
+
+    def show(self, conversation: str, event: LiveEvent) -> None:
+        self.stage.show(conversation, event)
+
+    def burst_seconds(self, inbound: Inbound) -> float:
+        return spec_of(inbound.address.platform).burst_seconds
+
+    # --- what turns need
+
+    def _make_pipe(self, job: Job, live: LiveTurn) -> EventPipe:
+        """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
+        key, address = job.claim.conversation, job.first.inbound.address
+        shows = spec_of(address.platform).shows_events
+        progress = str(cli_config.cfg_get(cli_config.load_config_readonly(), "gateway", "tool_progress") or "short")
+        draft = None if shows else Draft(self.delivery, address, live.turn_id, progress)
+
+        def show(event: Event) -> None:
+            self.show(key, event)
+            if draft is not None:
+                draft.show(event)
+
+        return EventPipe(self._loop, show)
+
+    def end_draft(self, address: Address) -> str:
+        """Called on the turn's thread at its end: the platform's id of the draft, whose place the answer takes."""
+        if spec_of(address.platform).shows_events:
+            return ""
+        return asyncio.run_coroutine_threadsafe(self.delivery.end_draft(address), self._loop).result(timeout=30)
+
+    def _announce(self, question: Question, person: str) -> None:
+        """A question is on its way to a person; called on the asking thread."""
+        del person
+        address = self._address_of(question.conversation)
+        asked = Outgoing(
+            address,
+            question.text,
+            QUESTION,
+            question=question.id,
+            choices=question.choices,
+            reason=question.reason,
+            turn=question.turn,
+        )
+        self.turns.post(question.conversation, f"question:{question.id}", asked)
+        self.delivery.wake(address)
+
+    def _address_of(self, conversation: str) -> Address:
+        return Address(**Choices.of(self.turns.choices(conversation)).address)
+
+    def notify(self, conversation: str, name: str, text: str) -> None:
+        """A message of the house to a conversation, which is answered like any other; on any thread."""
+        address = self._address_of(conversation)
+        inbound = Inbound(address, name, "hermes", text, conversation=conversation, origin=NOTICE, received=time.time())
+        if self.turns.accept(conversation, "house", name, write_inbound(inbound)) is not None:
+            self._loop.call_soon_threadsafe(self.show, conversation, Notice(text))
+            self._loop.call_soon_threadsafe(self.wake, conversation)
+
+    # --- clocks
+
+    def _beat(self) -> None:
+        """Say that this process is alive, from a thread of its own; a dead event loop is a dead process."""
+        while not self._leaving.wait(HEARTBEAT_SECONDS):
+            if time.monotonic() - self._ticked > STUCK_SECONDS:
+                log.critical("the event loop is stuck: this process gives its conversations up")
+                return
+            try:
+                alive = self.turns.heartbeat(self.node)
+            except StoreFailure as problem:
+                log.warning("no heartbeat: %s", problem)
+                continue
+            if not alive and not self._leaving.is_set():
+                self._loop.call_soon_threadsafe(lambda: self._spawn(self._rejoin()))
+                return
+
+    async def _rejoin(self) -> None:
+        """The machine slept, or the store was held for too long: turns are cut and go on under a new id."""
+        log.warning("this process was taken for dead; it joins anew, and its turns go on from what is stored")
+        for lane in list(self.lanes.values()):
+            lane.suspend("the process was taken for dead")
+        self.mailbox.void_all()
+        await self._wait_for_lanes(CUT_SECONDS)
+        self._claims.clear()
+        self.node = await self.call(self.turns.join, NodeInfo(VERSION, alone=True))
+        self.delivery.rejoin(self.node)
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+
+    async def _poll_on(self) -> None:
+        """Take up what nobody works on: messages of a dead process, and those whose wake was lost."""
+        while True:
+            self._ticked = time.monotonic()
+            try:
+                found = await self.call(self.turns.claim, self.node, 1000)
+                self._claims.update({claim.conversation: claim for claim in found})
+                for claim in (*found, *await self.call(self.turns.ready, self.node)):
+                    self.wake(claim.conversation)
+                for control in await self.call(self.turns.take_controls, self.node):
+                    self.operations.take_control(control)
+            except StoreFailure as problem:
+                log.warning("the store cannot be looked at: %s", problem)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _watch_on(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            turns = [lane for lane in self.lanes.values() if lane.slot is not None and lane.slot.is_turn]
+            if not turns:
+                continue
+            limits = read_limits(cli_config.load_config_readonly())
+            for lane in turns:
+                await self._watch(lane, limits)
+
+    async def _watch(self, lane: Lane, limits: clocks.Limits) -> None:
+        """C11: each clock warns once before it ends a turn, and says which it is."""
+        slot, now = lane.slot, time.time()
+        if slot is None or slot.stopping:
+            return
+        slot.clocks = clocks.observe(slot.clocks, slot.live.signs(), now)
+        verdict = clocks.judge(slot.clocks, limits, now)
+        if isinstance(verdict, clocks.Kill):
+            lane.stop(verdict.text)
+        elif isinstance(verdict, clocks.Warn):
+            slot.clocks = clocks.note(slot.clocks, verdict, now)
+            address = slot.job.first.inbound.address
+            name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
+            await self.call(self.turns.post, lane.key, name, Outgoing(address, verdict.text, NOTE, "warning"))
+            self.delivery.wake(address)
+
+    async def _sweep_on(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            settings = cli_config.load_config_readonly().get("gateway", {})
+            self.runner.set_limits(
+                agents=int(settings["agents"]),
+                idle_seconds=60.0 * float(settings["agent_idle_minutes"]),
+                size=int(settings["agent_megabytes"]) * 1024 * 1024,
+            )
+            await self.call(self.runner._sweep_idle_cached_agents)
+            for key in [key for key in self._claims if key not in self.lanes and not self.runner.cached_agent(key)]:
+                await self.call(self.turns.release, self._claims.pop(key))
+
+    # --- parts
+
+    def _warm_up(self) -> None:
+        """While nobody has asked yet, load what the first answer needs; a failure shows again, and clearly, then."""
+        try:
+            runtime = connect_runtime(self.builder.find_runtime(cli_config.load_config_readonly(), "", ""))
+            release_client(build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url))
+        except Exception:  # a thread's top
+            log.debug("warming up failed", exc_info=True)
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a task of the gateway broke", exc_info=task.exception())
+
+
+class ProcessNotices:
+    """Tells a conversation that a background process of its task has ended."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def post(self, task: str, id: str, text: str) -> None:
+        session = self._gateway.store.session(task)
+        if session is None:
+            log.info("a process of %s ended, and nobody is there to hear of it", task)
+            return
+        self._gateway.notify(session.conversation, f"proc:{id}:{uuid.uuid4().hex[:6]}", text)
+
+
+def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:
+    """The local platform, and those that the settings switch on."""
+    sections = settings.get("platforms") or {}
+    made = []
+    for spec in all_specs():
+        section = sections.get(spec.name) or {}
+        if spec.trusted or section.get("enabled") is True:
+            made.append(make_adapter(find_spec(spec.name), str(section.get("account") or spec.name), section, home))
+    return made
+
+
+def read_limits(settings: Mapping[str, Any]) -> clocks.Limits:
+    section = settings.get("gateway", {})
+    return clocks.Limits(60.0 * float(section["silence_minutes"]), 60.0 * float(section["turn_minutes"]))

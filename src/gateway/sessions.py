@@ -1,0 +1,45 @@
+"""Finds and copies sessions, for commands in the chat and in the terminal."""
+
+from hermes_base.errors import HermesError
+from hermes_base.journal import PART_PLACES
+from hermes_state.interface import NewSession, SessionInfo, Store
+from hermes_state.records import make_writer_id
+
+_ALL = 1_000_000
+
+
+def find_session(
+    store: Store, wanted: str, *, conversation: str | None = None, person: str | None = None
+) -> SessionInfo:
+    """The session with this id, or the only one whose id begins so, among those that may be seen."""
+    exact = store.session(wanted)
+    if exact is not None and _may_see(exact, conversation, person):
+        return exact
+    seen = store.sessions(limit=_ALL, conversation=conversation, person=person)
+    near = [info for info in seen if info.id.startswith(wanted)]
+    if len(near) == 1:
+        return near[0]
+    fix = "`hermes sessions list` and /resume show the ids."
+    if not near:
+        raise HermesError(f"There is no session {wanted!r}.", fix=fix)
+    few = ", ".join(info.id for info in near[:5]) + (", …" if len(near) > 5 else "")
+    raise HermesError(f"{len(near)} sessions begin with {wanted!r}: {few}.", fix="Type more of the id.")
+
+
+def branch_session(store: Store, session: str) -> SessionInfo:
+    """A copy of a session in the same conversation, now its current one; the bytes that were sent are copied along."""
+    old, transcript = store.session(session), store.load(session)
+    assert old is not None
+    new = store.open_session(
+        NewSession(old.conversation, platform=old.platform, model=old.model, title=old.title, person=old.person)
+    )
+    for (part, dialect), body in transcript.frozen.items():
+        store.freeze(new.id, PART_PLACES[part], dialect, body)
+    store.append(new.id, make_writer_id(), 0, transcript.rows)
+    copied = store.session(new.id)
+    assert copied is not None
+    return copied
+
+
+def _may_see(info: SessionInfo, conversation: str | None, person: str | None) -> bool:
+    return (conversation is None or info.conversation == conversation) and (person is None or info.person == person)

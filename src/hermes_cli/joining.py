@@ -1,0 +1,174 @@
+"""Joins the gateway that owns this home, or becomes it: whoever holds the home's lock hosts, the others join.
+
+When a gateway goes away, one of those that were joined takes the lock and hosts; the others join that one.
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hermes_base.chat import ChatHost, Event, Notice
+from hermes_base.errors import HermesError, HomeBusy
+from hermes_base.local_wire import Hello
+from hermes_cli.local_client import Connection, Gone, LocalClient, connect
+from hermes_constants import get_hermes_home
+from hermes_state.home_lock import HomeLock
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS = 20.0  # a gateway that starts listens by then
+_LOOK_SECONDS = 0.1
+_TELL_SECONDS = 3.0  # of silence, before the person is told that we wait
+HOSTS_NOW = "The gateway went away; this terminal hosts now."
+JOINED_AGAIN = "The gateway went away and is back; the chat goes on."
+WAITING = "The gateway went away; waiting for it. What you type is kept."
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    model: str = ""
+    provider: str = ""
+    resume: str = ""
+    continue_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHost:
+    host: ChatHost
+    banner: list[str]
+
+
+class Hosted(Protocol):
+    """A gateway that runs in this process."""
+
+    def start(self) -> None:
+        """Returns when it listens; HermesError says why it cannot."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+#: Makes the gateway of a home whose lock is held.
+MakeHosted = Callable[[Path, HomeLock], Hosted]
+
+
+def open_host(options: ChatOptions) -> OpenedHost:
+    """Join or become the gateway, open the conversation; HermesError says what is in the way."""
+    hello = Hello(
+        client=uuid.uuid4().hex,
+        folder=str(Path.cwd()),
+        model=options.model,
+        provider=options.provider,
+        resume=options.resume,
+        continue_last=options.continue_last,
+    )
+    seat = Seat(get_hermes_home())
+    client = LocalClient(hello, seat.reach, seat.leave)
+    seat.when_hosting = lambda: _let_plugins_speak(client)
+    try:
+        client.open()
+    except BaseException:
+        seat.leave()
+        raise
+    return OpenedHost(client, list(client.banner))
+
+
+def make_hosted(home: Path, lock: HomeLock) -> Hosted:
+    # Loaded here and not above: who joins a running gateway needs no agent, and it takes most of the start.
+    from gateway.hosting import GatewayThread  # noqa: PLC0415
+
+    hosted: Hosted = GatewayThread(home, lock)
+    return hosted
+
+
+def _let_plugins_speak(client: LocalClient) -> None:
+    # Loaded here and not above: plugins run where the gateway runs.
+    from hermes_cli.plugins import get_plugin_manager  # noqa: PLC0415
+
+    get_plugin_manager()._cli_ref = client  # lets plugins put a message into this chat
+
+
+class Seat:
+    """This process's place at a home: joined to its gateway, or its gateway."""
+
+    def __init__(self, home: Path, make: MakeHosted = make_hosted) -> None:
+        self._home = home
+        self._make = make
+        self._lock = HomeLock(home)
+        self._hosted: Hosted | None = None
+        self._changing = threading.Lock()  # taking the home and leaving it exclude each other
+        self._left = False
+        self._reached = False
+        self.when_hosting: Callable[[], None] = lambda: None
+
+    @property
+    def hosts(self) -> bool:
+        return self._hosted is not None
+
+    def reach(self, tell: Callable[[Event], None], given_up: Callable[[], bool]) -> Connection:
+        """A connection to the home's gateway, which may be our own by then; waits for one that is about to come."""
+        back, self._reached = self._reached, True
+        begun, told = time.monotonic(), False
+        while not given_up():
+            connection = connect(self._home)
+            if connection is not None:
+                if back and not self.hosts:
+                    tell(Notice(JOINED_AGAIN))
+                return connection
+            if self._take_home(begun, patient=back):
+                if back:
+                    tell(Notice(HOSTS_NOW))
+                continue
+            if back and not told and time.monotonic() - begun > _TELL_SECONDS:
+                told = True
+                tell(Notice(WAITING, "warning"))
+            time.sleep(_LOOK_SECONDS)
+        raise Gone("The chat was closed.")
+
+    def _take_home(self, begun: float, *, patient: bool) -> bool:
+        """Become the gateway; False while another process has the home and may yet listen."""
+        with self._changing:
+            if self._left:
+                return False
+            if self._hosted is not None:
+                return self._wait_for_own(begun)
+            try:
+                self._lock.acquire()
+            except HomeBusy:
+                if not patient and time.monotonic() - begun > FIRST_SECONDS:
+                    raise
+                return False
+            try:
+                hosted = self._make(self._home, self._lock)
+                hosted.start()
+            except BaseException:
+                self._lock.release()
+                raise
+            self._hosted = hosted
+            self.when_hosting()
+            return True
+
+    def _wait_for_own(self, begun: float) -> bool:
+        if time.monotonic() - begun > FIRST_SECONDS:
+            raise HermesError(
+                "The gateway in this terminal has ended.", kept="What was said is kept.", fix="Start hermes again."
+            )
+        return False
+
+    def leave(self) -> None:
+        """Stop hosting and give the home free: one of those that are joined may take it."""
+        with self._changing:
+            self._left = True
+            hosted, self._hosted = self._hosted, None
+            try:
+                if hosted is not None:
+                    hosted.stop()
+            except HermesError:
+                log.warning("the gateway did not end as it should", exc_info=True)
+            finally:
+                self._lock.release()

@@ -1,0 +1,65 @@
+"""Has the owner of the home do what only an owner may: through the socket of a running gateway, or here, with the
+home's lock."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gateway import people_ops
+from hermes_base.errors import HermesError, HomeBusy
+from hermes_cli.local_client import Connection, call, connect
+from hermes_constants import get_hermes_home
+from hermes_state.home_lock import HomeLock
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+
+CALL_SECONDS = 60.0
+_PATIENCE_SECONDS = 5.0  # for an owner that is about to listen, or to leave
+_LOOK_SECONDS = 0.1
+
+Operation = Callable[[SqliteStore, Path, Mapping[str, Any]], dict[str, Any]]
+
+
+def perform(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """What came of it; HermesError when it is refused, HomeBusy when the owner neither listens nor leaves."""
+    home = get_hermes_home()
+    begun = time.monotonic()
+    while True:
+        connection = connect(home)
+        if connection is not None:
+            return _ask(connection, name, args)
+        try:
+            with HomeLock(home), closing(SqliteStore(home / STORE_FILE)) as store:
+                return _find(name)(store, home, args)
+        except HomeBusy:
+            if time.monotonic() - begun > _PATIENCE_SECONDS:
+                raise
+        time.sleep(_LOOK_SECONDS)
+
+
+def _ask(connection: Connection, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    with closing(connection):
+        return call(connection, name, dict(args), CALL_SECONDS)
+
+
+def _find(name: str) -> Operation:
+    operation = OPERATIONS.get(name)
+    if operation is None:
+        raise HermesError(f"There is no operation {name!r}.")
+    return operation
+
+
+def delete_session(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
+    del home
+    return {"deleted": store.delete(str(args["session"]))}
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        "sessions.delete": delete_session,
+        **{f"people.{name}": operation for name, operation in people_ops.OPERATIONS.items()},
+    }
+)

@@ -1,0 +1,128 @@
+"""`hermes people`: shows who may speak, lets strangers in by their code, ends access, and forgets.
+
+The owner of the home does the work: a running gateway, or this command itself when there is none.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from hermes_base.errors import HermesError
+from hermes_cli import owner
+from hermes_state.people import MEMBER, ROLE_NAMES
+
+_CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
+_NOBODY = "Nobody but the owner of this machine may speak. Who writes on a connected platform gets a code to approve."
+
+
+def main(args: list[str]) -> int:
+    parsed = _build_parser().parse_args(args)
+    if parsed.action == "forget" and not parsed.yes and not _confirm(parsed.id):
+        print("Nothing was deleted.")
+        return 1
+    given = {name: value for name, value in vars(parsed).items() if name not in ("action", "json", "yes")}
+    told = owner.perform(f"people.{parsed.action}", given)
+    if parsed.json:
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+    else:
+        for line in _WORDS[parsed.action](told):
+            print(_clean(line))
+    return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes people", description="Decide who may speak with this Hermes.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|approve|remove|role|link|forget")
+    listing = actions.add_parser("list", help="people with their roles, and open requests")
+    approve = actions.add_parser("approve", help="let in who was given this code")
+    approve.add_argument("code", metavar="CODE")
+    approve.add_argument("--role", choices=ROLE_NAMES, default=MEMBER, help=f"their role ({MEMBER})")
+    approve.add_argument("--name", help="how they are called here")
+    remove = actions.add_parser("remove", help="end a person's access at once; their data stays")
+    role = actions.add_parser("role", help="change a person's role")
+    link = actions.add_parser("link", help="add another platform's identity to a person")
+    forget = actions.add_parser("forget", help="delete a person or group with all that belongs to them")
+    for action in (remove, role, link, forget):
+        action.add_argument("id", metavar="ID", help="as `hermes people list` shows it")
+    role.add_argument("role", metavar="ROLE", choices=ROLE_NAMES, help=", ".join(ROLE_NAMES))
+    link.add_argument("platform", metavar="PLATFORM")
+    link.add_argument("sender", metavar="SENDER", help="the platform's own id of them, not their name")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
+    for action in (listing, approve, remove, role, link, forget):
+        action.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _confirm(id: str) -> bool:
+    if not sys.stdin.isatty():
+        raise HermesError("Forgetting needs your consent, and nobody can be asked here.", fix="Add --yes.")
+    what = "their conversations, memory, files and identities"
+    return input(f"Delete {_clean(id)} with {what} for good? [y/N] ").strip().lower() in ("y", "yes")
+
+
+# --- in words
+
+
+def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
+    if not told["people"]:
+        yield _NOBODY
+    for person in told["people"]:
+        places = ", ".join(map(_name_identity, person["identities"])) or "no identity"
+        yield f"{person['id']}  {person['role']:<6}  {person['name']}  ({places})"
+    for request in told["pairings"]:
+        minutes = max(1, round((request["expires"] - time.time()) / 60))
+        who = f"{request['name']} ({request['platform']} {request['sender']})"
+        yield f"{request['code']}  wants in: {who}; `hermes people approve {request['code']}` within {minutes} min"
+
+
+def _name_identity(identity: Mapping[str, Any]) -> str:
+    return f"{identity['platform']} {identity['sender']}{', from the settings' if identity['listed'] else ''}"
+
+
+def _tell_approve(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_name(told)} may speak as {told['person']['role']}."
+
+
+def _tell_remove(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_name(told)} may not speak any more. What belongs to them is kept."
+    yield f"`hermes people forget {told['removed']}` deletes it."
+
+
+def _tell_role(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_name(told)} is {told['person']['role']} now."
+
+
+def _tell_link(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_name(told)} is known there, too."
+
+
+def _tell_forget(told: Mapping[str, Any]) -> Iterator[str]:
+    deleted = ", ".join(f"{name} {count}" for name, count in told["deleted"].items() if count and name != "calls")
+    yield f"{told['removed']} is forgotten. Deleted: {deleted or 'nothing was left'}."
+    if told["deleted"]["calls"]:
+        yield f"{told['deleted']['calls']} model calls stay counted, without a name."
+
+
+def _name(told: Mapping[str, Any]) -> str:
+    return f"{told['person']['name']} ({told['person']['id']})"
+
+
+def _clean(text: str) -> str:
+    """Names come from strangers: nothing in them may steer the terminal."""
+    return text.translate(_CONTROL)
+
+
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = MappingProxyType(
+    {
+        "list": _tell_list,
+        "approve": _tell_approve,
+        "remove": _tell_remove,
+        "role": _tell_role,
+        "link": _tell_link,
+        "forget": _tell_forget,
+    }
+)

@@ -1,0 +1,114 @@
+"""What goes out, in SQLite: answers wait in the outbox, and the holder of the account's lease sends them in order."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hermes_base.inbound import Outgoing
+from hermes_state import turn_queries as sql
+from hermes_state import turn_rules
+from hermes_state.connection import Database
+from hermes_state.texts import clean
+from hermes_state.turn_rules import Progress
+from hermes_state.turns import FAILED, SENDING, SENT, OutboxRow
+
+
+class SqliteOutbox:
+    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
+        self._db = db
+        self._clock = clock
+
+    def post(self, conversation: str, name: str, outgoing: Outgoing) -> bool:
+        wanted = {"conversation": clean(conversation), "name": clean(name)}
+        with self._db.write() as db:
+            if db.execute(sql.HAS_NAME, wanted).fetchone() is not None:
+                return False
+            add_answers(db, wanted["conversation"], 0, [outgoing], self._clock(), name=wanted["name"])
+            return True
+
+    def outbox_chats(self, account: str) -> list[str]:
+        wanted = {"account": clean(account)}
+        return self._db.read(lambda db: [chat for (chat,) in db.execute(sql.FIND_CHATS, wanted)])
+
+    def outbox_take(self, account: str, chat: str, lease_epoch: int) -> OutboxRow | None:
+        wanted = {"account": clean(account), "chat": clean(chat), "lease_epoch": lease_epoch}
+        with self._db.write() as db:
+            if db.execute(sql.CHECK_LEASE, wanted).fetchone() is None:
+                raise turn_rules.lease_lost(f"The account {account}", lease_epoch)
+            found = db.execute(sql.FIRST_UNSENT, wanted).fetchone()
+            if found is None:
+                return None
+            row, state, row_epoch, retry_at = found
+            if not turn_rules.may_take(state, row_epoch, retry_at, lease_epoch, self._clock()):
+                return None
+            taken = {"id": row, "lease_epoch": lease_epoch, "unsure": int(state == SENDING)}
+            return turn_rules.make_row(db.execute(sql.TAKE_UNSENT, taken).fetchone())
+
+    def outbox_part(self, row: int, lease_epoch: int, platform_id: str) -> None:
+        self._advance(row, lease_epoch, lambda known: turn_rules.add_part(known, platform_id))
+
+    def outbox_sent(self, row: int, lease_epoch: int, platform_id: str = "") -> None:
+        self._advance(row, lease_epoch, lambda known: turn_rules.finish_sending(known, platform_id))
+
+    def outbox_back(self, row: int, lease_epoch: int, retry_at: float, *, certain: bool) -> None:
+        self._advance(row, lease_epoch, lambda known: turn_rules.give_back(known, retry_at, certain))
+
+    def outbox_fail(self, row: int, lease_epoch: int, reason: str) -> None:
+        self._advance(row, lease_epoch, lambda known: turn_rules.give_up(known, reason))
+
+    def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
+        wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
+        found = self._db.read(lambda db: db.execute(sql.OUTBOX_SINCE, wanted).fetchall())
+        return [turn_rules.make_row(row) for row in found]
+
+    def _advance(self, row: int, lease_epoch: int, change: Callable[[Progress], Progress]) -> None:
+        """Note how far the sender has come; Fenced when the row is another's by now."""
+        with self._db.write() as db:
+            found = db.execute(sql.GET_SENDING, {"id": row}).fetchone()
+            known = None if found is None else _read_progress(found)
+            if known is None or found[1] != lease_epoch:
+                raise turn_rules.lease_lost(f"The outgoing message {row}", lease_epoch)
+            changed = change(known)
+            if known.state == SENDING:
+                _set_progress(db, row, changed, self._clock())
+            elif known.state != changed.state:
+                raise turn_rules.lease_lost(f"The outgoing message {row}", lease_epoch)
+
+
+# --- the steps of those calls, inside their transaction
+
+
+def add_answers(
+    db: sqlite3.Connection,
+    conversation: str,
+    seq: int,
+    answers: Sequence[Outgoing],
+    now: float,
+    *,
+    name: str | None = None,
+) -> None:
+    """Put them into the outbox, numbered after those that the turn has there already."""
+    owner = {"conversation": conversation, "seq": seq, "now": now, "name": name}
+    first = db.execute(sql.NEXT_ANSWER, owner).fetchone()[0]
+    rows = [{**owner, "n": n, **turn_rules.write_answer(answer)} for n, answer in enumerate(answers, first)]
+    db.executemany(sql.ADD_ANSWER, rows)
+
+
+def _read_progress(found: Sequence[Any]) -> Progress:
+    state, _, parts_sent, platform_ids, unsure = found
+    return Progress(state, parts_sent, tuple(json.loads(platform_ids)), bool(unsure))
+
+
+def _set_progress(db: sqlite3.Connection, row: int, it: Progress, now: float) -> None:
+    columns = {
+        "id": row,
+        "state": it.state,
+        "parts_sent": it.parts_sent,
+        "platform_ids": json.dumps(it.platform_ids),
+        "unsure": int(it.unsure),
+        "retry_at": it.retry_at,
+        "reason": it.reason,
+        "ended": now if it.state in (SENT, FAILED) else None,
+    }
+    db.execute(sql.SET_PROGRESS, columns)

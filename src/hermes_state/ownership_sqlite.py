@@ -1,0 +1,158 @@
+"""Who owns a conversation, in SQLite: nodes and their heartbeats, claims, control messages and named leases."""
+
+import json
+import math
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hermes_state import queries, turn_rules
+from hermes_state import turn_queries as sql
+from hermes_state.connection import Database
+from hermes_state.texts import clean
+from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, Delivery, Holding, NodeInfo
+
+
+class SqliteOwnership:
+    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
+        self._db = db
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock()
+
+    # --- processes
+
+    def join(self, info: NodeInfo) -> str:
+        node = turn_rules.make_node_id()
+        with self._db.write() as db:
+            now = self._clock()
+            if info.alone:
+                db.execute(sql.DROP_ALL)
+            db.execute(sql.DELETE_NODES, {"before": math.inf if info.alone else now - turn_rules.KEEP_NODES})
+            named = {"version": clean(info.version), "capacity": info.capacity, "address": clean(info.address)}
+            db.execute(sql.ADD_NODE, {"id": node, "expires": now + LEASE_SECONDS, **named})
+        return node
+
+    def heartbeat(self, node: str) -> bool:
+        with self._db.write() as db:
+            now = self._clock()
+            return db.execute(sql.BEAT, {"node": node, "now": now, "expires": now + LEASE_SECONDS}).rowcount > 0
+
+    def drain(self, node: str) -> None:
+        with self._db.write() as db:
+            db.execute(sql.DRAIN, {"node": node})
+
+    def leave(self, node: str) -> None:
+        with self._db.write() as db:
+            for statement in (sql.RELEASE_ALL, sql.DROP_OF_NODE, sql.DELETE_NODE):
+                db.execute(statement, {"node": node})
+
+    def fair(self, node: str) -> tuple[int, int, int]:
+        return self._db.read(lambda db: _count_shares(db, {"node": node, "now": self._clock()}))
+
+    # --- claims
+
+    def claim(self, node: str, room: int, late: bool = False) -> list[Claim]:
+        with self._db.write() as db:
+            now = self._clock()
+            if not _may_claim(db, node, now):
+                return []
+            grace = now - GRACE_SECONDS
+            wanted = {"node": node, "now": now, "grace": grace, "before": grace if late else math.inf, "room": room}
+            found = db.execute(sql.FIND_WORK, wanted).fetchall()
+            return [_take(db, node, conversation) for (conversation,) in found]
+
+    def claim_one(self, node: str, conversation: str) -> Claim | None:
+        name = clean(conversation)
+        with self._db.write() as db:
+            now = self._clock()
+            epoch, owner, live = _get_owner(db, name, now)
+            if owner == node and live:
+                return Claim(name, epoch, node)
+            if live or not _may_claim(db, node, now):
+                return None
+            db.execute(queries.ADD_CONVERSATION, (name,))
+            return _take(db, node, name)
+
+    def ready(self, node: str) -> list[Claim]:
+        wanted = {"node": node, "now": self._clock()}
+        found = self._db.read(lambda db: db.execute(sql.FIND_READY, wanted).fetchall())
+        return [Claim(conversation, epoch, node) for conversation, epoch in found]
+
+    def release(self, claim: Claim) -> bool:
+        with self._db.write() as db:
+            return db.execute(sql.RELEASE, name_claim(claim)).rowcount > 0
+
+    def holdings(self, limit: int = 100) -> list[Holding]:
+        wanted = {"now": self._clock(), "limit": limit}
+        found = self._db.read(lambda db: db.execute(sql.HOLDINGS, wanted).fetchall())
+        return [Holding(name, epoch, owner, bool(live), pending) for name, epoch, owner, live, pending in found]
+
+    # --- control
+
+    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> Delivery:
+        row = {"conversation": clean(conversation), "kind": clean(kind), "body": turn_rules.write_body(body)}
+        with self._db.write() as db:
+            now = self._clock()
+            db.execute(sql.ADD_CONTROL, {**row, "now": now})
+            return Delivery(live=_get_owner(db, row["conversation"], now)[2])
+
+    def take_controls(self, node: str) -> list[Control]:
+        with self._db.write() as db:
+            found = db.execute(sql.FIND_CONTROLS, {"node": node}).fetchall()
+            taken = {"node": node, "now": self._clock()}
+            db.executemany(sql.TAKE_CONTROL, [{**taken, "id": row[0]} for row in found])
+        return [
+            Control(row, conversation, kind, json.loads(body), created)
+            for row, conversation, kind, body, created in found
+        ]
+
+    # --- named leases
+
+    def hold(self, name: str, node: str, ttl: float) -> int | None:
+        with self._db.write() as db:
+            now = self._clock()
+            db.execute(sql.ADD_LEASE, {"name": clean(name)})
+            wanted = {"name": clean(name), "node": node, "now": now, "expires": now + ttl}
+            found = db.execute(sql.HOLD, wanted).fetchone()
+            return None if found is None else int(found[0])
+
+    def drop(self, name: str, node: str) -> None:
+        with self._db.write() as db:
+            db.execute(sql.DROP, {"name": clean(name), "node": node})
+
+
+# --- the steps of those calls, inside their transaction
+
+
+def name_claim(claim: Claim) -> dict[str, Any]:
+    return {"conversation": claim.conversation, "epoch": claim.epoch, "node": claim.node}
+
+
+def check_claim(db: sqlite3.Connection, claim: Claim) -> None:
+    """Fenced unless the claim still holds; the first statement of every write of an owner."""
+    if db.execute(sql.FENCE, name_claim(claim)).fetchone() is None:
+        raise turn_rules.fenced(claim)
+
+
+def _may_claim(db: sqlite3.Connection, node: str, now: float) -> bool:
+    """Whether the node lives and is not draining."""
+    return bool(db.execute(sql.GET_NODE, {"node": node, "now": now}).fetchone() == (0,))
+
+
+def _take(db: sqlite3.Connection, node: str, conversation: str) -> Claim:
+    epoch = db.execute(sql.TAKE, {"node": node, "conversation": conversation}).fetchone()[0]
+    return Claim(conversation, epoch, node)
+
+
+def _get_owner(db: sqlite3.Connection, conversation: str, now: float) -> tuple[int, str | None, bool]:
+    """Epoch, owner and whether the owner lives."""
+    found = db.execute(sql.GET_OWNER, {"conversation": conversation, "now": now}).fetchone()
+    return (0, None, False) if found is None else (found[0], found[1], bool(found[2]))
+
+
+def _count_shares(db: sqlite3.Connection, wanted: Mapping[str, Any]) -> tuple[int, int, int]:
+    nodes = db.execute(sql.COUNT_NODES, wanted).fetchone()[0]
+    total, mine = db.execute(sql.COUNT_OWNED, wanted).fetchone()
+    return nodes, total, mine

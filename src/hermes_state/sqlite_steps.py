@@ -1,0 +1,215 @@
+"""The steps of the calls on the SQLite store, inside their transaction: sessions, rows, usage, and reading them."""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, repeat
+
+from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
+from hermes_state import queries, records, search_index
+from hermes_state.interface import NewSession, SessionInfo
+from hermes_state.texts import clean
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a session stands, as read inside the transaction that moves it."""
+
+    conversation: str
+    task: str
+    version: int
+    writer: str
+    ended: float | None
+    end_reason: str | None
+    successor: str | None
+    messages: int
+    preview: str
+    platform: str
+    model: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMark:
+    """Whose turn a row belongs to: the turn's message and the epoch of the claim it was written under."""
+
+    seq: int
+    epoch: int
+
+
+Mark = TurnMark | None
+
+
+def find_info(db: sqlite3.Connection, query: str, key: str) -> SessionInfo | None:
+    found = db.execute(query, (key,)).fetchone()
+    return None if found is None else SessionInfo(*found)
+
+
+def get_info(db: sqlite3.Connection, session: str) -> SessionInfo:
+    info = find_info(db, queries.GET_SESSION, session)
+    if info is None:
+        raise records.missing(session)
+    return info
+
+
+def find_head(db: sqlite3.Connection, session: str) -> Head | None:
+    found = db.execute(queries.GET_HEAD, (session,)).fetchone()
+    return None if found is None else Head(*found)
+
+
+def get_head(db: sqlite3.Connection, session: str) -> Head:
+    head = find_head(db, session)
+    if head is None:
+        raise records.missing(session)
+    return head
+
+
+def add_session(db: sqlite3.Connection, new: NewSession, task: str) -> str:
+    """Insert the session and, if missing, its conversation; an id that the store chose is chosen until it is new."""
+    now = time.time()
+    db.execute(queries.ADD_CONVERSATION, (clean(new.conversation),))
+    while True:
+        session = clean(new.id) or records.make_session_id()
+        it = records.complete_session(new, session, task)
+        columns = (it.id, it.conversation, it.task, it.parent, it.platform, it.model, it.title, now, now)
+        if db.execute(queries.ADD_SESSION, columns).rowcount:
+            return session
+        if new.id:
+            raise records.taken(session)
+
+
+def add_child(db: sqlite3.Connection, session: str, head: Head) -> str:
+    """Insert the session that follows `session`, with the same frozen tools and system."""
+    new = NewSession(
+        head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
+    )
+    child = add_session(db, new, head.task)
+    db.execute(queries.COPY_PARTS, (child, session))
+    return child
+
+
+def append_batch(
+    db: sqlite3.Connection,
+    batch: records.Batch,
+    place: records.Place,
+    usage: Sequence[UsageRow] = (),
+    *,
+    mark: Mark = None,
+) -> int:
+    """Add rows and their calls if the transcript stands where the writer left it; the new version."""
+    head = get_head(db, place.session)
+    records.check_base(place.session, head.version, place.base, head.successor)
+    if batch.rows:
+        add_rows(db, place.session, head, place.writer, batch, mark)
+    if usage:
+        add_usage(db, place.session, head, usage, mark)
+    return place.base + len(batch.rows)
+
+
+def rotate_session(
+    db: sqlite3.Connection, batch: records.Batch, place: records.Place, reason: str, *, mark: Mark = None
+) -> SessionInfo:
+    """End the session and open its child with these rows, current in its place."""
+    session, head = place.session, get_head(db, place.session)
+    records.check_base(session, head.version, place.base, head.successor)
+    records.check_open(session, head.ended, head.end_reason)
+    child = add_child(db, session, head)
+    add_rows(db, child, get_head(db, child), place.writer, batch, mark)
+    db.execute(queries.END_SESSION, (time.time(), clean(reason), session))
+    db.execute(queries.SET_SUCCESSOR, (child, session))
+    db.execute(queries.MOVE_CURRENT, (child, head.conversation, session))
+    return get_info(db, child)
+
+
+def end_session(db: sqlite3.Connection, session: str, conversation: str, reason: str) -> None:
+    db.execute(queries.END_SESSION, (time.time(), clean(reason), session))
+    db.execute(queries.MOVE_CURRENT, (None, conversation, session))
+
+
+def add_rows(
+    db: sqlite3.Connection, session: str, head: Head, writer: str, batch: records.Batch, mark: Mark = None
+) -> None:
+    now, texts = time.time(), []
+    marks = _mark_rows(db, head.conversation, mark)
+    for position, row in enumerate(batch.written, head.version):
+        columns = (session, position, head.conversation, *next(marks), writer, row.kind, row.body, row.shown, now)
+        row_id = db.execute(queries.ADD_MESSAGE, columns).lastrowid
+        if row.text and row_id is not None:
+            texts.append((row_id, row.text))
+        for dialect, digest, body in row.sent:
+            db.execute(queries.ADD_BLOB, (digest, body))
+            db.execute(queries.SET_SENT, (session, position, dialect, digest))
+    if texts:
+        search_index.add_texts(db, texts)
+    version = head.version + len(batch.written)
+    summary = records.extend_summary(records.Summary(head.messages, head.preview), batch.rows)
+    if summary is None:
+        summary = records.summarize(read_messages(db, session, 0, version, {}))
+    db.execute(queries.ADVANCE_SESSION, (version, writer, summary.messages, summary.preview, now, session))
+
+
+def _mark_rows(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterator[tuple[int | None, int | None, int]]:
+    """Turn, number in it and epoch of one row after the other; empty outside of turns."""
+    if mark is None:
+        return repeat((None, None, 0))
+    last = db.execute(queries.LAST_ROW_OF_TURN, (conversation, mark.seq)).fetchone()[0]
+    return ((mark.seq, n, mark.epoch) for n in count(last + 1))
+
+
+def add_usage(
+    db: sqlite3.Connection, session: str, head: Head | None, usage: Sequence[UsageRow], mark: Mark = None
+) -> None:
+    owner, now = own(session, head), time.time()
+    calls = _mark_calls(db, owner[0], mark)
+    db.executemany(queries.ADD_USAGE, [(*owner, *next(calls), *records.write_usage(call), now) for call in usage])
+
+
+def _mark_calls(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterator[tuple[int | None, int | None]]:
+    if mark is None:
+        return repeat((None, None))
+    last = db.execute(queries.LAST_CALL_OF_TURN, (conversation, mark.seq)).fetchone()[0]
+    return ((mark.seq, call) for call in count(last + 1))
+
+
+def own(session: str, head: Head | None) -> tuple[str, str, str]:
+    """Conversation, session and task of a ledger row: what was paid is there even if its session is gone."""
+    return ("", session, "") if head is None else (head.conversation, session, head.task)
+
+
+def read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
+    head = get_head(db, session)
+    frozen, sent = records.split_sent(read_sent(db, session, min(PART_PLACES.values()), head.version))
+    return Transcript(
+        session=session,
+        conversation=head.conversation,
+        task=head.task,
+        version=head.version,
+        writer=head.writer,
+        frozen=frozen,
+        rows=visible(read_messages(db, session, 0, head.version, sent)),
+    )
+
+
+def read_rows(db: sqlite3.Connection, session: str, first: int, last: int) -> list[Row]:
+    _, sent = records.split_sent(read_sent(db, session, first, last))
+    return list(read_messages(db, session, first, last, sent))
+
+
+def read_sent(db: sqlite3.Connection, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
+    """What was sent, as long as it is what its hash says; what the disk damaged is encoded anew by who needs it."""
+    for place, dialect, body, known in db.execute(queries.GET_SENT, (session, first, last)):
+        if records.digest(body) == known:
+            yield place, dialect, body
+        else:
+            log.warning("the stored bytes of %s, place %d (%s) are damaged and are made anew", session, place, dialect)
+
+
+def read_messages(
+    db: sqlite3.Connection, session: str, first: int, last: int, sent: Mapping[int, Mapping[str, bytes]]
+) -> Iterator[Row]:
+    for position, kind, body, shown in db.execute(queries.GET_MESSAGES, (session, first, last)):
+        yield records.read_row(kind, body, shown, position, sent.get(position))

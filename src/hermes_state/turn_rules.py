@@ -1,0 +1,156 @@
+"""What both stores decide in the same way about turns and deliveries: pure, on values read inside the transaction."""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hermes_base.errors import Fenced, StoreFailure
+from hermes_base.inbound import Outgoing, read_outgoing, write_outgoing
+from hermes_base.journal import Row
+from hermes_state import records
+from hermes_state.texts import clean
+from hermes_state.turns import (
+    FAILED,
+    FRESH_SECONDS,
+    MAX_ATTEMPTS,
+    SENDING,
+    SENT,
+    WAITING,
+    BegunTurn,
+    Claim,
+    OutboxRow,
+    Written,
+)
+
+KEEP_NODES = 3600.0  # the row of a dead node is kept so long, for whoever looks into the store
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """How far an accepted message has come."""
+
+    seq: int
+    attempts: int
+    taken: bool
+    begun: float | None
+    done_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the delivery of an outbox row has come."""
+
+    state: str
+    parts_sent: int
+    platform_ids: tuple[str, ...]
+    unsure: bool
+    retry_at: float = 0.0
+    reason: str = ""
+
+
+def start_turn(messages: Sequence[Opened], now: float) -> BegunTurn | None:
+    """The turn of these messages, or None when there are none or one of them is done."""
+    if not messages or any(message.done_epoch is not None for message in messages):
+        return None
+    attempt = 1 + max(message.attempts for message in messages)
+    first = min((message.begun for message in messages if message.begun is not None), default=now)
+    given_up = "attempts" if attempt > MAX_ATTEMPTS else "age" if now - first > FRESH_SECONDS else ""
+    seqs = tuple(message.seq for message in messages)
+    return BegunTurn(seqs[0], seqs, attempt, frozenset(one.seq for one in messages if one.taken), given_up)
+
+
+def pick_open(claim: Claim, done: Mapping[int, int | None]) -> list[int]:
+    """Which of the messages the call closes; none: it is the repetition of a call whose reply was lost.
+
+    Fenced when one was closed under another epoch: then somebody else dealt with it.
+    """
+    if not done:
+        raise StoreFailure("A turn without a message cannot be completed.", kept="Nothing was written.")
+    if any(epoch not in (None, claim.epoch) for epoch in done.values()):
+        raise fenced(claim)
+    return [seq for seq, epoch in done.items() if epoch is None]
+
+
+def list_taken(rows: Iterable[Row]) -> list[int]:
+    """The accepted messages that these rows hold."""
+    return sorted({seq for row in rows for seq in row.inbox})
+
+
+def may_take(state: str, row_epoch: int, retry_at: float, lease_epoch: int, now: float) -> bool:
+    """Whether a chat's first unsent row is to be sent now: it is due, and this holder is not at it already."""
+    return retry_at <= now and not (state == SENDING and row_epoch == lease_epoch)
+
+
+def add_part(known: Progress, platform_id: str) -> Progress:
+    """One more part has arrived, and nothing is doubtful before the next one is tried."""
+    ids = (*known.platform_ids, platform_id)
+    return replace(known, parts_sent=known.parts_sent + 1, platform_ids=ids, unsure=False)
+
+
+def finish_sending(known: Progress, platform_id: str) -> Progress:
+    arrived = add_part(known, platform_id) if platform_id else known
+    return replace(arrived, state=SENT, unsure=False)
+
+
+def give_back(known: Progress, retry_at: float, certain: bool) -> Progress:
+    """Waiting again. An older doubt stays: that this attempt failed says nothing about the one before."""
+    return replace(known, state=WAITING, retry_at=retry_at, unsure=known.unsure or not certain)
+
+
+def give_up(known: Progress, reason: str) -> Progress:
+    return replace(known, state=FAILED, reason=clean(reason))
+
+
+def make_row(found: Sequence[Any]) -> OutboxRow:
+    """The row from its columns: id, conversation, seq, n, body, state, attempts, parts, ids, unsure, created."""
+    row, conversation, seq, n, body, state, attempts, parts, ids, unsure, created = found
+    known = tuple(json.loads(ids))
+    return OutboxRow(
+        row, conversation, seq, n, read_outgoing(body), state, attempts, parts, known, bool(unsure), created
+    )
+
+
+def write_answer(outgoing: Outgoing) -> dict[str, str]:
+    """The columns of an outgoing message: whose chat it goes to, and its body."""
+    address = outgoing.address
+    named = {"account": address.account_key, "chat": address.chat_key, "body": write_outgoing(outgoing)}
+    return {column: clean(text) for column, text in named.items()}
+
+
+def name_place(written: Written) -> records.Place:
+    return records.Place(written.session, clean(written.writer), written.base)
+
+
+def make_node_id() -> str:
+    return f"{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def write_body(body: Mapping[str, Any]) -> str:
+    return clean(records.write_json(body))
+
+
+def sort_seqs(seqs: Iterable[int]) -> list[int]:
+    return sorted(set(seqs))
+
+
+def fenced(claim: Claim) -> Fenced:
+    return Fenced(
+        f"Conversation {claim.conversation} is not owned under epoch {claim.epoch} any more.",
+        kept="Nothing of this write was stored; the messages are with their present owner.",
+        fix="Drop the turn.",
+    )
+
+
+def lease_lost(what: str, lease_epoch: int) -> Fenced:
+    return Fenced(
+        f"{what} is not held under epoch {lease_epoch} any more.",
+        kept="Nothing of this write was stored; the message is with the account's present holder.",
+        fix="Hold the account's lease again.",
+    )
+
+
+def no_message(conversation: str, seq: int) -> StoreFailure:
+    return StoreFailure(f"Conversation {conversation} has no message {seq}.", kept="Nothing was written.")

@@ -1,0 +1,106 @@
+"""The tables of messages, turns and ownership of the store in memory."""
+
+from dataclasses import dataclass, field
+
+from hermes_base.journal import Step
+from hermes_state.turn_rules import Opened, Progress
+from hermes_state.turns import WAITING, OutboxRow, Waiting
+
+
+@dataclass(slots=True)
+class NodeRow:
+    expires: float
+    draining: bool = False
+
+
+@dataclass(slots=True)
+class ConversationRow:
+    epoch: int = 0
+    owner: str | None = None
+    last_owner: str | None = None
+    pending: int = 0
+    next_seq: int = 0
+    ready_at: float = 0.0
+    choices: str = "{}"
+
+
+@dataclass(slots=True)
+class InboxRow:
+    seq: int
+    account: str
+    ext_id: str
+    body: str
+    accepted: float
+    attempts: int = 0
+    taken: bool = False
+    begun: float | None = None
+    retry_at: float = 0.0
+    error: str = ""
+    done_epoch: int | None = None
+
+    def show(self) -> Waiting:
+        return Waiting(self.seq, self.body, self.attempts, self.taken, self.accepted, self.begun)
+
+    def measure(self) -> Opened:
+        return Opened(self.seq, self.attempts, self.taken, self.begun, self.done_epoch)
+
+
+@dataclass(slots=True)
+class OutboxEntry:
+    """A row of the outbox; `row` is as it was written, the rest moves."""
+
+    row: OutboxRow
+    account: str
+    chat: str
+    name: str | None
+    progress: Progress = field(default_factory=lambda: Progress(WAITING, 0, (), False))
+    attempts: int = 0
+    lease_epoch: int = 0
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class LeaseRow:
+    owner: str | None = None
+    epoch: int = 0
+    expires: float = 0.0
+
+
+@dataclass(slots=True)
+class ControlRow:
+    id: int
+    conversation: str
+    kind: str
+    body: str
+    created: float
+    taken_by: str | None = None
+
+
+@dataclass(slots=True)
+class TurnTables:
+    nodes: dict[str, NodeRow] = field(default_factory=dict)
+    conversations: dict[str, ConversationRow] = field(default_factory=dict)
+    inbox: dict[str, dict[int, InboxRow]] = field(default_factory=dict)  # by conversation, then seq
+    seen: dict[tuple[str, str], InboxRow] = field(default_factory=dict)  # by account and ext_id
+    outbox: dict[int, OutboxEntry] = field(default_factory=dict)
+    steps: dict[tuple[str, int], dict[int, Step]] = field(default_factory=dict)  # by conversation and turn, then n
+    controls: list[ControlRow] = field(default_factory=list)
+    leases: dict[str, LeaseRow] = field(default_factory=dict)
+    last_row: int = 0  # the newest number of an outbox row; none is given twice
+
+    def get_conversation(self, name: str) -> ConversationRow:
+        """The conversation's row, made at first use."""
+        return self.conversations.setdefault(name, ConversationRow())
+
+    def is_alive(self, node: str | None, now: float) -> bool:
+        found = None if node is None else self.nodes.get(node)
+        return found is not None and found.expires > now
+
+    def may_claim(self, node: str | None, now: float) -> bool:
+        """Whether the node lives and is not draining."""
+        return node is not None and self.is_alive(node, now) and not self.nodes[node].draining
+
+    def list_due(self, conversation: str, now: float) -> list[InboxRow]:
+        """The open messages that do not wait for their time, in order."""
+        rows = self.inbox.get(conversation, {}).values()
+        return [row for row in rows if row.done_epoch is None and row.retry_at <= now]

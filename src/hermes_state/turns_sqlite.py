@@ -1,0 +1,238 @@
+"""Messages and turns in SQLite: every call is one transaction, and an owner's begins with the check of its claim."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes_base.inbound import Outgoing
+from hermes_base.journal import Row, Step, UsageRow
+from hermes_state import queries, records, turn_rules
+from hermes_state import sqlite_steps as steps
+from hermes_state import turn_queries as sql
+from hermes_state.interface import SessionInfo
+from hermes_state.outbox_sqlite import SqliteOutbox, add_answers
+from hermes_state.ownership_sqlite import SqliteOwnership, check_claim, name_claim
+from hermes_state.texts import clean
+from hermes_state.turn_rules import Opened
+from hermes_state.turns import BegunTurn, Claim, Waiting, Written
+
+
+class SqliteTurns(SqliteOwnership, SqliteOutbox):
+    """Implements `TurnStore` on the file of a `SqliteStore`."""
+
+    # --- messages
+
+    def accept(self, conversation: str, account: str, ext_id: str, body: str) -> int | None:
+        name = clean(conversation)
+        row = {"conversation": name, "account": clean(account), "ext_id": clean(ext_id), "body": clean(body)}
+        with self._db.write() as db:
+            if db.execute(sql.SEEN, row).fetchone() is not None:
+                return None
+            now = self._clock()
+            db.execute(queries.ADD_CONVERSATION, (name,))
+            seq = int(db.execute(sql.COUNT_IN, {"conversation": name, "now": now}).fetchone()[0])
+            db.execute(sql.ADD_MESSAGE, {**row, "seq": seq, "now": now})
+            return seq
+
+    def find_message(self, account: str, stem: str) -> list[tuple[int, bool, bool]]:
+        first = clean(stem) + "/"
+        wanted = {"account": clean(account), "first": first, "end": first[:-1] + "0", "length": len(first)}
+        found = self._db.read(lambda db: db.execute(sql.FIND_REVISIONS, wanted).fetchall())
+        return [(seq, bool(begun), bool(done)) for seq, begun, done in found]
+
+    def waiting(self, claim: Claim, limit: int = 200) -> list[Waiting]:
+        wanted = {**name_claim(claim), "now": self._clock(), "limit": limit}
+        found = self._db.read(lambda db: db.execute(sql.WAITING, wanted).fetchall())
+        return [
+            Waiting(seq, body, attempts, bool(taken), accepted, begun)
+            for seq, body, attempts, taken, accepted, begun in found
+        ]
+
+    def inbox_since(self, conversation: str, after: int, limit: int = 100) -> list[tuple[int, str]]:
+        wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
+        return self._db.read(lambda db: db.execute(sql.INBOX_SINCE, wanted).fetchall())
+
+    def open_seqs(self, conversation: str) -> list[int]:
+        wanted = {"conversation": clean(conversation)}
+        return [seq for (seq,) in self._db.read(lambda db: db.execute(sql.OPEN_SEQS, wanted).fetchall())]
+
+    def latest(self, conversation: str) -> tuple[int, int]:
+        wanted = {"conversation": clean(conversation)}
+        row, seq = self._db.read(
+            lambda db: (db.execute(sql.LATEST_ROW, wanted).fetchone(), db.execute(sql.LATEST_SEQ, wanted).fetchone())
+        )
+        return int(row[0]), 0 if seq is None else int(seq[0])
+
+    def depth(self) -> tuple[int, int]:
+        return self._db.read(
+            lambda db: (db.execute(sql.COUNT_INBOX).fetchone()[0], db.execute(sql.COUNT_OUTBOX).fetchone()[0])
+        )
+
+    # --- a turn
+
+    def begin(self, claim: Claim, seqs: Sequence[int], going_on: Outgoing | None = None) -> BegunTurn | None:
+        with self._db.write() as db:
+            check_claim(db, claim)
+            now = self._clock()
+            messages = [_find_message(db, claim, seq) for seq in turn_rules.sort_seqs(seqs)]
+            turn = turn_rules.start_turn([message for message in messages if message is not None], now)
+            if turn is None or None in messages:
+                return None
+            db.executemany(sql.BEGIN_MESSAGE, [{**name_message(claim, seq), "now": now} for seq in turn.seqs])
+            if going_on is not None and turn.attempt > 1 and not turn.given_up:
+                add_answers(db, claim.conversation, turn.seq, [going_on], now)
+            return turn
+
+    def join_turn(self, claim: Claim, seq: int, more: Sequence[int]) -> None:
+        with self._db.write() as db:
+            check_claim(db, claim)
+            turn = {"turn": seq, "now": self._clock()}
+            db.executemany(sql.JOIN_MESSAGE, [{**name_message(claim, one), **turn} for one in more])
+
+    def append(self, claim: Claim, seq: int, written: Written, usage: Sequence[UsageRow] = ()) -> int:
+        batch = records.write_batch(written.rows)
+        with self._db.write() as db:
+            check_claim(db, claim)
+            return _append(db, claim, seq, written, batch, usage)
+
+    def rotate(self, claim: Claim, seq: int, written: Written, reason: str) -> SessionInfo:
+        batch = records.write_batch(written.rows)
+        with self._db.write() as db:
+            check_claim(db, claim)
+            _check_session(db, claim, written.session)
+            mark = steps.TurnMark(seq, claim.epoch)
+            child = steps.rotate_session(db, batch, turn_rules.name_place(written), reason, mark=mark)
+            _mark_taken(db, claim, written.rows)
+            return child
+
+    def step(self, claim: Claim, seq: int, n: int, kind: str, body: Mapping[str, Any]) -> None:
+        row = {"n": n, "epoch": claim.epoch, "kind": clean(kind), "body": turn_rules.write_body(body)}
+        with self._db.write() as db:
+            check_claim(db, claim)
+            db.execute(sql.SET_STEP, {**name_message(claim, seq), **row})
+
+    def steps(self, conversation: str, seq: int) -> list[Step]:
+        wanted = {"conversation": clean(conversation), "seq": seq}
+        found = self._db.read(lambda db: db.execute(sql.GET_STEPS, wanted).fetchall())
+        return [Step(n, kind, json.loads(body)) for n, kind, body in found]
+
+    def complete(
+        self,
+        claim: Claim,
+        seqs: Sequence[int],
+        written: Written | None = None,
+        answers: Sequence[Outgoing] = (),
+        usage: Sequence[UsageRow] = (),
+        end_session: str = "",
+    ) -> int | None:
+        batch = records.write_batch(written.rows if written else ())
+        version = written.base + len(batch.rows) if written and batch.rows else None
+        with self._db.write() as db:
+            check_claim(db, claim)
+            closing = turn_rules.pick_open(claim, _get_done(db, claim, seqs))
+            if not closing:
+                return version
+            turn = min(seqs)
+            if written is not None:
+                _append(db, claim, turn, written, batch, usage)
+            else:
+                _charge(db, claim, turn, usage)
+            _close(db, claim, closing)
+            if answers:
+                add_answers(db, claim.conversation, turn, answers, self._clock())
+            if end_session:
+                _end_current(db, claim.conversation, end_session)
+        return version
+
+    def fail(self, claim: Claim, seq: int, error: str, retry_at: float) -> None:
+        with self._db.write() as db:
+            check_claim(db, claim)
+            db.execute(sql.POSTPONE, {**name_message(claim, seq), "error": clean(error), "retry_at": retry_at})
+
+    # --- choices
+
+    def choices(self, conversation: str) -> dict[str, Any]:
+        wanted = {"conversation": clean(conversation)}
+        found = self._db.read(lambda db: db.execute(sql.GET_CHOICES, wanted).fetchone())
+        return {} if found is None else dict(json.loads(found[0]))
+
+    def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
+        row = {"conversation": clean(conversation), "choices": turn_rules.write_body(choices)}
+        with self._db.write() as db:
+            db.execute(queries.ADD_CONVERSATION, (row["conversation"],))
+            db.execute(sql.SET_CHOICES, row)
+
+
+# --- the steps of those calls, inside their transaction
+
+
+def name_message(claim: Claim, seq: int) -> dict[str, Any]:
+    return {"conversation": claim.conversation, "seq": seq}
+
+
+def _find_message(db: sqlite3.Connection, claim: Claim, seq: int) -> Opened | None:
+    found = db.execute(sql.GET_MESSAGE, name_message(claim, seq)).fetchone()
+    if found is None:
+        return None
+    attempts, taken, begun, done_epoch = found
+    return Opened(seq, attempts, bool(taken), begun, done_epoch)
+
+
+def _get_done(db: sqlite3.Connection, claim: Claim, seqs: Sequence[int]) -> dict[int, int | None]:
+    """Under which epoch each message was closed; StoreFailure when there is no such message."""
+    done: dict[int, int | None] = {}
+    for seq in turn_rules.sort_seqs(seqs):
+        message = _find_message(db, claim, seq)
+        if message is None:
+            raise turn_rules.no_message(claim.conversation, seq)
+        done[seq] = message.done_epoch
+    return done
+
+
+def _append(
+    db: sqlite3.Connection,
+    claim: Claim,
+    seq: int,
+    written: Written,
+    batch: records.Batch,
+    usage: Sequence[UsageRow],
+) -> int:
+    _check_session(db, claim, written.session)
+    mark = steps.TurnMark(seq, claim.epoch)
+    version = steps.append_batch(db, batch, turn_rules.name_place(written), usage, mark=mark)
+    _mark_taken(db, claim, written.rows)
+    return version
+
+
+def _check_session(db: sqlite3.Connection, claim: Claim, session: str) -> None:
+    """A claim is on one conversation, and gives no right to write to another's session."""
+    if steps.get_head(db, session).conversation != claim.conversation:
+        raise records.foreign(session, claim.conversation)
+
+
+def _mark_taken(db: sqlite3.Connection, claim: Claim, rows: Sequence[Row]) -> None:
+    db.executemany(sql.TAKE_MESSAGE, [name_message(claim, seq) for seq in turn_rules.list_taken(rows)])
+
+
+def _charge(db: sqlite3.Connection, claim: Claim, seq: int, usage: Sequence[UsageRow]) -> None:
+    """Calls of a turn that wrote no rows stand under the session that the conversation goes on in."""
+    if not usage:
+        return
+    current = steps.find_info(db, queries.GET_CURRENT, claim.conversation)
+    session = "" if current is None else current.id
+    mark = None if current is None else steps.TurnMark(seq, claim.epoch)
+    steps.add_usage(db, session, steps.find_head(db, session), usage, mark)
+
+
+def _close(db: sqlite3.Connection, claim: Claim, seqs: Sequence[int]) -> None:
+    named = [name_message(claim, seq) for seq in seqs]
+    db.executemany(sql.CLOSE_MESSAGE, [{**name, "epoch": claim.epoch} for name in named])
+    db.executemany(sql.DELETE_STEPS, named)
+    db.execute(sql.COUNT_OUT, {"conversation": claim.conversation, "closed": len(named)})
+
+
+def _end_current(db: sqlite3.Connection, conversation: str, reason: str) -> None:
+    current = steps.find_info(db, queries.GET_CURRENT, conversation)
+    if current is not None:
+        steps.end_session(db, current.id, conversation, reason)

@@ -1,0 +1,125 @@
+"""`hermes people` on a home without a running gateway: the real store, the real lock."""
+
+import json
+import sys
+from contextlib import closing
+
+import pytest
+
+from hermes_base.errors import HermesError
+from hermes_base.journal import Row, UsageRow
+from hermes_cli import main as entry
+from hermes_cli import people_cmd
+from hermes_constants import get_hermes_home
+from hermes_state.home_lock import HomeLock
+from hermes_state.interface import NewSession
+from hermes_state.people import MEMBER, Person
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def code() -> str:
+    """The code of a stranger whose name tries to steer the terminal."""
+    with closing(SqliteStore(get_hermes_home() / STORE_FILE)) as store:
+        pairing = store.people.pair("chat", "77", "Bob\x1b[2J\x07", "c77")
+        assert pairing is not None
+        return pairing.code
+
+
+@pytest.fixture
+def ann() -> Person:
+    with closing(SqliteStore(get_hermes_home() / STORE_FILE)) as store:
+        person = store.people.add("Ann", MEMBER, "chat", "1")
+        session = store.open_session(NewSession("c", person=person.id))
+        store.append(session.id, "w", 0, [Row({"role": "user", "content": "hello"})], [UsageRow("p", "m")])
+    return person
+
+
+def run(output: Output, *args: str) -> str:
+    assert people_cmd.main(list(args)) == 0
+    return output.readouterr().out
+
+
+def test_an_empty_home_says_that_it_is_closed(capsys: Output) -> None:
+    """G1: closed by default."""
+    assert "Nobody but the owner" in run(capsys, "list")
+    assert json.loads(run(capsys, "list", "--json")) == {"people": [], "pairings": []}
+
+
+def test_a_stranger_is_seen_and_let_in(capsys: Output, code: str) -> None:
+    """G1: the code from the chat is what a local operator approves; names cannot steer the terminal."""
+    listed = run(capsys, "list")
+    assert f"hermes people approve {code}" in listed
+    assert "chat 77" in listed
+    assert "\x1b" not in listed
+    assert "Robert" in run(capsys, "approve", code.lower(), "--role", "admin", "--name", "Robert")
+    told = json.loads(run(capsys, "list", "--json"))
+    assert [(one["name"], one["role"]) for one in told["people"]] == [("Robert", "admin")]
+    assert told["pairings"] == []
+    with pytest.raises(HermesError, match="no open request"):
+        people_cmd.main(["approve", code])
+
+
+def test_roles_and_identities_are_changed(capsys: Output, ann: Person) -> None:
+    assert "admin now" in run(capsys, "role", ann.id, "admin")
+    assert "known there" in run(capsys, "link", ann.id, "mail", "ann@x")
+    assert "chat 1, mail ann@x" in run(capsys, "list")
+    assert json.loads(run(capsys, "role", ann.id, "member", "--json"))["person"]["role"] == "member"
+
+
+def test_a_removed_person_is_gone_and_their_data_stays(capsys: Output, ann: Person) -> None:
+    """G3."""
+    assert f"hermes people forget {ann.id}" in run(capsys, "remove", ann.id)
+    assert "Ann" not in run(capsys, "list")
+    with closing(SqliteStore.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+        assert len(store.sessions(person=ann.id)) == 1
+
+
+def test_forgetting_deletes_and_says_what(capsys: Output, ann: Person) -> None:
+    """G12."""
+    note = get_hermes_home() / "people" / ann.id / "workspace" / "note"
+    note.parent.mkdir(parents=True)
+    note.write_text("x")
+    said = run(capsys, "forget", ann.id, "--yes")
+    assert "sessions 1" in said
+    assert "files 1" in said
+    assert "1 model calls stay counted" in said
+    assert not note.parents[1].exists()
+    with closing(SqliteStore.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+        assert store.sessions() == []
+        assert store.usage().calls == 1
+
+
+def test_forgetting_asks_first(capsys: Output, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HermesError, match="--yes"):
+        people_cmd.main(["forget", ann.id])
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: "n" if ann.id in question else "y")
+    assert people_cmd.main(["forget", ann.id]) == 1
+    assert "Nothing was deleted." in capsys.readouterr().out
+    assert "Ann" in run(capsys, "list")
+
+
+@pytest.mark.parametrize("args", [["role", "p-none", "member"], ["remove", "p-none"], ["forget", "p-none", "--yes"]])
+def test_an_unknown_id_is_a_sentence(args: list[str], capsys: Output) -> None:
+    assert entry.main(["people", *args]) == 1
+    said = capsys.readouterr().err
+    assert "nobody with the id" in said
+    assert "hermes people list" in said
+
+
+def test_a_wrong_role_is_refused(capsys: Output) -> None:
+    assert entry.main(["people", "role", "p-1", "king"]) == 2
+    assert "owner" in capsys.readouterr().err
+
+
+def test_the_home_is_not_changed_behind_its_owners_back(ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B6: while another process owns the home and does not answer, nothing is written."""
+    monkeypatch.setattr("hermes_cli.owner._PATIENCE_SECONDS", 0.0)
+    with HomeLock(get_hermes_home()), pytest.raises(HermesError):
+        people_cmd.main(["remove", ann.id])
+    with closing(SqliteStore.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+        assert store.people.people() == [ann]

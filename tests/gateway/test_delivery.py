@@ -1,0 +1,481 @@
+"""From the outbox to the chat: in order, once, within the budget, through every kind of trouble."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pretending import QUICK, HeardCore, Post, call_off_loop, place, until
+
+from gateway.delivery_rules import Again, GiveUp, Pace, judge, pause_after
+from gateway.platforms.base import NeverTaken, NotNow, Part
+from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, Rules
+from gateway.render import LONG_MARK
+from hermes_base.errors import DeliveryFailure, StoreFailure
+from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
+from hermes_state.memory import MemoryStore
+from hermes_state.sqlite import SqliteStore
+from hermes_state.turns import FAILED, SENT, TurnStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def turns(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TurnStore]:
+    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+    yield store.turns
+    store.close()
+
+
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(steps)
+
+
+def test_stored_messages_arrive_in_order(turns: TurnStore) -> None:
+    """C9: what waits in the outbox at the start is delivered, each chat in its order."""
+    post = Post(turns)
+    for n in range(5):
+        post.put(f"one {n}", "c1")
+        post.put(f"two {n}", "c2")
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == [f"one {n}" for n in range(5)]
+    assert post.service.seen("c2") == [f"two {n}" for n in range(5)]
+
+
+def test_a_fresh_message_is_sent_when_woken(turns: TurnStore) -> None:
+    post = Post(turns)
+
+    async def steps() -> None:
+        async with post.delivering(replace(QUICK, poll=60.0)) as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            post.put("hello")
+            await asyncio.to_thread(delivery.wake, place())
+            await until(lambda: post.waits() == 0)
+            assert delivery.counts["sent"] == 1
+            await until(lambda: delivery.at_work() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello"]
+
+
+def test_a_long_message_goes_in_parts(turns: TurnStore) -> None:
+    post = Post(turns, Rules(max_length=100, length_unit="utf16"))
+    post.put("word 🙂 " * 100)
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert "".join(post.service.seen("c1")).split() == ["word", "🙂"] * 100
+    (row,) = turns.outbox_since(place().conversation("default"), 0)
+    assert row.platform_ids == tuple(message.id for message in post.service.messages)
+
+
+@pytest.mark.parametrize("takes_keys", [True, False])
+def test_a_connection_that_closes_after_taking_the_message(turns: TurnStore, takes_keys: bool) -> None:
+    """C7: with keys it shows once; without, the repetition says that it is one."""
+    post = Post(turns, Rules(takes_keys=takes_keys))
+    post.service.troubles.append(CLOSED_AFTER)
+    post.put("hello")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: post.waits() == 0)
+            assert delivery.counts["again"] == 1
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello"] + ([] if takes_keys else [f"{LONG_MARK}\nhello"])
+
+
+def test_only_the_doubtful_part_is_marked(turns: TurnStore) -> None:
+    """C7: parts that are known to have arrived are not sent again, later ones carry no mark."""
+    post = Post(turns, Rules(takes_keys=False, max_length=200))
+    post.service.troubles.extend(["", CLOSED_BEFORE])
+    post.put("word " * 100)
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    texts = post.service.seen("c1")
+    assert [text.startswith(LONG_MARK) for text in texts] == [n == 1 for n in range(len(texts))]
+    assert "".join(texts).replace(LONG_MARK, "").split() == ["word"] * 100
+
+
+def test_a_platform_that_closes_each_connection_loses_nothing(turns: TurnStore) -> None:
+    """C9: no number of failures drops a message, and the later ones wait behind it."""
+    post = Post(turns)
+    post.service.always = CLOSED_BEFORE
+    for n in range(3):
+        post.put(f"{n}")
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: len(post.service.calls) >= 12)
+            assert post.service.seen("c1") == []
+            post.service.always = ""
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["0", "1", "2"]
+
+
+def test_nothing_is_sent_during_a_penalty(turns: TurnStore) -> None:
+    """C8: one refused call, then silence until the time that the platform named, also by a new process."""
+    post = Post(turns)
+    post.service.punish(0.6)
+    end = post.service.penalty_until
+    post.put("hello")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.counts["waiting"] == 1)
+            delivery.typing(place(), "t")
+            delivery.draft(place(), "text", "t")
+            delivery.wake(place())
+            await asyncio.sleep(0.2)
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello"]
+    refused = [call for call in post.service.calls if call.at < end]
+    assert len(refused) == 1
+
+
+def test_the_budget_of_the_platform_is_kept(turns: TurnStore) -> None:
+    """C8: drafts, typing, notes and answers together never make the service refuse a call."""
+    post = Post(turns, Rules(calls_per_second=20, burst_calls=3))
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            for n in range(60):
+                delivery.draft(place(), "text " * n, "t")
+                if n % 6 == 0:
+                    post.put(f"note {n}", kind=NOTE)
+                    delivery.wake(place())
+                await asyncio.sleep(0.02)
+            draft = await delivery.end_draft(place())
+            post.put("final", draft=draft, turn="t")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert {call.status for call in post.service.calls} == {200}
+    assert {call.kind for call in post.service.calls} == {"send", "edit", "typing"}
+    assert post.service.seen("c1").count("final") == 1
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_answer_takes_the_place_of_its_draft(turns: TurnStore, known: bool) -> None:
+    """C7: one message, whether the turn noted the draft's id or delivery still knows it."""
+    post = Post(turns)
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            delivery.progress(place(), "⚙ terminal", "t1")
+            delivery.draft(place(), "The ans", "t1")
+            await until(lambda: post.service.seen("c1") == ["The ans\n\n⚙ terminal …"])
+            draft = await delivery.end_draft(place()) if known else ""
+            assert bool(draft) == known
+            post.put("The answer.", draft=draft, turn="t1")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["The answer."]
+
+
+def test_a_draft_that_was_deleted_is_no_obstacle(turns: TurnStore) -> None:
+    post = Post(turns)
+    post.put("The answer.", draft="gone")
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["The answer."]
+
+
+def test_a_refused_message_is_kept_with_its_reason_and_the_next_one_goes(turns: TurnStore) -> None:
+    """C2: what a platform never takes ends with a reason; it does not hold up the chat."""
+    post = Post(turns)
+    post.service.troubles.append(REFUSED)
+    post.put("bad")
+    post.put("good")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: post.waits() == 0)
+            assert (delivery.counts["failed"], delivery.counts["sent"]) == (1, 1)
+
+    run(steps())
+    assert post.service.seen("c1") == ["good"]
+    rows = turns.outbox_since(place().conversation("default"), 0)
+    assert [row.state for row in rows] == [FAILED, SENT]
+
+
+def test_markup_that_is_refused_goes_as_plain_text(turns: TurnStore) -> None:
+    post = Post(turns)
+    post.service.troubles.append(BAD_MARKUP)
+    post.put("**bold** word")
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["bold word"]
+
+
+def test_questions_and_files_go_as_the_platform_can(turns: TurnStore) -> None:
+    post = Post(turns)
+    post.put("Run it?", kind=QUESTION, question="q1", choices=("yes", "no"))
+    post.put("the plan", kind=FILE, file=FileRef("/x/plan.pdf", "plan.pdf"))
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    asked, sent = post.service.messages
+    assert (asked.question, asked.choices) == ("q1", ("yes", "no"))
+    assert (sent.file, sent.text) == ("plan.pdf", "the plan")
+
+
+def test_who_is_away_gets_it_when_back(turns: TurnStore) -> None:
+    """C9: an answer that finds nobody waits, costs nothing meanwhile, and arrives once."""
+    post = Post(turns)
+    post.put("hello")
+
+    async def steps() -> None:
+        delivery = post.new_delivery()
+        post.adapter.leave(place())
+        await post.adapter.connect(HeardCore(delivery))
+        await delivery.start()
+        await until(lambda: delivery.counts["waiting"] == 1)
+        await until(lambda: delivery.at_work() == 0)
+        await asyncio.sleep(0.3)
+        assert delivery.counts["waiting"] == 1
+        assert not post.service.calls
+        post.adapter.come_back(place())
+        await until(lambda: post.waits() == 0)
+        await delivery.stop()
+        await post.adapter.disconnect()
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello"]
+
+
+def test_fresh_chats_do_not_wait_for_old_ones(turns: TurnStore) -> None:
+    """C15: a chat that is woken overtakes hundreds with old messages."""
+    post = Post(turns, Rules(latency=0.02))
+    for n in range(100):
+        post.put("old", f"old{n}")
+
+    async def steps() -> None:
+        async with post.delivering(replace(QUICK, recovering=2, poll=5.0)) as delivery:
+            await until(lambda: len(post.service.messages) > 2)
+            post.put("fresh", "new")
+            delivery.wake(place("new"))
+            await until(lambda: post.service.seen("new") == ["fresh"])
+            assert len(post.service.messages) < 50
+            assert delivery.at_work() < 20
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert len(post.service.messages) == 101
+
+
+def test_only_the_holder_of_the_lease_sends(turns: TurnStore) -> None:
+    """C7: a sender whose account went to another sends nothing more, and the other one goes on."""
+    post = Post(turns)
+
+    async def steps() -> None:
+        first = post.new_delivery(replace(QUICK, poll=60.0))
+        await first.start()
+        await until(lambda: first.leases()["pretend:bot"] is not None)
+        async with post.delivering() as second:
+            await until(lambda: second.leases()["pretend:bot"] is not None)
+            for n in range(5):
+                post.put(f"{n}")
+                first.wake(place())
+            await until(lambda: post.waits() == 0)
+            assert first.counts["sent"] == 0
+            await first.stop()
+
+    run(steps())
+    assert post.service.seen("c1") == [f"{n}" for n in range(5)]
+
+
+def test_a_lease_that_cannot_be_renewed_stops_the_sending(turns: TurnStore) -> None:
+    """C7: sending ends one call-time before the lease does."""
+    post = Post(turns)
+    locked = False
+
+    async def call(fn: Any, *args: Any) -> Any:
+        if locked and fn == turns.hold:
+            raise StoreFailure("The store is locked.")
+        return await call_off_loop(fn, *args)
+
+    async def steps() -> None:
+        nonlocal locked
+        delivery = post.new_delivery(replace(QUICK, lease=1.0, call=0.7), call)
+        await delivery.start()
+        account = delivery._accounts["pretend:bot"]
+        await until(account.may_call)
+        locked = True
+        await until(lambda: not account.may_call())
+        post.put("hello")
+        delivery.wake(place())
+        await asyncio.sleep(0.1)
+        assert not post.service.calls
+        locked = False
+        await until(lambda: post.waits() == 0)
+        await delivery.stop()
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello"]
+
+
+def test_a_store_that_is_locked_for_a_while_delays_and_doubles_nothing(turns: TurnStore) -> None:
+    """C7: a message that was sent but could not be noted is noted later, not sent again."""
+    post = Post(turns, Rules(takes_keys=False))
+    failures = 4
+
+    async def call(fn: Any, *args: Any) -> Any:
+        nonlocal failures
+        if failures and fn in (turns.outbox_sent, turns.outbox_take):
+            failures -= 1
+            raise StoreFailure("The store is locked.")
+        return await call_off_loop(fn, *args)
+
+    async def steps() -> None:
+        post.put("hello")
+        delivery = post.new_delivery(call=call)
+        await delivery.start()
+        await until(lambda: post.waits() == 0)
+        await delivery.stop()
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello"]
+    assert failures == 0
+
+
+def test_stopping_ends_the_call_under_way_and_gives_the_rest_back(turns: TurnStore) -> None:
+    """C14: nothing is doubtful after an orderly stop."""
+    post = Post(turns, Rules(latency=0.05, takes_keys=False, max_length=200))
+    post.put("word " * 400)
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: len(post.service.messages) == 2)
+        (row,) = turns.outbox_since(place().conversation("default"), 0)
+        assert (row.parts_sent, row.unsure, row.state) == (len(post.service.messages), False, "waiting")
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert "".join(post.service.seen("c1")).split() == ["word"] * 400
+
+
+def test_an_adapter_that_fails_in_its_own_way_is_given_up_after_some_attempts(turns: TurnStore) -> None:
+    """C2: a bug in an adapter does not hold up a chat for ever; the message is kept with the reason."""
+    post = Post(turns)
+    post.put("poison")
+    post.put("good")
+
+    async def steps() -> None:
+        delivery = post.new_delivery(replace(QUICK, strange_attempts=3))
+        real = post.adapter.send
+
+        async def send(part: Part) -> str:
+            if part.text == "poison":
+                raise KeyError("surprise")
+            return await real(part)
+
+        post.adapter.send = send  # type: ignore[method-assign]
+        await delivery.start()
+        await until(lambda: post.waits() == 0)
+        await delivery.stop()
+
+    run(steps())
+    assert [row.state for row in turns.outbox_since(place().conversation("default"), 0)] == [FAILED, SENT]
+
+
+def test_memory_is_bounded_by_the_chats_at_work(turns: TurnStore) -> None:
+    """F1: hundreds of chats leave nothing behind."""
+    post = Post(turns)
+    for n in range(300):
+        post.put("hello", f"c{n}")
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            most = 0
+            while post.waits():
+                most = max(most, delivery.at_work())
+                await asyncio.sleep(0.002)
+            await until(lambda: delivery.at_work() == 0)
+            assert most <= 40
+
+    run(steps())
+    assert len(post.service.messages) == 300
+
+
+def test_the_event_loop_is_never_held_up(turns: TurnStore) -> None:
+    """F5: very long answers and many chats, and no callback takes 50 ms of its thread's time."""
+    post = Post(turns)
+    post.put("some words and `code` and [a link](https://example.org/x) here\n" * 5_000, "long")
+    for n in range(100):
+        post.put("hello", f"c{n}")
+    slowest = 0.0
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0, 60)
+
+    real = asyncio.Handle._run
+
+    def timed(self: asyncio.Handle) -> None:
+        nonlocal slowest
+        began = time.thread_time()
+        real(self)
+        slowest = max(slowest, time.thread_time() - began)
+
+    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    try:
+        run(steps())
+    finally:
+        asyncio.Handle._run = real  # type: ignore[method-assign]
+    assert 0 < slowest < 0.05
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "verdict"),
+    [
+        (NotNow("x", 30.0), 1, Again(30.0, certain=True, penalty=True)),
+        (NotNow("x", 3.0, whole_account=True), 1, Again(3.0, certain=True, penalty=True, whole_account=True)),
+        (NotNow("x"), 1, Again(float("inf"), certain=True)),
+        (NeverTaken("no"), 1, GiveUp("no")),
+        (DeliveryFailure("x"), 1000, Again(60.0, certain=False)),
+        (KeyError("x"), 9, Again(60.0, certain=False)),
+        (KeyError("x"), 10, GiveUp("KeyError: 'x'")),
+    ],
+)
+def test_the_verdict_on_a_failure(error: Exception, attempts: int, verdict: Again | GiveUp) -> None:
+    """C9: only what the platform refuses for good is given up."""
+    assert judge(error, 20, attempts, Pace(), 0.0) == verdict
+
+
+def test_pauses_grow_to_a_minute_with_chance_in_them() -> None:
+    assert [pause_after(n, Pace(), 0.0) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert pause_after(1000, Pace(), 1.0) == 30

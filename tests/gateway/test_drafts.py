@@ -1,0 +1,100 @@
+"""Drafts: one message, edited at most so often, never longer than a message, never taken for the answer."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.drafts import (
+    UNFINISHED,
+    Draft,
+    EditDraft,
+    SendDraft,
+    ShowTyping,
+    Wait,
+    add_line,
+    next_step,
+    show_draft,
+    word_progress,
+)
+from gateway.lengths import measure
+from gateway.platforms.base import PlatformSpec
+from hermes_base.chat import ToolEnded, ToolStarted
+
+SPEC = PlatformSpec("x", "X", "x:X", max_length=200, can_edit=True, edit_seconds=1.0)
+TYPING = replace(SPEC, can_edit=False, has_typing=True)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.text(max_size=80)), max_size=30))
+def test_a_growing_text_is_one_message_edited_at_most_once_a_second(pieces: list[tuple[float, str]]) -> None:
+    """C8: a stream makes one send, and edits no more often than the platform allows."""
+    draft, now, changed, sends = Draft(turn="t"), 0.0, [], 0
+    for pause, piece in pieces:
+        now += pause
+        draft = replace(draft, text=draft.text + piece)
+        step = next_step(draft, SPEC, now)
+        if isinstance(step, SendDraft | EditDraft):
+            sends += isinstance(step, SendDraft)
+            changed.append(now)
+            assert measure(step.text, SPEC.length_unit) <= SPEC.max_length
+            assert step.text.endswith(UNFINISHED)
+            draft = replace(draft, message="m", shown=step.text, shown_at=now)
+    assert sends <= 1
+    assert all(later - earlier >= SPEC.edit_seconds for earlier, later in itertools.pairwise(changed))
+
+
+@given(
+    st.text(max_size=1000), st.lists(st.text(max_size=100), max_size=9), st.sampled_from(["chars", "utf16", "bytes"])
+)
+def test_a_draft_is_never_longer_than_one_message(text: str, lines: list[str], unit: str) -> None:
+    spec = replace(SPEC, length_unit=unit)
+    draft = Draft(text=text)
+    for line in lines:
+        draft = add_line(draft, line)
+    assert measure(show_draft(draft, spec), unit) <= spec.max_length
+
+
+def test_nothing_is_done_while_nothing_changes() -> None:
+    draft = Draft(text="hello", message="m", shown=f"hello {UNFINISHED}", shown_at=0.0)
+    assert next_step(draft, SPEC, 100.0) == Wait(math.inf)
+    assert next_step(Draft(), SPEC, 0.0) == Wait(math.inf)
+
+
+def test_a_change_waits_for_the_edit_interval() -> None:
+    draft = Draft(text="hello you", message="m", shown="hello …", shown_at=10.0)
+    assert next_step(draft, SPEC, 10.25) == Wait(0.75)
+    assert next_step(draft, SPEC, 11.0) == EditDraft("m", "hello you …")
+
+
+def test_where_nothing_can_be_edited_only_typing_is_shown() -> None:
+    draft = Draft(text="hello")
+    assert next_step(draft, TYPING, 0.0) == ShowTyping()
+    assert next_step(replace(draft, typed_at=0.0), TYPING, 1.0) == Wait(3.0)
+    assert next_step(draft, replace(TYPING, has_typing=False), 0.0) == Wait(math.inf)
+
+
+def test_a_platform_that_shows_events_has_no_drafts() -> None:
+    assert next_step(Draft(text="x"), replace(SPEC, shows_events=True), 0.0) == Wait(math.inf)
+
+
+def test_a_draft_that_was_given_up_is_left_alone() -> None:
+    assert next_step(Draft(text="x", given_up=True), SPEC, 0.0) == Wait(math.inf)
+
+
+@pytest.mark.parametrize(
+    ("event", "mode", "line"),
+    [
+        (ToolStarted("1", "terminal", "ls -l"), "off", ""),
+        (ToolStarted("1", "terminal", "ls -l"), "short", "⚙ terminal"),
+        (ToolStarted("1", "terminal", "ls\n -l"), "full", "⚙ terminal: ls -l"),
+        (ToolEnded("1", "terminal", True, 1.26, ""), "off", ""),
+        (ToolEnded("1", "terminal", True, 1.26, ""), "short", ""),
+        (ToolEnded("1", "terminal", True, 1.26, ""), "full", "✓ terminal (1.3 s)"),
+        (ToolEnded("1", "terminal", False, 0.5, "no such file"), "full", "✗ terminal (0.5 s): no such file"),
+    ],
+)
+def test_words_of_progress(event: ToolStarted | ToolEnded, mode: str, line: str) -> None:
+    assert word_progress(event, mode) == line

@@ -1,0 +1,239 @@
+"""The front door as a table: who sends what to a conversation in which state, and what becomes of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway import intake
+from gateway.intake import (
+    MAX_DEPTH,
+    MAX_WAITING,
+    AnswerQuestion,
+    Drop,
+    Interrupt,
+    OpenQuestion,
+    Queue,
+    Reply,
+    RunCommand,
+    Standing,
+    StartTurn,
+    Steer,
+    View,
+    read_answer,
+    route,
+)
+from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
+
+OWNER, ADMIN, ANNA, BEN = (
+    Standing(name, role) for name, role in (("olga", "owner"), ("adam", "admin"), ("anna", "member"), ("ben", "member"))
+)
+STRANGER = Standing("", "")
+DM = Address("pretend", "bot", "1")
+GROUP = Address("pretend", "bot", "2", "group")
+FILE = FileRef("/tmp/a.png", "a.png", "image")
+APPROVAL = OpenQuestion("q1", "approval", ("approve", "deny"), "anna")
+CONFIRMATION = OpenQuestion("q2", "confirmation", ("undo", "keep"), "anna")
+CHOICE = OpenQuestion("q3", "clarification", ("Red", "Blue"), "anna")
+FREE = OpenQuestion("q4", "clarification", (), "anna")
+
+
+def say(text: str, **more: Any) -> Inbound:
+    return Inbound(**{"address": DM, "message": "7", "sender": "s", "text": text, **more})
+
+
+def in_group(text: str, **more: Any) -> Inbound:
+    return say(text, **{"address": GROUP, "mentioned": True, **more})
+
+
+def idle(sender: Standing = ANNA, **more: Any) -> View:
+    return View(sender, **more)
+
+
+def busy(sender: Standing = ANNA, **more: Any) -> View:
+    return View(sender, **{"busy": True, "starter": "anna", **more})
+
+
+def asked(question: OpenQuestion, sender: Standing = ANNA, **more: Any) -> View:
+    return busy(sender, question=question, **more)
+
+
+PAIR = "Your code is ABCD."
+
+#: message, state of its conversation, decision (a type where the words are not fixed)
+CASES: dict[str, tuple[Inbound, View, Any]] = {
+    # --- strangers (G1)
+    "a stranger gets the pairing sentence": (say("hi"), idle(STRANGER, pairing=PAIR), Reply(PAIR)),
+    "a stranger without a code gets nothing": (say("hi"), idle(STRANGER), Drop),
+    "a stranger in a group gets nothing": (in_group("hi"), idle(STRANGER, pairing=PAIR), Drop),
+    "a stranger's command": (say("/status"), idle(STRANGER, pairing=PAIR), Reply(PAIR)),
+    "a stranger's stop": (say("/stop"), busy(STRANGER, pairing=PAIR), Reply(PAIR)),
+    "a stranger's answer": (say("approve"), asked(APPROVAL, STRANGER, pairing=PAIR), Reply(PAIR)),
+    "a stranger's button": (say("approve", question="q1"), asked(APPROVAL, STRANGER), Drop),
+    "a role nobody knows is a stranger's": (say("hi"), idle(Standing("x", "king")), Drop),
+    "a person without a role is a stranger": (say("hi"), idle(Standing("x", "")), Drop),
+    # --- notices
+    "a notice starts a turn": (say("ended", origin=NOTICE), idle(STRANGER), StartTurn()),
+    "a notice waits for the turn": (say("ended", origin=NOTICE), busy(STRANGER), Queue()),
+    "a notice waits for the next start": (say("ended", origin=NOTICE), idle(STRANGER, closing=True), Queue()),
+    "a notice in a group needs no mention": (in_group("ended", origin=NOTICE, mentioned=False), idle(), StartTurn()),
+    "a notice is no command": (say("/new", origin=NOTICE), idle(), StartTurn()),
+    # --- groups
+    "talk among people": (in_group("hi", mentioned=False), idle(), Drop),
+    "a command among people": (in_group("/new", mentioned=False), idle(), Drop),
+    "a stop among people": (in_group("/stop", mentioned=False), busy(), Drop),
+    "an answer among people": (in_group("approve", mentioned=False), asked(APPROVAL, ADMIN), Drop),
+    "spoken to": (in_group("hi"), idle(), StartTurn()),
+    "an open group": (in_group("hi", mentioned=False), idle(group_open=True), StartTurn()),
+    "a command in an open group": (
+        in_group("/status", mentioned=False),
+        idle(group_open=True),
+        RunCommand("status", ""),
+    ),
+    "a platform without mentions": (in_group("hi", mentioned=False), idle(needs_mention=False), StartTurn()),
+    "a group that is left out": (in_group("hi"), idle(group_allowed=False), Drop),
+    "a channel is a group": (say("hi", address=replace(GROUP, kind="channel")), idle(), Drop),
+    "a button in a group": (
+        in_group("approve", mentioned=False, question="q1"),
+        asked(APPROVAL, ADMIN),
+        AnswerQuestion("q1", "approve"),
+    ),
+    # --- edits
+    "an edit of an answered message": (say("hi!", revision="2"), idle(earlier="answered"), Drop),
+    "an edited command": (say("/new", revision="2"), idle(earlier="answered"), Drop),
+    "an edit of a waiting message": (say("hi!", revision="2"), idle(earlier="open"), StartTurn()),
+    "an edit while its turn runs": (say("hi!", revision="2"), busy(earlier="open"), Interrupt()),
+    "an edit of what was never seen": (say("hi!", revision="2"), idle(), StartTurn()),
+    # --- questions (G4)
+    "the button": (say("approve", question="q1"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
+    "the button of an earlier question": (say("approve", question="q0"), asked(APPROVAL, OWNER), Reply),
+    "the button of no question": (say("approve", question="q1"), idle(OWNER), Reply),
+    "a button with another text": (say("hm", question="q1"), asked(APPROVAL, OWNER), Reply),
+    "the button by a member": (say("approve", question="q1"), asked(APPROVAL), Reply(intake.NOT_YOUR_QUESTION)),
+    "a yes": (say("Yes"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
+    "a no": (say(" no. "), asked(APPROVAL, OWNER), AnswerQuestion("q1", "deny")),
+    "in any case": (say("APPROVE"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
+    "by number": (say("2"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "deny")),
+    "another number is a message": (say("3"), asked(APPROVAL, ANNA, members_approve=True), Interrupt()),
+    "more than a yes is a message": (say("yes, but hurry"), asked(APPROVAL), Interrupt()),
+    "a yes by a member": (say("yes"), asked(APPROVAL), Reply(intake.NOT_YOUR_QUESTION)),
+    "a yes by a trusted member": (say("y"), asked(APPROVAL, members_approve=True), AnswerQuestion("q1", "approve")),
+    "a yes to a turn of others": (
+        in_group("y"),
+        asked(APPROVAL, BEN, members_approve=True),
+        Reply(intake.NOT_YOUR_QUESTION),
+    ),
+    "a yes with a file is a message": (say("yes", files=(FILE,)), asked(APPROVAL, members_approve=True), Interrupt()),
+    "a yes without a question": (say("yes"), idle(), StartTurn()),
+    "a confirmation by its word": (say("keep"), asked(CONFIRMATION), AnswerQuestion("q2", "keep")),
+    "a confirmation by yes": (say("yes"), asked(CONFIRMATION), AnswerQuestion("q2", "undo")),
+    "a choice": (say("blue"), asked(CHOICE), AnswerQuestion("q3", "Blue")),
+    "a choice by number": (say("1"), asked(CHOICE), AnswerQuestion("q3", "Red")),
+    "none of the choices": (say(" rather green "), asked(CHOICE), AnswerQuestion("q3", "rather green")),
+    "free text": (say("the red one"), asked(FREE), AnswerQuestion("q4", "the red one")),
+    "an empty text answers nothing": (say("  "), asked(FREE), Drop),
+    "free text of somebody else": (in_group("hello"), asked(FREE, BEN), Queue(intake.QUEUED_OTHERS)),
+    "a choice by somebody else": (in_group("blue"), asked(CHOICE, BEN), Reply(intake.NOT_YOUR_QUESTION)),
+    "a command is no answer": (say("/stop"), asked(FREE), RunCommand("stop", "")),
+    "a path is an answer": (say("/etc/hosts"), asked(FREE), AnswerQuestion("q4", "/etc/hosts")),
+    # --- commands
+    "a command": (say("/usage"), idle(), RunCommand("usage", "")),
+    "a command with arguments": (say("/model  gpt 5 "), idle(), RunCommand("model", "gpt 5")),
+    "an alias": (say("/RESET"), idle(), RunCommand("new", "")),
+    "a command beside the turn": (say("/usage"), busy(), RunCommand("usage", "")),
+    "a command after the turn": (say("/model x"), busy(), Queue),
+    "a command that is refused": (say("/new"), busy(), Reply),
+    "a misspelt command": (say("/hlep"), idle(), Reply("There is no command /hlep. Did you mean /help?", "warning")),
+    "a path": (say("/etc/hosts is wrong"), idle(), StartTurn()),
+    "a plugin's command": (say("/Dance now"), idle(plugin_commands=frozenset({"dance"})), RunCommand),
+    "a plugin's command while busy": (say("/dance"), busy(plugin_commands=frozenset({"dance"})), Queue),
+    "a member changes the model for all": (say("/model x --global"), idle(), Reply),
+    "the owner does": (say("/model x --global"), idle(OWNER), RunCommand("model", "x --global")),
+    # --- stopping (C5, C16)
+    "stop on an idle conversation": (say("/stop"), idle(), Reply(intake.NOTHING_RUNS)),
+    "stop by its starter": (in_group("/stop"), busy(), RunCommand("stop", "")),
+    "stop by somebody else": (in_group("/stop"), busy(BEN), Reply(intake.NOT_YOUR_TURN, "warning")),
+    "stop by an admin": (in_group("/stop"), busy(ADMIN), RunCommand("stop", "")),
+    "stop of a turn that a notice started": (say("/stop"), busy(starter=""), RunCommand("stop", "")),
+    "the same in a group": (in_group("/stop"), busy(starter=""), Reply(intake.NOT_YOUR_TURN, "warning")),
+    "stop in a crowd": (say("/stop"), busy(waiting=MAX_WAITING), RunCommand("stop", "")),
+    # --- one message, its own way
+    "queue": (say("/queue then this"), busy(), Queue(intake.QUEUED)),
+    "queue when idle": (say("/queue then this"), idle(), StartTurn()),
+    "queue nothing": (say("/queue"), busy(), Reply),
+    "queue in a crowd": (say("/queue x"), busy(waiting=MAX_WAITING), Reply(intake.TOO_MANY, "warning")),
+    "steer": (say("/steer left"), busy(), Steer()),
+    "steer when idle": (say("/steer left"), idle(), StartTurn()),
+    "steer what cannot be steered": (say("/steer left"), busy(steerable=False), Queue(intake.QUEUED_UNSTEERABLE)),
+    "steer the turn of somebody else": (in_group("/steer left"), busy(BEN), Queue(intake.QUEUED_OTHERS)),
+    # --- too much, too little, too late
+    "nothing": (say(" \n"), idle(), Drop),
+    "nothing while busy": (say(""), busy(), Drop),
+    "a file alone": (say("", files=(FILE,)), idle(), StartTurn()),
+    "a crowd": (say("hi"), busy(waiting=MAX_WAITING), Reply(intake.TOO_MANY, "warning")),
+    "a crowd that was told": (say("hi"), busy(waiting=MAX_WAITING, refusals=1), Drop),
+    "the last that fits": (say("hi"), busy(waiting=MAX_WAITING - 1, refusals=1), Interrupt()),
+    "while shutting down": (say("hi"), idle(closing=True), Queue(intake.QUEUED_CLOSING)),
+    "while shutting down in a turn": (say("hi"), busy(closing=True), Queue(intake.QUEUED_CLOSING)),
+    # --- a second message
+    "it starts a turn": (say("hi"), idle(), StartTurn()),
+    "it interrupts": (say("hi"), busy(), Interrupt()),
+    "it steers": (say("hi"), busy(busy_mode="steer"), Steer()),
+    "it cannot steer": (say("hi"), busy(busy_mode="steer", steerable=False), Queue(intake.QUEUED_UNSTEERABLE)),
+    "it waits": (say("hi"), busy(busy_mode="queue"), Queue(intake.QUEUED)),
+    "the fifth interrupts": (say("hi"), busy(depth=MAX_DEPTH - 1), Interrupt()),
+    "the sixth waits": (say("hi"), busy(depth=MAX_DEPTH), Queue(intake.QUEUED_DEEP)),
+    "in a group its starter interrupts": (in_group("hi"), busy(), Interrupt()),
+    "in a group others wait": (in_group("hi"), busy(BEN), Queue(intake.QUEUED_OTHERS)),
+    "even an admin waits": (in_group("hi"), busy(ADMIN), Queue(intake.QUEUED_OTHERS)),
+    "others never steer": (in_group("hi"), busy(BEN, busy_mode="steer"), Queue(intake.QUEUED_OTHERS)),
+    "the owner in a joined terminal waits": (say("hi"), busy(OWNER), Queue(intake.QUEUED_OTHERS)),
+    "a notice's turn is interrupted": (say("hi"), busy(starter=""), Interrupt()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_message_gets_the_decision_of_the_table(name: str) -> None:
+    """G1, G4, C3, C5, C16; B8: a stop or an answer that reaches no turn is told so."""
+    inbound, view, wanted = CASES[name]
+    decision = route(inbound, view)
+    assert isinstance(decision, wanted) if isinstance(wanted, type) else decision == wanted
+
+
+def test_the_table_is_large_enough() -> None:
+    assert len(CASES) >= 60
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "answer"),
+    [
+        (OpenQuestion("q", "clarification", ("2", "1"), ""), "1", "1"),  # its name wins over its number
+        (OpenQuestion("q", "clarification", ("Yes", "yes"), ""), "yes", "yes"),  # so do the exact letters
+        (OpenQuestion("q", "approval", ("once", "always"), ""), "yes", ""),  # which of them is the yes?
+        (OpenQuestion("q", "approval", ("deny", "approve", "always"), ""), "yes", "approve"),
+        (OpenQuestion("q", "approval", ("approve", "deny"), ""), "", ""),
+        (OpenQuestion("q", "approval", ("approve", "deny"), ""), "0", ""),
+        (OpenQuestion("q", "confirmation", ("a", "b", "c"), ""), "yes", ""),
+    ],
+)
+def test_an_answer_is_read_only_where_it_is_sure(question: OpenQuestion, text: str, answer: str) -> None:
+    """G4"""
+    assert read_answer(question, text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("/queue a b", "a b"), ("/STEER\na\nb", "a\nb"), ("/new", "/new"), ("a", "a"), ("/queue /new", "/new")],
+)
+def test_the_model_reads_the_message_without_the_word_for_its_way(text: str, read: str) -> None:
+    assert intake.message_text(text) == read
+
+
+def test_what_waits_is_a_command_only_when_the_house_carries_it_out() -> None:
+    assert [intake.is_command(text) for text in ("/new", "/dance", "/queue /new", "/etc/hosts", "hi")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -1,0 +1,151 @@
+"""What holds for every message in every state."""
+
+from dataclasses import replace
+from typing import get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.intake import (
+    MAX_DEPTH,
+    AnswerQuestion,
+    Decision,
+    Drop,
+    Interrupt,
+    OpenQuestion,
+    Queue,
+    Reply,
+    Standing,
+    StartTurn,
+    Steer,
+    View,
+    route,
+)
+from hermes_base.commands import COMMANDS
+from hermes_base.inbound import NOTICE, PERSON, Address, FileRef, Inbound
+
+TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(["yes", "no", "1", "approve", "deny", "/dance", "/nonsense", "/etc/hosts", "hello", "  "]),
+    st.builds(lambda command, args: f"/{command.name} {args}", st.sampled_from(COMMANDS), st.text(max_size=6)),
+)
+PEOPLE = st.sampled_from(["anna", "ben"])
+QUESTIONS = st.builds(
+    OpenQuestion,
+    id=st.sampled_from(["q1", "q2"]),
+    kind=st.sampled_from(["approval", "clarification", "confirmation"]),
+    choices=st.sampled_from([("approve", "deny"), (), ("a", "b")]),
+    asked=PEOPLE,
+)
+INBOUNDS = st.builds(
+    Inbound,
+    address=st.builds(
+        Address, st.just("p"), st.just("bot"), st.sampled_from("12"), st.sampled_from(["dm", "group", "channel"])
+    ),
+    message=st.just("7"),
+    sender=st.just("s"),
+    text=TEXTS,
+    revision=st.sampled_from(["", "2"]),
+    mentioned=st.booleans(),
+    question=st.sampled_from(["", "", "q1", "q9"]),
+    files=st.sampled_from([(), (FileRef("/f", "f"),)]),
+    origin=st.sampled_from([PERSON, PERSON, PERSON, NOTICE]),
+)
+STANDINGS = st.one_of(
+    st.builds(Standing, PEOPLE, st.sampled_from(["owner", "admin", "member"])), st.just(Standing("", ""))
+)
+VIEWS = st.builds(
+    View,
+    sender=STANDINGS,
+    busy=st.booleans(),
+    starter=st.sampled_from(["", "anna", "ben"]),
+    steerable=st.booleans(),
+    depth=st.integers(0, 7),
+    busy_mode=st.sampled_from(["interrupt", "steer", "queue"]),
+    question=st.one_of(st.none(), QUESTIONS),
+    waiting=st.sampled_from([0, 3, 99, 100, 5000]),
+    refusals=st.integers(0, 2),
+    closing=st.booleans(),
+    earlier=st.sampled_from(["", "open", "answered"]),
+    pairing=st.sampled_from(["", "code"]),
+    group_allowed=st.booleans(),
+    group_open=st.booleans(),
+    needs_mention=st.booleans(),
+    members_approve=st.booleans(),
+    plugin_commands=st.sampled_from([frozenset(), frozenset({"dance"})]),
+)
+
+
+@given(INBOUNDS, VIEWS)
+def test_every_message_gets_one_decision_and_always_the_same(inbound: Inbound, view: View) -> None:
+    """C2"""
+    decision = route(inbound, view)
+    assert type(decision) in get_args(Decision)
+    assert route(inbound, view) == decision
+
+
+@given(INBOUNDS, VIEWS, st.sampled_from(["", "king", "Owner"]))
+def test_a_stranger_is_at_most_told_the_code(inbound: Inbound, view: View, role: str) -> None:
+    """G1: no message of a stranger starts, stops, answers or changes anything."""
+    view = replace(view, sender=Standing("anna", role))
+    decision = route(replace(inbound, origin=PERSON), view)
+    assert isinstance(decision, Drop) or decision == Reply("code")
+    assert isinstance(decision, Drop) or inbound.address.kind == "dm"
+
+
+@given(INBOUNDS, VIEWS, st.text(), st.text())
+def test_names_never_decide(inbound: Inbound, view: View, name: str, sender: str) -> None:
+    """G2: neither does the sender's id, once it is known whose it is."""
+    assert route(replace(inbound, sender_name=name, sender=sender), view) == route(inbound, view)
+
+
+@given(INBOUNDS, VIEWS)
+def test_an_idle_conversation_makes_nobody_wait(inbound: Inbound, view: View) -> None:
+    decision = route(inbound, replace(view, busy=False, closing=False))
+    assert not isinstance(decision, Queue | Steer | Interrupt)
+
+
+@given(INBOUNDS, VIEWS)
+def test_a_busy_conversation_never_starts_a_second_turn(inbound: Inbound, view: View) -> None:
+    """B6"""
+    assert not isinstance(route(inbound, replace(view, busy=True)), StartTurn)
+
+
+@given(INBOUNDS, VIEWS)
+def test_only_its_own_person_touches_a_turn_and_only_five_times(inbound: Inbound, view: View) -> None:
+    """C16"""
+    decision = route(inbound, view)
+    if isinstance(decision, Interrupt | Steer):
+        own = view.starter or (view.sender.person if inbound.address.kind == "dm" else None)
+        assert view.sender.person == own
+        assert isinstance(decision, Steer) or view.depth < MAX_DEPTH
+        assert isinstance(decision, Interrupt) or view.steerable
+
+
+@given(INBOUNDS, VIEWS)
+def test_an_answer_is_one_that_its_giver_may_give(inbound: Inbound, view: View) -> None:
+    """G4"""
+    decision = route(inbound, view)
+    if isinstance(decision, AnswerQuestion):
+        question = view.question
+        assert question is not None
+        assert decision.question == question.id
+        assert question.kind == "clarification" or decision.text in question.choices
+        own = view.sender.person == question.asked and (question.kind != "approval" or view.members_approve)
+        assert own or view.sender.role in ("owner", "admin")
+
+
+@given(INBOUNDS, VIEWS)
+def test_nothing_but_a_flood_an_edit_or_the_talk_of_others_is_dropped_in_silence(inbound: Inbound, view: View) -> None:
+    """C2"""
+    decision = route(inbound, view)
+    if isinstance(decision, Drop) and view.sender.role:
+        for_us = inbound.address.kind == "dm" or (view.group_allowed and inbound.mentioned)
+        empty = not inbound.text.strip() and not inbound.files
+        assert not for_us or empty or view.earlier == "answered" or view.refusals
+
+
+@given(INBOUNDS, VIEWS)
+def test_a_notice_is_never_refused(inbound: Inbound, view: View) -> None:
+    decision = route(replace(inbound, origin=NOTICE), view)
+    assert isinstance(decision, Queue if view.busy or view.closing else StartTurn)

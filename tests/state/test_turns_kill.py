@@ -1,0 +1,100 @@
+"""A gateway that is killed at any moment leaves every call whole: done, or not begun."""
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from test_store_kill import check_file, run_and_kill
+
+from hermes_base.inbound import Address, Outgoing
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+from hermes_state.turns import NodeInfo
+
+WORKER = """
+import sys
+from hermes_base.inbound import Address, Outgoing
+from hermes_base.journal import Row, UsageRow
+from hermes_state.interface import NewSession
+from hermes_state.sqlite import SqliteStore
+from hermes_state.turns import NodeInfo, Written
+
+store = SqliteStore(sys.argv[1])
+turns = store.turns
+info = store.current("c") or store.open_session(NewSession("c"))
+node = turns.join(NodeInfo("1", alone=True))
+number = turns.latest("c")[1]
+print("start", number, flush=True)
+
+def work():
+    for claim in turns.claim(node, 10) + turns.ready(node):
+        seqs = [row.seq for row in turns.waiting(claim)]
+        turn = turns.begin(claim, seqs)
+        version = store.load(info.id).version
+        if set(seqs) - turn.taken:
+            row = Row({"role": "user", "content": "question"}, inbox=tuple(seqs))
+            version = turns.append(claim, turn.seq, Written(info.id, "w", version, [row]), [UsageRow("p", "m")])
+        turns.step(claim, turn.seq, turn.attempt, "tool", {"attempt": turn.attempt})
+        row = Row({"role": "assistant", "content": "answer"})
+        answers = [Outgoing(Address("t", "b", "7"), f"{seq}") for seq in seqs]
+        turns.complete(claim, seqs, Written(info.id, "w", version, [row]), answers, [UsageRow("p", "m")])
+        print("done", *seqs, flush=True)
+
+work()
+while True:
+    number += 1
+    print("accepted", turns.accept("c", "t:b", f"7/{number}/", f"text {number}"), flush=True)
+    if number % 3 == 0:
+        work()
+"""
+
+
+def read(path: Path, query: str) -> list[tuple[int, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(query).fetchall()
+
+
+def check_whole(path: Path, lines: list[str]) -> None:
+    """All-or-nothing for each call, and everything the worker was told is there."""
+    inbox = read(path, "select seq, done_epoch is not null, attempts, taken from inbox order by seq")
+    seqs, done = [row[0] for row in inbox], {row[0] for row in inbox if row[1]}
+    assert seqs == list(range(1, len(seqs) + 1))
+    assert read(path, "select next_seq, pending from conversation") == [(len(seqs), len(seqs) - len(done))]
+    told = [line.split() for line in lines]
+    assert {int(words[1]) for words in told if words[0] == "accepted"} <= set(seqs)
+    assert {int(seq) for words in told if words[0] == "done" for seq in words[1:]} <= done
+    assert sorted(int(text) for (text,) in read(path, "select json_extract(body, '$.text') from outbox")) == sorted(
+        done
+    )
+    assert all(taken for _, is_done, _, taken in inbox if is_done)
+    taken_open = [seq for seq, is_done, _, taken in inbox if taken and not is_done]
+    rows = read(path, "select seq, count(*), max(n) from message group by seq")
+    assert all(number == last for _, number, last in rows)
+    assert {seq for seq, number, _ in rows if number == 1} <= set(taken_open)
+    assert read(path, "select count(*) from message") == read(path, "select count(*) from usage")
+    assert read(path, "select count(*) from message") == read(path, "select version from session")
+    assert not {seq for (seq,) in read(path, "select distinct seq from turn_step")} & done
+
+
+@pytest.mark.slow
+def test_a_killed_worker_leaves_every_call_whole(tmp_path: Path) -> None:
+    """B6, C1, C10: SIGKILL at random moments of accept, claim, begin, append, step and complete; the next start goes on
+    at once, and in the end every message is answered once."""
+    path, chance = tmp_path / STORE_FILE, random.Random(5)
+    for _ in range(15):
+        lines = run_and_kill(WORKER, path, chance)
+        assert lines[0].startswith("start")
+        check_whole(path, lines)
+    with closing(SqliteStore(path)) as store:
+        node = store.turns.join(NodeInfo("1", alone=True))
+        for claim in store.turns.claim(node, 10):
+            seqs = [row.seq for row in store.turns.waiting(claim)]
+            assert store.turns.begin(claim, seqs) is not None
+            store.turns.complete(claim, seqs, answers=[Outgoing(Address("t", "b", "7"), str(seq)) for seq in seqs])
+        accepted = store.turns.latest("c")[1]
+        answers = [int(row.outgoing.text) for row in store.turns.outbox_since("c", 0, limit=100_000)]
+        assert sorted(answers) == list(range(1, accepted + 1))
+        assert accepted > 20
+    check_file(path)

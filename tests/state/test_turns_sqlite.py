@@ -1,0 +1,276 @@
+"""What only the SQLite file promises about messages and turns: query plans, numbers in the rows, locks and layouts."""
+
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, written
+
+from hermes_state import queries, schema, turn_queries
+from hermes_state.interface import NewSession
+from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION
+from hermes_state.sqlite import SqliteStore
+from hermes_state.turns import Claim, NodeInfo
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = make_bench("sqlite", tmp_path)
+    yield made
+    made.store.close()
+
+
+def ask(path: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(query).fetchall()
+
+
+# --- query plans
+
+STATEMENTS = {name: text for name, text in vars(turn_queries).items() if name.isupper() and not name.startswith("_")}
+#: These read an index that holds open rows alone, so what they read is what there is to do.
+OPEN_ONLY = {
+    "HOLDINGS": ("conversation_ready", "conversation_owner"),
+    "COUNT_INBOX": ("inbox_open",),
+    "COUNT_OUTBOX": ("outbox_open",),
+    "DROP_ALL": ("lease_owner",),
+}
+
+
+def explain(path: Path, text: str) -> list[str]:
+    wanted = dict.fromkeys(re.findall(r":(\w+)", text), 1)
+    with closing(sqlite3.connect(path)) as db:
+        return [str(row[3]) for row in db.execute(f"explain query plan {text}", wanted)]
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
+def test_no_statement_scans_a_table(bench: Bench, path: Path, name: str) -> None:
+    """F3: a start on a store of any size looks at what is open, never at what was."""
+    scans = [step for step in explain(path, STATEMENTS[name]) if step.startswith("SCAN")]
+    allowed = OPEN_ONLY.get(name, ())
+    for step in scans:
+        harmless = step == "SCAN CONSTANT ROW" or re.match(r"SCAN \(?subquery", step, re.IGNORECASE)
+        assert harmless or any(step.endswith(f"INDEX {index}") for index in allowed), scans
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("SEEN", "sqlite_autoindex_inbox_2 (account=? AND ext_id=?)"),
+        ("FIND_REVISIONS", "sqlite_autoindex_inbox_2 (account=? AND ext_id>? AND ext_id<?)"),
+        ("FIND_WORK", "conversation_ready (ready_at<?)"),
+        ("FIND_WORK", "inbox_open (conversation=?)"),
+        ("FIND_READY", "conversation_ready_owner (owner=?)"),
+        ("FIND_READY", "inbox_open (conversation=?)"),
+        ("WAITING", "inbox_open (conversation=?)"),
+        ("FIND_CHATS", "outbox_open (account=?)"),
+        ("FIRST_UNSENT", "outbox_open (account=? AND chat=?)"),
+        ("FIND_CONTROLS", "control_open (taken_by=?)"),
+        ("OUTBOX_SINCE", "outbox_of_conversation (conversation=? AND id>?)"),
+        ("RELEASE_ALL", "conversation_owner (owner=?)"),
+        ("COUNT_OWNED", "conversation_owner (owner=?)"),
+    ],
+)
+def test_statements_use_the_index_of_what_is_open(bench: Bench, path: Path, name: str, index: str) -> None:
+    """F3: the key of a table would be searched too, and yet read everything that was ever said."""
+    assert index in " ".join(explain(path, STATEMENTS[name]))
+
+
+@pytest.mark.parametrize("name", ["FIND_WORK", "FIND_READY", "WAITING", "FIRST_UNSENT", "INBOX_SINCE", "OUTBOX_SINCE"])
+def test_what_is_first_is_found_without_sorting(bench: Bench, path: Path, name: str) -> None:
+    """F3: the order is the index's."""
+    assert "TEMP B-TREE" not in " ".join(explain(path, STATEMENTS[name]))
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        (queries.LAST_ROW_OF_TURN, "message_turn (conversation=? AND seq=?)"),
+        (queries.LAST_CALL_OF_TURN, "usage_call (conversation=? AND seq=?)"),
+    ],
+)
+def test_the_numbers_of_a_turn_are_looked_up(bench: Bench, path: Path, text: str, index: str) -> None:
+    """F3"""
+    with closing(sqlite3.connect(path)) as db:
+        plan = " ".join(str(row[3]) for row in db.execute(f"explain query plan {text}", ("c", 1)))
+    assert index in plan
+
+
+# --- numbers in the rows
+
+
+def test_rows_and_calls_say_whose_turn_they_are_of(bench: Bench, path: Path) -> None:
+    """B6: seq, a number that counts up within the turn, and the epoch; also over a rotation and a takeover."""
+    turns, session, claim = bench.turns, bench.open_session(), bench.own()
+    bench.store.append(session, "w", 0, [say("before all turns")], [USAGE])
+    bench.accept()
+    bench.accept()
+    turns.append(claim, 1, written(session, 1, say("a"), say("b")), [USAGE])
+    child = turns.rotate(claim, 1, written(session, 3, say("c")), "compaction").id
+    node = turns.join(NodeInfo("1", alone=True))
+    claim = bench.own(node)
+    turns.complete(claim, [1], written(child, 1, say("d")), [answer("x")], [USAGE, USAGE])
+    turns.complete(claim, [2], written(child, 2, say("e")), [answer("y")], [USAGE])
+    assert ask(path, "select seq, n, epoch, position from message order by id") == [
+        (None, None, 0, 0),
+        (1, 1, 1, 1),
+        (1, 2, 1, 2),
+        (1, 3, 1, 0),
+        (1, 4, 2, 1),
+        (2, 1, 2, 2),
+    ]
+    assert ask(path, "select seq, call from usage order by id") == [(None, None), (1, 1), (1, 2), (1, 3), (2, 1)]
+    assert ask(path, "select conversation, seq, n, account, chat from outbox order by id") == [
+        (CHAT, 1, 1, ACCOUNT, "7"),
+        (CHAT, 2, 1, ACCOUNT, "7"),
+    ]
+    assert ask(path, "select seq, done_epoch, taken from inbox order by seq") == [(1, 2, 0), (2, 2, 0)]
+
+
+def test_deleting_a_session_leaves_its_messages_on_their_way(bench: Bench, path: Path) -> None:
+    turns, session, claim = bench.turns, bench.open_session(), bench.own()
+    bench.accept()
+    bench.accept()
+    turns.complete(claim, [1], written(session, 0, say("a", 1)), [answer("x")])
+    bench.store.delete(session)
+    assert turns.depth() == (1, 1)
+    assert [row.seq for row in turns.waiting(claim)] == [2]
+
+
+# --- other processes on the file
+
+
+def test_a_locked_store_delays_and_loses_nothing(path: Path) -> None:
+    """F6: while another connection holds the file's lock every call waits, and all of them are done afterwards."""
+    with closing(SqliteStore(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        claim = store.turns.claim_one(store.turns.join(NodeInfo("1")), CHAT)
+        assert claim is not None
+        session, done = open_session(store), list[int]()
+
+        def work(claim: Claim) -> None:
+            for number in range(1, 6):
+                assert store.turns.accept(CHAT, ACCOUNT, f"7/{number}/", "x") == number
+                assert store.turns.begin(claim, [number]) is not None
+                store.turns.complete(claim, [number], written(session, number - 1, say("a", number)), [answer("y")])
+                done.append(number)
+
+        thread = threading.Thread(target=work, args=(claim,))
+        other.execute("begin immediate")
+        thread.start()
+        thread.join(0.3)
+        held = list(done)
+        other.execute("rollback")
+        thread.join()
+        assert (held, done) == ([], [1, 2, 3, 4, 5])
+        assert store.turns.depth() == (0, 5)
+        assert store.load(session).version == 5
+
+
+def open_session(store: SqliteStore) -> str:
+    return store.open_session(NewSession(CHAT)).id
+
+
+def test_threads_accept_and_claim_at_once(bench: Bench) -> None:
+    """C1, C3, B6: every message has one place, no place is empty, and every conversation one owner."""
+    nodes = [bench.join() for _ in range(4)]
+    places: list[int | None] = []
+    claims: list[Claim] = []
+    barrier = threading.Barrier(4)
+
+    def work(node: str) -> None:
+        barrier.wait()
+        for number in range(30):
+            places.append(bench.turns.accept(CHAT, ACCOUNT, f"7/{number}/", "x"))
+            bench.turns.accept(f"c{number}", ACCOUNT, f"{node}/{number}/", "x")
+            claims.extend(bench.turns.claim(node, 3))
+
+    threads = [threading.Thread(target=work, args=(node,)) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(place for place in places if place is not None) == list(range(1, 31))
+    claims.extend(bench.turns.claim(nodes[0], 100))
+    owned = [claim.conversation for claim in claims]
+    assert sorted(owned) == sorted({CHAT, *(f"c{number}" for number in range(30))})
+
+
+def test_a_reader_beside_the_owner_sees_the_state(bench: Bench, path: Path) -> None:
+    """F6: `status` looks without touching."""
+    bench.accept()
+    with closing(SqliteStore.open_readonly(path)) as reader:
+        assert reader.turns.depth() == (1, 0)
+        assert [row.conversation for row in reader.turns.holdings()] == [CHAT]
+
+
+# --- layouts
+
+#: What the program of layout 2 does to a store, in its own words.
+OLD_PROGRAM = (
+    ("insert into conversation (id) values (?) on conflict (id) do nothing", (CHAT,)),
+    ("insert into conversation (id) values (?) on conflict (id) do nothing", ("new",)),
+    (
+        "insert into session (id, conversation, task, parent, platform, model, title, started, updated) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing",
+        ("s2", "new", "s2", None, "local", "", "", 1.0, 1.0),
+    ),
+    ("update conversation set current = ? where id = ?", ("s2", "new")),
+    *(
+        (
+            "insert into message (session, position, conversation, writer, kind, body, shown, created) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            ("s2", position, "new", "w", "message", '{"role":"user","content":"old"}', None, 1.0),
+        )
+        for position in range(2)
+    ),
+    *(
+        (
+            "insert into usage (conversation, session, task, provider, model, kind, input_tokens, cache_read_tokens, "
+            "cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, turn, saved, created) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ("new", "s2", "s2", "p", "m", "turn", 1, 0, 0, 0, 0, None, 1, None, None, 1.0),
+        )
+        for _ in range(2)
+    ),
+    ("update session set version = 2, writer = 'w', messages = 2, preview = 'old', updated = 2 where id = ?", ("s2",)),
+    ("delete from session where id = ?", ("s1",)),
+)
+
+
+def test_a_store_of_layout_2_is_brought_up_to_date(path: Path) -> None:
+    """H4: what was there stays, the older program's statements go on working, and turns are kept beside them."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        schema.migrate(db, [step for step in MIGRATIONS if step.version <= 2])
+        db.execute("insert into conversation (id) values (?)", (CHAT,))
+        db.execute(
+            "insert into session (id, conversation, task, platform, model, title, started, updated) "
+            "values ('s1', ?, 's1', 'local', '', '', 1, 1)",
+            (CHAT,),
+        )
+    with closing(SqliteStore(path)) as store:
+        claim = store.turns.claim_one(store.turns.join(NodeInfo("1")), CHAT)
+        assert claim is not None
+        assert store.turns.accept(CHAT, ACCOUNT, "7/1/", "x") == 1
+        assert store.turns.complete(claim, [1], written("s1", 0, say("a", 1)), [answer("b")], [USAGE]) == 1
+        assert store.turns.choices(CHAT) == {}
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("pragma foreign_keys = on")
+        for statement, values in OLD_PROGRAM:
+            db.execute(statement, values)
+        assert schema.check_readable(db) == SCHEMA_VERSION
+        assert db.execute("select value from meta where key = 'min_reader'").fetchone() == ("1",)
+    with closing(SqliteStore(path)) as store:
+        assert store.load("s2").version == 2
+        assert store.usage().calls == 3
+        node = store.turns.join(NodeInfo("1", alone=True))
+        assert store.turns.accept("new", ACCOUNT, "7/2/", "y") == 1
+        assert [found.conversation for found in store.turns.claim(node, 10)] == ["new"]

@@ -1,0 +1,28 @@
+"""A chat as a process of its own: joins or hosts, submits each line of stdin, prints each event as a line of JSON."""
+
+import json
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from local_house import host_here
+
+from hermes_base.local_wire import Hello
+from hermes_cli.joining import Seat
+from hermes_cli.local_client import LocalClient
+
+
+def main(home: Path, name: str, conversation: str) -> None:
+    seat = Seat(home, host_here)
+    client = LocalClient(Hello(name, conversation=conversation), seat.reach, seat.leave)
+    client.open()
+    print(json.dumps({"event": "Opened", "hosts": seat.hosts}), flush=True)
+    threading.Thread(target=lambda: [client.submit(line.rstrip("\n")) for line in sys.stdin], daemon=True).start()
+    for event in client.events():
+        print(json.dumps({"event": type(event).__name__, **asdict(event), "hosts": seat.hosts}), flush=True)
+    client.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

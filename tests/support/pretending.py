@@ -1,0 +1,97 @@
+"""A delivery from a store to the pretend service, for tests."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gateway.delivery import Delivery
+from gateway.delivery_rules import Pace
+from gateway.platforms.base import Accepted, Refused
+from gateway.platforms.pretend.adapter import PretendAdapter
+from gateway.platforms.pretend.service import PretendService, Rules
+from hermes_base.inbound import Address, Inbound, Outgoing
+from hermes_state.turns import NodeInfo, TurnStore
+
+T = TypeVar("T")
+QUICK = Pace(lease=30.0, call=5.0, poll=0.05, first_pause=0.05, longest_pause=0.2)
+_names = itertools.count()
+
+
+def place(chat: str = "c1", **more: str) -> Address:
+    return Address("pretend", "bot", chat, **more)
+
+
+async def call_off_loop(fn: Callable[..., T], *args: Any) -> T:
+    return await asyncio.to_thread(fn, *args)
+
+
+class HeardCore:
+    """Keeps what an adapter hands over; each id is accepted once."""
+
+    def __init__(self, delivery: Delivery | None = None) -> None:
+        self.taken: list[Inbound] = []
+        self.answers: list[Accepted | Refused] = []
+        self.failures = 0  # so many of the next messages cannot be stored
+        self.woken: list[Address] = []
+        self._delivery = delivery
+
+    async def take(self, inbound: Inbound) -> Accepted | Refused:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("the disk is full")
+        seen = [known.ext_id for known in self.taken]
+        self.taken.append(inbound)
+        self.answers.append(Accepted(inbound.key("default"), None if inbound.ext_id in seen else len(seen) + 1))
+        return self.answers[-1]
+
+    def wake_delivery(self, address: Address) -> None:
+        self.woken.append(address)
+        if self._delivery:
+            self._delivery.wake(address)
+
+
+class Post:
+    """A store with an outbox, a service, and deliveries between them that come and go."""
+
+    def __init__(self, turns: TurnStore, rules: Rules | None = None) -> None:
+        self.turns = turns
+        self.service = PretendService(rules or Rules())
+        self.adapter = self.new_adapter()
+
+    def new_adapter(self) -> PretendAdapter:
+        return PretendAdapter("bot", {"service": self.service}, Path("/nowhere"))
+
+    def put(self, text: str, chat: str = "c1", **more: Any) -> Outgoing:
+        """A message into the outbox."""
+        outgoing = Outgoing(place(chat), text, **more)
+        assert self.turns.post(outgoing.address.conversation("default"), f"n{next(_names)}", outgoing)
+        return outgoing
+
+    def new_delivery(self, pace: Pace = QUICK, call: Any = call_off_loop) -> Delivery:
+        """As a fresh process would start it."""
+        self.adapter = self.new_adapter()
+        return Delivery(self.turns, [self.adapter], self.turns.join(NodeInfo("1", alone=True)), call, pace)
+
+    @asynccontextmanager
+    async def delivering(self, pace: Pace = QUICK) -> AsyncIterator[Delivery]:
+        delivery = self.new_delivery(pace)
+        await self.adapter.connect(HeardCore(delivery))
+        await delivery.start()
+        try:
+            yield delivery
+        finally:
+            await delivery.stop()
+            await self.adapter.disconnect()
+
+    def waits(self) -> int:
+        return self.turns.depth()[1]
+
+
+async def until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait on the event loop for something that happens there."""
+    async with asyncio.timeout(seconds):
+        while not is_true():
+            await asyncio.sleep(0.005)
