@@ -102,10 +102,16 @@ def listed_role(settings: Mapping[str, Any], platform: str, sender: str) -> str:
     return MEMBER if sender in _read_ids(section.get("allow")) else ""
 
 
-def scope_of(kind: str, role: str, person: str, conversation: str, shared: bool) -> Scope:
-    """G12: a direct chat belongs to its person, a group to itself. Without `shared` all is the owner's."""
+def scope_of(kind: str, role: str, person: str, conversation: str, shared: bool, *, belongs: str = "") -> Scope:
+    """G12: a direct chat belongs to its person, a group to itself. Without `shared` all is the owner's.
+
+    Whom a conversation belongs to already (`belongs`) keeps it: the owner who looks in from a terminal works there
+    with that person's memory, not with their own.
+    """
     if not shared:
         return Scope()
+    if belongs:
+        return _make_scope(belongs)
     if kind != "dm":
         return _make_scope("chat-" + hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()[:16])
     if role == OWNER:

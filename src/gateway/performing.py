@@ -19,7 +19,7 @@ from gateway.people import Scope, is_shared, scope_of
 from gateway.run import GatewayRunner
 from gateway.turn import EventPipe
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.inbound import NOTE, FileRef, Inbound, Outgoing
+from hermes_base.inbound import NOTE, Address, FileRef, Inbound, Outgoing
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_state.interface import Store
@@ -44,7 +44,6 @@ class LiveTurn:
 
     def __init__(self, job: Job, mailbox: Mailbox) -> None:
         self.turn_id = f"{job.first.row.seq}.{job.first.row.attempts + 1}"
-        self.draft = ""  # platform id of the message that shows the answer as it grows
         self._job = job
         self._mailbox = mailbox
         self._lock = threading.Lock()
@@ -102,6 +101,7 @@ class Tools:
     builder: Builder
     mailbox: Mailbox
     make_pipe: Callable[[Job, LiveTurn], EventPipe]
+    end_draft: Callable[[Address], str]  # the platform's id of the draft that the answer takes the place of
 
 
 class TurnPerformer:
@@ -134,7 +134,7 @@ class TurnPerformer:
         )
         journal = _journal_of(agent)
         try:
-            journal.bind(job.claim, turn, lambda end: [answer_of(job.first.inbound, end, live)])
+            journal.bind(job.claim, turn, lambda end: [self._answer(job, end, live)])
             live.attach(agent, journal)
             self._run(job, turn, plan, agent, live)
             return Done(journal.closed)
@@ -197,10 +197,14 @@ class TurnPerformer:
             goes_on=bool(turn.taken),
         )
 
+    def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
+        inbound = job.first.inbound
+        return replace(answer_of(inbound, end), draft=self._tools.end_draft(inbound.address), turn=live.turn_id)
+
     def _bury(self, job: Job, turn: BegunTurn, reason: str) -> Done:
         agent = self._tools.builder.build(self.make_plan(job.claim.conversation, job.first))
         journal = _journal_of(agent)
-        journal.bind(job.claim, turn, lambda end: [answer_of(job.first.inbound, end, None)])
+        journal.bind(job.claim, turn, lambda end: [answer_of(job.first.inbound, end)])
         try:
             agent.give_up_turn(reason)
             return Done(journal.closed)
@@ -208,7 +212,7 @@ class TurnPerformer:
             agent.release_clients()
 
 
-def answer_of(inbound: Inbound, end: TurnEnd, live: LiveTurn | None) -> Outgoing:
+def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
     """What is said of the end of a turn: the answer, or what there is of it and who stopped it (C6)."""
     text = end.text
     if end.interrupted:
@@ -218,8 +222,6 @@ def answer_of(inbound: Inbound, end: TurnEnd, live: LiveTurn | None) -> Outgoing
         text,
         level="error" if end.failed else "info",
         reply_to=inbound.message if inbound.address.kind != "dm" else "",
-        draft=live.draft if live else "",
-        turn=live.turn_id if live else "",
         completed=end.completed,
         interrupted=end.interrupted,
     )

@@ -111,7 +111,16 @@ class Gateway:
             node=self.node,
         )
         self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self))
-        tools = Tools(self.home, self.store, self.turns, self.runner, self.builder, self.mailbox, self._make_pipe)
+        tools = Tools(
+            self.home,
+            self.store,
+            self.turns,
+            self.runner,
+            self.builder,
+            self.mailbox,
+            self._make_pipe,
+            self._end_draft,
+        )
         self._turn_performer = TurnPerformer(tools)
         self.operations = Operations(self)
         self._command_performer = CommandPerformer(
@@ -297,7 +306,7 @@ class Gateway:
 
         return EventPipe(self._loop, show)
 
-    def end_draft(self, address: Address) -> str:
+    def _end_draft(self, address: Address) -> str:
         """Called on the turn's thread at its end: the platform's id of the draft, whose place the answer takes."""
         if spec_of(address.platform).shows_events:
             return ""

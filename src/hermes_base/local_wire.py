@@ -192,7 +192,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class MovedTo:
-    """From here on the client is in another conversation."""
+    """From here on the client is in another conversation; what it said in the old one is dealt with."""
 
     conversation: str
     cursor: Cursor = Cursor()

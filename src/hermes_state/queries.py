@@ -16,8 +16,10 @@ GET_HEAD = (
     "select conversation, task, version, writer, ended, end_reason, successor, messages, preview, platform, model, "
     "title from session where id = ?"
 )
-#: Whose a conversation is decides about all that hangs on it.
+#: Whose a conversation is decides about all that hangs on it. The first is for what has few conversations of a person
+#: among many, the second for what is read in its own order.
 _OF_PERSON = "conversation in (select id from conversation where person = ?)"
+_IS_OF_PERSON = "exists (select 1 from conversation o where o.id = {}.conversation and o.person = ?)"
 #: All read the newest `limit` entries of an index and stop.
 RECENT_SESSIONS = f"select {_INFO} from session s where s.messages > 0 order by s.updated desc, s.id desc limit ?"
 RECENT_OF_CONVERSATION = (
@@ -29,6 +31,10 @@ RECENT_OF_PERSON = (
 )
 RECENT_OF_BOTH = (
     f"select {_INFO} from session s where s.messages > 0 and s.conversation = ? and s.{_OF_PERSON} "
+    "order by s.updated desc, s.id desc limit ?"
+)
+RECENT_OF_OWNER = (
+    f"select {_INFO} from session s where s.messages > 0 and {_IS_OF_PERSON.format('s')} "
     "order by s.updated desc, s.id desc limit ?"
 )
 ADD_SESSION = (
@@ -97,7 +103,7 @@ _OF_SESSION = "where session = ? and created >= ?"
 _OF_TASK = "where task = ? and created >= ?"
 _OF_BOTH = "where session = ? and task = ? and created >= ?"
 #: Null stands for everybody.
-_ANYBODY_OR = f" and (? is null or {_OF_PERSON})"
+_ANYBODY_OR = f" and (? is null or {_IS_OF_PERSON.format('usage')})"
 _SUM_USAGE = f"select {_SUMS} from usage "
 SUM_USAGE = _SUM_USAGE + _SINCE + _ANYBODY_OR
 SUM_USAGE_OF_SESSION = _SUM_USAGE + _OF_SESSION + _ANYBODY_OR
@@ -137,7 +143,7 @@ ADD_SEARCH = "insert into search (rowid, text) values (?, ?)"
 TAKE_SEARCH = "insert into search (search, rowid, text) values ('delete', ?, ?)"
 SEARCH = (
     "select m.session, m.position, m.body, m.shown, m.created from search f join message m on m.id = f.rowid "
-    f"where search match ? and (? is null or m.{_OF_PERSON}) order by f.rowid desc limit ?"
+    f"where search match ? and (? is null or {_IS_OF_PERSON.format('m')}) order by f.rowid desc limit ?"
 )
 LAST_MESSAGE = "select coalesce(max(id), 0) from message"
 MESSAGES_BETWEEN = "select id, kind, body, shown from message where id > ? and id <= ? order by id limit ?"

@@ -89,7 +89,8 @@ class SqliteStore:
     def sessions(
         self, *, limit: int = 50, conversation: str | None = None, person: str | None = None
     ) -> list[SessionInfo]:
-        query = _RECENT[conversation is not None, person is not None]
+        asked = conversation is not None, person is not None
+        query = queries.RECENT_OF_OWNER if (conversation, person) == (None, "") else _RECENT[asked]
         wanted = (*(clean(value) for value in (conversation, person) if value is not None), limit)
         return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
 

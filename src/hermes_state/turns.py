@@ -114,7 +114,7 @@ class Holding:
 class TurnStore(Protocol):
     # --- processes
     def join(self, info: NodeInfo) -> str:
-        """A fresh id for this process. With `alone`, every other node's row is deleted first."""
+        """A fresh id for this process. With `alone`, every other node is deleted first and every lease dropped."""
         ...
 
     def heartbeat(self, node: str) -> bool:
@@ -126,7 +126,7 @@ class TurnStore(Protocol):
         ...
 
     def leave(self, node: str) -> None:
-        """Release everything the node owns and delete its row."""
+        """Release everything the node owns, drop its leases and delete its row."""
         ...
 
     def fair(self, node: str) -> tuple[int, int, int]:
@@ -139,11 +139,16 @@ class TurnStore(Protocol):
         ...
 
     def find_message(self, account: str, stem: str) -> list[tuple[int, bool, bool]]:
-        """The stored revisions of a message (ext_id begins with `stem/`): seq, whether a turn was begun, done."""
+        """The stored revisions of a message (ext_id is `stem/` and a revision without a stroke) in order: seq, whether
+        a turn was begun, done."""
         ...
 
     def claim(self, node: str, room: int, late: bool = False) -> list[Claim]:
-        """Conversations with waiting messages and no living owner, the longest waiting first, now owned by `node`."""
+        """Conversations with due messages and no living owner, the longest waiting first, now owned by `node`.
+
+        For GRACE_SECONDS they are left to the living node that had them last. `late`: only those that have waited
+        longer than that. A node that is dead or draining gets none.
+        """
         ...
 
     def claim_one(self, node: str, conversation: str) -> Claim | None:
@@ -152,15 +157,16 @@ class TurnStore(Protocol):
         ...
 
     def ready(self, node: str) -> list[Claim]:
-        """What the node owns and has waiting messages."""
+        """What the node owns and has due messages."""
         ...
 
     def waiting(self, claim: Claim, limit: int = 200) -> list[Waiting]:
-        """The open messages in order, the first `limit` of them."""
+        """The open messages in order, the first `limit` of them, without those that wait for their `retry_at`; none
+        when the claim does not hold any more."""
         ...
 
     def release(self, claim: Claim) -> bool:
-        """Give the conversation up; without effect if others have it."""
+        """Give the conversation up; without effect (False) if others have it."""
         ...
 
     # --- a turn
@@ -205,12 +211,15 @@ class TurnStore(Protocol):
         """THE transaction: last rows, messages done, answers in the outbox, usage; the new version (None without rows).
 
         `end_session` also ends the conversation's current session with this reason. Repeating the call after a lost
-        reply is safe: nothing is written twice. The steps of these turns are deleted.
+        reply is safe: when all messages were closed under this epoch, nothing is written. When only some were, the
+        others are closed with what this call brings. Fenced when one was closed under another epoch; StoreFailure
+        without a message. The steps of these turns are deleted.
         """
         ...
 
     def fail(self, claim: Claim, seq: int, error: str, retry_at: float) -> None:
-        """The turn could not be run; its message waits until then (database clock)."""
+        """The turn could not be run; this message waits until then (database clock). Later ones do not wait for it, so
+        a turn of several messages fails them one by one."""
         ...
 
     def post(self, conversation: str, name: str, outgoing: Outgoing) -> bool:
@@ -218,7 +227,9 @@ class TurnStore(Protocol):
         ...
 
     # --- control
-    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> Delivery: ...
+    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> Delivery:
+        """Keep a control message for the conversation's owner, the present one or the next."""
+        ...
 
     def take_controls(self, node: str) -> list[Control]:
         """Control messages for conversations that this node owns, each handed out once."""
@@ -231,9 +242,9 @@ class TurnStore(Protocol):
 
     def drop(self, name: str, node: str) -> None: ...
 
-    # --- delivery
+    # --- delivery: whoever took a row may say what became of it until another has taken it; then it is Fenced
     def outbox_chats(self, account: str) -> list[str]:
-        """Chats of the account with messages that were not sent yet."""
+        """Chats of the account with messages that were not sent yet, due or not, the longest waiting first."""
         ...
 
     def outbox_take(self, account: str, chat: str, lease_epoch: int) -> OutboxRow | None:
@@ -250,7 +261,8 @@ class TurnStore(Protocol):
         ...
 
     def outbox_back(self, row: int, lease_epoch: int, retry_at: float, *, certain: bool) -> None:
-        """It was not sent and is due again then; not `certain`: its next part may have arrived (the row is unsure)."""
+        """It was not sent and is due again then; not `certain`: its next part may have arrived (the row is unsure). A
+        row that was unsure stays so until a part is known to have arrived."""
         ...
 
     def outbox_fail(self, row: int, lease_epoch: int, reason: str) -> None:
@@ -258,7 +270,7 @@ class TurnStore(Protocol):
         ...
 
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
-        """What was sent to the conversation after this row, for a client that comes back."""
+        """What was said to the conversation after this row, sent or not, for a client that comes back."""
         ...
 
     def inbox_since(self, conversation: str, after: int, limit: int = 100) -> list[tuple[int, str]]:

@@ -198,6 +198,12 @@ def test_what_belongs_to_whom() -> None:
     assert scope_of("dm", "", "", "c", shared=True).person_id not in ("", "p-1")
 
 
+def test_the_owner_works_in_somebodys_conversation_as_their_guest() -> None:
+    """G12: their own memory is not put into another person's chat."""
+    assert scope_of("dm", "owner", "owner", "c", shared=True, belongs="p-1") == Scope("p-1", "people/p-1")
+    assert scope_of("dm", "owner", "owner", "c", shared=False, belongs="p-1") == Scope()
+
+
 @given(
     kind=st.sampled_from(["dm", "group", "channel", ""]),
     role=st.sampled_from(["owner", "admin", "member", ""]),

@@ -243,9 +243,7 @@ def test_an_answer_for_nobody_waits_until_somebody_comes(house: HouseThread, hom
     assert other.answers() == ["echo: hello"]
 
 
-def test_an_answer_that_nobody_confirms_comes_again_marked(
-    open_house: Callable[..., HouseThread], home: Path
-) -> None:
+def test_an_answer_that_nobody_confirms_comes_again_marked(open_house: Callable[..., HouseThread], home: Path) -> None:
     """C7: with keys a repetition has the same key; without them it carries a visible mark."""
     for keyed in (True, False):
         house = open_house(store=MemoryStore(), idempotent=keyed)
@@ -364,9 +362,8 @@ def test_who_moves_hears_the_farewell_first(house: HouseThread, home: Path) -> N
     client, other = (RawClient(home, name, conversation=KEY) for name in "ab")
     client.say("/new", "1")
     moved = client.wait(wire.MovedTo)
-    client.wait(wire.DealtWith)
     told = [name for name in names(client) if name in ("Deliver", "MovedTo", "DealtWith")]
-    assert told == ["Deliver", "MovedTo", "DealtWith"]
+    assert told == ["Deliver", "MovedTo"]
     client.say("hello", "2")
     client.wait(wire.Deliver, lambda line: line.outgoing.text == "echo: hello")
     assert house.house.taken[1].key("default") == moved.conversation != KEY

@@ -10,6 +10,7 @@ import pytest
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
+from hermes_state import people_queries
 from hermes_state.interface import NewSession
 from hermes_state.memory import MemoryStore
 from hermes_state.people import MEMBER, OWNER, QuestionRow
@@ -178,3 +179,27 @@ def test_what_was_stored_before_there_were_people_is_the_owners(tmp_path: Path) 
         assert store.sessions(person="p-1") == []
         assert store.search("hello", person="p-1") == []
         assert len(store.sessions(person="")) == len(store.search("hello", person="")) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FIND_PERSON",
+        "GET_OWNER",
+        "GET_PAIRING_OF",
+        "OPEN_QUESTIONS",
+        "CLOSE_QUESTION",
+        "VOID_TURN",
+        "VOID_NODE",
+        "VOID_ALL",
+        "CONVERSATIONS_OF",
+        "PERSON_OF",
+    ],
+)
+def test_what_each_message_and_each_start_asks_is_found_by_an_index(tmp_path: Path, statement: str) -> None:
+    """F3: no query of people at start-up, or for a message, scans a table."""
+    SqliteStore(tmp_path / "store.db").close()
+    query = getattr(people_queries, statement)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        plan = db.execute(f"explain query plan {query}", ("x",) * query.count("?")).fetchall()
+    assert all("USING" in step[3] for step in plan if step[3].startswith(("SCAN", "SEARCH"))), plan

@@ -51,7 +51,8 @@ def ask(path: Path, query: str) -> list[tuple[object, ...]]:
 
 # --- query plans
 
-LISTINGS = {"RECENT_SESSIONS", "SEARCH"}  # read in the order of an index and stop at their limit; never at a turn
+# Read in the order of an index and stop at their limit; never at a turn.
+LISTINGS = {"RECENT_SESSIONS", "RECENT_OF_OWNER", "SEARCH"}
 STATEMENTS = {
     name: text
     for name, text in vars(queries).items()

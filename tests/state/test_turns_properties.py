@@ -32,6 +32,7 @@ STEPS = {
     "jump": (1, st.sampled_from([0.5, 1.5, LEASE_SECONDS / 2, LEASE_SECONDS]), st.none()),
     "beat": (1, slots, st.none()),
     "crash": (1, slots, st.none()),
+    "overtake": (2, slots, st.integers(1, 2)),
     "claim": (2, slots, st.integers(1, 2)),
     "own": (1, slots, places),
     "start": (3, slots, places),
@@ -138,6 +139,12 @@ class Driver:
             self.note(worker, claim)
         return [(claim.conversation, claim.epoch) for claim in claims]
 
+    def overtake(self, slot: int, room: int) -> list[tuple[str, int]]:
+        """Everybody was stopped for too long, and this one is the first to wake."""
+        self.jump(LEASE_SECONDS, None)
+        self.beat(slot, None)
+        return self.claim(slot, room)
+
     def own(self, slot: int, name: str) -> int | None:
         worker = self.workers[slot]
         claim = self.bench.turns.claim_one(worker.node, name)
@@ -205,13 +212,13 @@ class Driver:
         self.bench.turns.fail(worker.claims[name], seqs[0], "no provider", self.bench.clock.time + 2)
 
     def late(self, number: int, rows: bool) -> str:
-        """Somebody wakes with an old claim: refused at every call unless the claim is still the newest."""
-        if not self.given:
+        """Somebody wakes with an old claim: refused, whatever it wants."""
+        newest = {claim.conversation: claim.epoch for claim in self.given}
+        old = [claim for claim in self.given if claim.epoch < newest[claim.conversation]]
+        old = [claim for claim in old if self.accepted[claim.conversation]]
+        if not old:
             return "nobody"
-        claim = self.given[number % len(self.given)]
-        newest = max(known.epoch for known in self.given if known.conversation == claim.conversation)
-        if claim.epoch == newest or not self.accepted[claim.conversation]:
-            return "not late"
+        claim = old[number % len(old)]
         try:
             if rows:
                 self.bench.turns.append(claim, 1, self.write(claim.conversation, say("late", 1)))

@@ -16,7 +16,18 @@ from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
 from hermes_base.chat import Question, TextDelta, ToolEnded, ToolStarted
 from hermes_base.errors import HermesError
-from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing, read_inbound, write_inbound
+from hermes_base.inbound import (
+    ANSWER,
+    FILE,
+    NOTE,
+    QUESTION,
+    Address,
+    FileRef,
+    Inbound,
+    Outgoing,
+    read_inbound,
+    write_inbound,
+)
 from hermes_base.keys import ConversationKey
 from hermes_base.local_wire import Hello
 from hermes_state.home_lock import HomeLock

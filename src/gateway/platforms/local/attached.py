@@ -8,13 +8,10 @@ from hermes_base.chat import Event, ReasoningDelta, TextDelta, ToolEnded, ToolSt
 from hermes_base.inbound import Outgoing
 from hermes_base.local_wire import (
     Closing,
-    Cursor,
-    DealtWith,
     Deliver,
     FromGateway,
     Happened,
     Hello,
-    MovedTo,
     Trouble,
     WireProblem,
     encode,
@@ -147,7 +144,3 @@ class Leaving:
         self.seq = seq
         self.target = target
         self.row: int | None = None  # the row to wait for; None: its message is not dealt with yet
-        self.seqs: tuple[int, ...] = ()
-
-    def farewell(self, cursor: Cursor) -> tuple[MovedTo, DealtWith]:
-        return MovedTo(self.target, cursor), DealtWith(self.seqs)

@@ -146,12 +146,11 @@ class Rooms:
             client.push(wire.Happened(Said(inbound.text, by), seq))
 
     async def _tell_dealt(self, client: Attached, room: Room, seqs: tuple[int, ...]) -> None:
-        """Bring the client up to date, then tell it; one that leaves is told when it has moved."""
+        """Bring the client up to date, then tell it; one that leaves is told by its move."""
         newest = await self._catch_up(client, room)
         client.skip_rest(False)
         leaving = client.leaving
         if leaving is not None and leaving.seq in seqs:
-            leaving.seqs = seqs
             leaving.row = max([*client.given, *([newest] if newest > client.cursor else [])], default=0)
         else:
             client.push(wire.DealtWith(seqs, newest))
@@ -246,8 +245,7 @@ class Rooms:
         async with room.lock:
             cursor = wire.Cursor(*await self._house.latest(leaving.target))
             self._join(client, room, cursor.outbox)
-            for line in leaving.farewell(cursor):
-                client.push(line)
+            client.push(wire.MovedTo(leaving.target, cursor))
         self._house.wake_delivery(address_of(self._account, leaving.target))
 
 

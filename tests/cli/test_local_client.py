@@ -1,0 +1,318 @@
+"""The chat's end of the local socket, against a real house: events in order, once, over any number of connections."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from local_house import EchoHouse, HouseThread
+from waiting import wait_until
+
+from hermes_base import local_wire as wire
+from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Said, TextDelta, TurnEnded
+from hermes_base.errors import HermesError
+from hermes_base.inbound import ANSWER, NOTE, QUESTION, Address, Outgoing
+from hermes_cli.local_client import Connection, Gone, LocalClient, call, connect
+from hermes_cli.local_follow import Follower
+from hermes_state.memory import MemoryStore
+
+KEY = "agent:main:local:dm:talk"
+HERE = Address("local", "local", "talk")
+
+
+class Person:
+    """Reads what a client shows."""
+
+    def __init__(self, home: Path, name: str = "a", **hello: object) -> None:
+        def reach(tell: Callable[[Event], None], given_up: Callable[[], bool]) -> Connection:
+            while not given_up():
+                if connection := connect(home):
+                    return connection
+            raise Gone("given up")
+
+        self.client = LocalClient(wire.Hello(name, **hello), reach)  # type: ignore[arg-type]
+        self.client.open()
+        self.events: list[Event] = []
+        threading.Thread(
+            target=lambda: [self.events.append(event) for event in self.client.events()], daemon=True
+        ).start()
+
+    def count(self, kind: type) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+    def type(self, text: str) -> list[Event]:
+        before, idle = len(self.events), self.count(Idle)
+        self.client.submit(text)
+        wait_until(lambda: self.count(Idle) > idle)
+        return self.events[before:]
+
+    def answers(self) -> list[str]:
+        return [event.answer for event in self.events if isinstance(event, TurnEnded)]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def open_house(home: Path, store: MemoryStore) -> Iterator[Callable[[], HouseThread]]:
+    opened: list[HouseThread] = []
+
+    def open_one() -> HouseThread:
+        home.mkdir(exist_ok=True)
+        house = HouseThread(home, store=store)
+        house.start()
+        opened.append(house)
+        return house
+
+    yield open_one
+    for one in opened:
+        if one._thread.is_alive():
+            one.stop()
+
+
+@pytest.fixture
+def house(open_house: Callable[[], HouseThread]) -> HouseThread:
+    return open_house()
+
+
+@pytest.fixture
+def meet(home: Path) -> Iterator[Callable[..., Person]]:
+    met: list[Person] = []
+
+    def meet_one(name: str = "a", **hello: object) -> Person:
+        met.append(Person(home, name, **hello))
+        return met[-1]
+
+    yield meet_one
+    for one in met:
+        one.client.close()
+
+
+def test_a_turn_is_streamed_and_ends(house: HouseThread, meet: Callable[..., Person]) -> None:
+    """C7: the answer once, then Idle."""
+    person = meet(folder="/here")
+    assert person.client.banner == ("Hermes test", "folder /here")
+    events = person.type("hello")
+    assert events[-2:] == [TurnEnded("echo: hello", True), Idle()]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "echo: hello"
+    assert person.type("quiet") == [Idle()]
+
+
+def test_files_questions_and_words_of_others(house: HouseThread, meet: Callable[..., Person], home: Path) -> None:
+    person, other = meet("a", conversation=KEY), meet("b", conversation=KEY)
+    events = person.type("file some text")
+    assert events == [FileSent(str(home / "given.txt"), "given.txt", "here"), TurnEnded("done", True), Idle()]
+    person.client.submit("ask really?")
+    wait_until(lambda: person.count(Asked) == 1 and other.count(Asked) == 1)
+    asked = next(event.question for event in person.events if isinstance(event, Asked))
+    assert (asked.kind, asked.choices) == ("approval", ("yes", "no"))
+    assert other.client.answer(asked.id, "yes")
+    assert not person.client.answer(asked.id, "no")
+    wait_until(lambda: "you said yes" in person.answers())
+    wait_until(lambda: other.answers() == ["done", "you said yes"])
+    assert [event.text for event in other.events if isinstance(event, Said)] == ["file some text", "ask really?"]
+    assert not person.count(Said)
+    assert not other.count(Idle)
+
+
+def test_stop_says_whether_it_reached_a_turn(house: HouseThread, meet: Callable[..., Person]) -> None:
+    """B8"""
+    person = meet()
+    assert not person.client.stop()
+    assert not person.count(Notice)
+    person.client.submit("hold it")
+    wait_until(lambda: person.count(TextDelta) == 1)
+    assert person.client.stop()
+    wait_until(lambda: person.count(Idle) == 1)
+    assert person.events[-2] == TurnEnded("", False, True)
+
+
+def test_idle_comes_when_nothing_is_under_way(house: HouseThread, meet: Callable[..., Person]) -> None:
+    """A message that came meanwhile belongs to the same work."""
+    person = meet()
+    person.client.submit("hold it")
+    person.client.submit("and this")
+    wait_until(lambda: person.count(TextDelta) == 1)
+    person.client.stop()
+    wait_until(lambda: person.count(Idle) == 1)
+    assert person.answers() == ["", "echo: and this"]
+
+
+def test_new_moves_the_chat(house: HouseThread, meet: Callable[..., Person]) -> None:
+    person = meet(conversation=KEY)
+    assert person.type("/new") == [Notice("A new conversation."), Idle()]
+    assert person.client.conversation != KEY
+    assert person.type("hello")[-2:] == [TurnEnded("echo: hello", True), Idle()]
+
+
+def test_quit_is_the_clients_own(house: HouseThread, meet: Callable[..., Person]) -> None:
+    person = meet()
+    person.client.submit("/quit")
+    wait_until(lambda: person.events == [Closed()])
+    assert house.house.taken == []
+
+
+def test_a_refusal_is_told(house: HouseThread, meet: Callable[..., Person]) -> None:
+    """C2: refused with a visible reason."""
+    house.house.refuse = "Too much."
+    assert meet().type("hello") == [Notice("Too much.", "error"), Idle()]
+
+
+def test_a_message_too_long_for_a_line_is_told(house: HouseThread, meet: Callable[..., Person]) -> None:
+    events = meet().type("x" * wire.MAX_LINE)
+    assert isinstance(events[0], Notice)
+    assert "limit" in events[0].text
+    assert events[1:] == [Idle()]
+
+
+def test_a_conversation_that_is_not_there_is_one_sentence(house: HouseThread, meet: Callable[..., Person]) -> None:
+    """H8"""
+    with pytest.raises(HermesError, match="no session 'unknown'"):
+        meet(resume="unknown")
+
+
+def test_the_gateway_is_restarted_under_two_clients(
+    open_house: Callable[[], HouseThread], meet: Callable[..., Person]
+) -> None:
+    """B3, C1, C7, C9: they go on; nothing is lost, nothing shown twice."""
+    house = open_house()
+    one, two = meet("a", conversation=KEY), meet("b", conversation=KEY)
+    expected = []
+    for number in range(4):
+        one.type(f"from one {number}")
+        house.stop()
+        one.client.submit(f"while away {number}")
+        two.client.submit(f"also away {number}")
+        house = open_house()
+        wait_until(lambda number=number: f"echo: while away {number}" in two.answers())
+        wait_until(lambda number=number: f"echo: also away {number}" in one.answers())
+        expected += [f"echo: {text} {number}" for text in ("from one", "while away", "also away")]
+    wait_until(lambda: len(one.answers()) == len(two.answers()) == len(expected))
+    assert one.answers() == two.answers()
+    assert sorted(one.answers()) == sorted(expected)
+    assert sorted(event.text for event in one.events if isinstance(event, Said)) == [f"also away {n}" for n in range(4)]
+
+
+def test_connections_that_break_at_any_line_lose_and_double_nothing(
+    house: HouseThread, meet: Callable[..., Person], home: Path
+) -> None:
+    """C1, C7: the connection is cut over and over while messages go through it."""
+    person = meet("a", conversation=KEY)
+    for number in range(30):
+        person.client.submit(f"message {number}")
+        connection = person.client._connection
+        if connection is not None:
+            connection._sock.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: len(person.answers()) >= 30)
+    wait_until(lambda: isinstance(person.events[-1], Idle))
+    assert person.answers() == [f"echo: message {number}" for number in range(30)]
+    assert house.house.turns_run == [f"message {number}" for number in range(30)]
+
+
+def test_a_stop_without_gateway_says_so(open_house: Callable[[], HouseThread], meet: Callable[..., Person]) -> None:
+    """B8: the sender is told that it did not reach anybody."""
+    house = open_house()
+    person = meet()
+    house.stop()
+    wait_until(lambda: person.client._connection is None)
+    assert not person.client.stop()
+    wait_until(lambda: person.count(Notice) == 1)
+    assert "did not reach" in next(event.text for event in person.events if isinstance(event, Notice))
+
+
+def test_calls(house: HouseThread, home: Path) -> None:
+    connection = connect(home)
+    assert connection is not None
+    assert call(connection, "good", {"x": 1}) == {"name": "good", "args": {"x": 1}}
+    with pytest.raises(HermesError, match="not done here"):
+        call(connection, "bad", {})
+    connection.close()
+
+
+def test_nobody_listens_without_a_gateway(home: Path) -> None:
+    assert connect(home) is None
+
+
+# --- the follower alone
+
+
+def row(number: int, kind: str = ANSWER, key: str = "k") -> wire.Deliver:
+    return wire.Deliver(number, Outgoing(HERE, f"row {number}", kind, question="q"), key)
+
+
+def welcomed(**welcome: object) -> Follower:
+    follower = Follower(wire.Hello("a"))
+    follower.take(wire.Welcome(KEY, "1", **welcome))  # type: ignore[arg-type]
+    return follower
+
+
+def test_dealt_may_come_before_stored() -> None:
+    follower = welcomed()
+    say = follower.say("x")
+    assert follower.take(row(4)).events == (TurnEnded("row 4", True),)
+    assert follower.take(wire.DealtWith((7,), 4)).events == ()
+    assert follower.take(wire.Stored(say.id, 7)).events == (Idle(),)
+
+
+def test_idle_waits_for_the_last_row() -> None:
+    follower = welcomed()
+    follower.take(wire.Stored(follower.say("x").id, 7))
+    assert follower.take(wire.DealtWith((7,), 4)).events == ()
+    assert follower.take(row(4)).events == (TurnEnded("row 4", True), Idle())
+
+
+def test_old_questions_are_not_asked_again() -> None:
+    follower = welcomed(cursor=wire.Cursor(5, 0))
+    assert follower.take(row(4, QUESTION)).events == ()
+    assert isinstance(follower.take(row(6, QUESTION)).events[0], Asked)
+
+
+def test_what_was_dealt_with_while_away_is_done() -> None:
+    follower = welcomed()
+    follower.take(wire.Stored(follower.say("x").id, 1))
+    follower.take(wire.Stored(follower.say("y").id, 2))
+    unsent = follower.say("z")
+    assert follower.hello().after == wire.Cursor(0, 2)
+    taken = follower.take(wire.Welcome(KEY, "1", cursor=wire.Cursor(3, 2), open=(2,)))
+    assert taken.replies == (unsent,)
+    assert follower.take(row(3)).events == (TurnEnded("row 3", True),)
+    follower.take(wire.Stored(unsent.id, 3))
+    assert follower.take(wire.DealtWith((2, 3), 3)).events == (Idle(),)
+
+
+@given(st.lists(st.integers(1, 8), max_size=40))
+def test_a_row_with_a_key_is_shown_once_and_always_confirmed(numbers: list[int]) -> None:
+    """C7"""
+    follower = welcomed()
+    taken = [follower.take(row(number, NOTE)) for number in numbers]
+    shown = [event.text for one in taken for event in one.events if isinstance(event, Notice)]
+    assert sorted(shown) == sorted({f"row {number}" for number in numbers})
+    assert [reply.row for one in taken for reply in one.replies if isinstance(reply, wire.Got)] == numbers
+    assert (follower.hello().after or wire.Cursor()).outbox == max(numbers, default=0)
+
+
+@given(st.permutations(range(1, 9)), st.lists(st.integers(1, 8), max_size=8))
+def test_words_are_shown_once_and_the_cursor_leaves_no_gap(order: list[int], again: list[int]) -> None:
+    """C7: whatever is not known yet is still asked for."""
+    follower = welcomed()
+    shown: list[str] = []
+    for seq in [*order, *again]:
+        known = set(shown)
+        taken = follower.take(wire.Happened(Said(str(seq)), seq))
+        shown += [event.text for event in taken.events if isinstance(event, Said)]
+        cursor = (follower.hello().after or wire.Cursor()).seq
+        assert all(str(one) in known | {str(seq)} for one in range(1, cursor + 1))
+    assert shown == [str(seq) for seq in order]
+
+
+def test_the_house_of_these_tests_is_whole() -> None:
+    """The protocol that the adapter asks for is the one that these tests give it."""
+    from gateway.platforms.local.house import LocalHouse
+
+    wanted = {name for name in vars(LocalHouse) if not name.startswith("_")} | {"take", "wake_delivery", "version"}
+    assert [name for name in wanted if not hasattr(EchoHouse, name)] == []

@@ -1,0 +1,92 @@
+"""A platform is a folder: one that is put there is found, and nothing else is edited."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway import platforms
+from gateway.platforms import registry
+from gateway.platforms.base import PlatformSpec
+from gateway.platforms.pretend.adapter import PretendAdapter
+from hermes_base.errors import ConfigProblem
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for more platforms, beside those that ship."""
+    monkeypatch.setattr(platforms, "__path__", [*platforms.__path__, str(tmp_path)])
+    import sys
+
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith("gateway.platforms."):
+            del sys.modules[name]
+            vars(platforms).pop(name.rpartition(".")[2], None)
+
+
+def write_platform(folder: Path, name: str, init: str, adapter: str = "") -> None:
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(init)
+    (folder / name / "adapter.py").write_text(adapter)
+
+
+SPEC = """
+from gateway.platforms.base import PlatformSpec
+SPEC = PlatformSpec("pigeon", "Pigeon", "gateway.platforms.pigeon.adapter:Pigeon", max_length=40)
+"""
+ADAPTER = """
+from gateway.platforms.base import BaseAdapter
+from gateway.platforms.pigeon import SPEC
+class Pigeon(BaseAdapter):
+    spec = SPEC
+"""
+
+
+def test_a_new_folder_is_a_new_platform(folder: Path) -> None:
+    write_platform(folder, "pigeon", SPEC, ADAPTER)
+    spec = registry.find_spec("pigeon")
+    assert spec in registry.all_specs()
+    adapter = registry.make_adapter(spec, "home", {"loft": 3}, folder)
+    assert (adapter.account, adapter.spec) == ("home", spec)
+
+
+def test_those_that_ship_are_found() -> None:
+    names = [spec.name for spec in registry.all_specs()]
+    assert names == sorted(names)
+    assert "pretend" in names
+
+
+def test_a_broken_folder_is_told_and_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_platform(folder, "broken", "raise RuntimeError('no wings')")
+    write_platform(folder, "empty", "")
+    names = [spec.name for spec in registry.all_specs()]
+    assert "pretend" in names
+    assert not {"broken", "empty"} & set(names)
+    assert "no wings" in caplog.text
+    assert "'empty' has no SPEC" in caplog.text
+
+
+def test_an_unknown_name_is_a_problem_that_the_owner_can_fix() -> None:
+    with pytest.raises(ConfigProblem, match="no platform 'nosuch'.*pretend"):
+        registry.find_spec("nosuch")
+
+
+def test_what_an_adapter_needs_may_be_missing(folder: Path) -> None:
+    write_platform(folder, "pigeon", SPEC, "import a_library_that_is_not_there")
+    with pytest.raises(ConfigProblem, match="Pigeon cannot be loaded.*a_library_that_is_not_there"):
+        registry.make_adapter(registry.find_spec("pigeon"), "home", {}, folder)
+
+
+def test_a_plugin_registers_one_at_run_time(tmp_path: Path) -> None:
+    spec = PlatformSpec("smoke", "Smoke signals", "")
+    registry.register(spec, PretendAdapter)
+    try:
+        assert registry.find_spec("smoke") is spec
+        assert spec in registry.all_specs()
+        assert registry.make_adapter(spec, "hill", {}, tmp_path).account == "hill"
+    finally:
+        registry.unregister("smoke")
+    with pytest.raises(ConfigProblem):
+        registry.find_spec("smoke")
