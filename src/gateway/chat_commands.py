@@ -310,12 +310,13 @@ def undo_files(scene: Scene) -> Result:
     """What the last turn that changed files did to them, taken back after a look at the diff."""
     current = scene.tools.store.current(scene.key)
     task = current.task if current else ""
-    diff = file_changes.describe(scene.tools.home, task) if task else ""
+    home = scene.tools.home / scene.plan().scope.folder
+    diff = file_changes.describe(home, task) if task else ""
     if not diff:
         return Result(["No turn of this conversation has changed files."])
     if not scene.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):
         return Result(["The files stay as they are."])
-    restored = file_changes.undo_last_turn(scene.tools.home, task)
+    restored = file_changes.undo_last_turn(home, task)
     agent = scene.tools.runner.cached_agent(scene.key)
     if agent is not None:
         agent.tell_model("[The person took back your last changes to files.]")

@@ -62,7 +62,7 @@ class Account:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-        await self._let_go()
+        await self._let_go(grace)
         self.chats.clear()
 
     def rejoin(self, node: str) -> None:
@@ -123,11 +123,11 @@ class Account:
             self.epoch, self._lease_ends = None, -math.inf
             self._looked.set()
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, grace: float) -> None:
         self.epoch, self._lease_ends = None, -math.inf
         try:
-            await self.call(self.turns.drop, self.name, self._node)
-        except StoreFailure as problem:
+            await asyncio.wait_for(self.call(self.turns.drop, self.name, self._node), grace)
+        except (StoreFailure, TimeoutError) as problem:
             _log.warning("The lease of %s ends by itself: %s", self.name, problem)
 
     def _take_up(self, keys: list[str]) -> None:
@@ -142,7 +142,7 @@ class Account:
         found = set(self._old)
         for chat in self.chats.values():
             chat.has_rows = chat.has_rows or chat.key in found
-            if chat.task or chat.draft:  # one that was drafted while the lease was not ours begins now
+            if chat.has_rows or chat.draft:  # what came while the lease was not ours begins now
                 self._begin(chat)
         self._fill()
 
@@ -174,6 +174,8 @@ class Account:
 
     def _fill(self) -> None:
         """Free places go to fresh chats first, then to a few of those with old messages."""
+        if self.closing or self.epoch is None:
+            return
         while self._fresh and self._busy < self.pace.busy:
             chat = self.chats.get(self._fresh.popleft())
             if chat is not None:
@@ -208,12 +210,12 @@ class Account:
         if chat.parked_until == math.inf and chat.draft is None:
             if chat.address is not None and not self.adapter.reachable(chat.address):
                 self._away[chat.key] = chat.address
-                del self.chats[chat.key]
+                self.chats.pop(chat.key, None)
         elif chat.is_parked:
             pause = chat.parked_until - time.monotonic() + _MARGIN
             asyncio.get_running_loop().call_later(pause, self._come_again, chat.key)
         elif chat.is_idle:
-            del self.chats[chat.key]
+            self.chats.pop(chat.key, None)
 
     def _come_again(self, key: str) -> None:
         chat = self.chats.get(key)

@@ -1,5 +1,6 @@
 """What an operator asks of the running gateway: its state, sessions, people, its end. JSON in, JSON out."""
 
+import asyncio
 import logging
 import os
 import time
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import people_ops
 from gateway.intake import Standing
-from gateway.people import OWNER
 from hermes_base.errors import HermesError
 from hermes_state.turns import Control
 
@@ -146,9 +146,10 @@ class Operations:
         """G3: turns stopped, approvals void, agents dropped."""
         gateway = self._gateway
         gateway.mailbox.void_person(person)
-        for lane in list(gateway.lanes.values()):
-            if lane.starter == person:
-                lane.stop(REMOVED)
+        for lane in [lane for lane in gateway.lanes.values() if lane.starter == person]:
+            lane.stop(REMOVED)
+            while lane.slot is not None and lane.starter == person:  # within five seconds, whatever it waits for
+                await asyncio.sleep(0.02)
         for conversation in await gateway.call(gateway.people.conversations_of, person):
             await gateway.call(gateway.runner.end_session, conversation)
 
@@ -165,4 +166,3 @@ _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]
         "sessions.delete": Operations.delete_session,
     }
 )
-LOCAL = Standing("owner", OWNER)

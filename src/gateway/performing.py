@@ -23,6 +23,7 @@ from hermes_base.inbound import NOTE, Address, FileRef, Inbound, Outgoing
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_state.interface import Store
+from hermes_state.people import PeopleStore
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn, TurnStore
 from run_agent import AIAgent
@@ -100,6 +101,7 @@ class Tools:
     runner: GatewayRunner
     builder: Builder
     mailbox: Mailbox
+    people: PeopleStore
     make_pipe: Callable[[Job, LiveTurn], EventPipe]
     end_draft: Callable[[Address], str]  # the platform's id of the draft that the answer takes the place of
 
@@ -155,13 +157,10 @@ class TurnPerformer:
 
     def make_plan(self, key: str, item: Item) -> Plan:
         """What the agent has to be for whoever speaks, where they speak."""
-        scope = scope_of(
-            item.inbound.address.kind,
-            item.sender.role,
-            item.sender.person,
-            key,
-            is_shared(cli_config.load_config_readonly()),
-        )
+        shared = is_shared(cli_config.load_config_readonly())
+        kind, sender = item.inbound.address.kind, item.sender
+        belongs = self._tools.people.person_of(key)
+        scope = scope_of(kind, sender.role, sender.person, key, shared, belongs=belongs)
         return self._tools.builder.plan(key, self._note_place(key, item, scope), scope)
 
     def _note_place(self, key: str, item: Item, scope: Scope) -> Choices:

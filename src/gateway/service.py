@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ class Gateway:
             self.runner,
             self.builder,
             self.mailbox,
+            self.people,
             self._make_pipe,
             self._end_draft,
         )
@@ -209,7 +211,8 @@ class Gateway:
 
     async def _accept(self, key: str, inbound: Inbound) -> int | None:
         address = inbound.address
-        body = write_inbound(inbound)
+        redact = cli_config.redactor()  # today's secrets; what is stored is what is sent (G6)
+        body = write_inbound(replace(inbound, text=redact(inbound.text)))
         storing = asyncio.ensure_future(self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body))
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
         if not done:
@@ -320,6 +323,7 @@ class Gateway:
             address,
             question.text,
             QUESTION,
+            level=question.kind,
             question=question.id,
             choices=question.choices,
             reason=question.reason,

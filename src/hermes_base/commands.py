@@ -53,7 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("branch", (), "Go on in a copy of this conversation; the old one stays as it is.", when_busy=REFUSE),
     Command("queue", (), "Ask this when the turn under way has ended.", "TEXT"),
     Command("steer", (), "Put this into the turn under way, at its next step.", "TEXT"),
-    Command("status", (), "Show what runs, what waits and who is connected."),
+    Command("status", (), "Show what runs, what waits and who is connected.", role="admin"),
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat."),
 )

@@ -13,7 +13,7 @@ from typing import BinaryIO, TextIO
 
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
-from hermes_cli.host import ChatOptions, OpenedHost, open_host
+from hermes_cli.joining import ChatOptions, OpenedHost, open_host
 from hermes_cli.terminal_plain import Lines, PlainChat, PlainView
 from hermes_cli.terminal_words import Display, clean_shown, clean_typed, read_display
 

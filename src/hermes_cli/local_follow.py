@@ -120,7 +120,7 @@ class Follower:
         stale = deliver.outgoing.kind == QUESTION and 0 < deliver.row <= self._old_row
         if stale or (seen and deliver.key):
             return Taken(replies=reply)
-        return Taken((_EVENTS[deliver.outgoing.kind](deliver.outgoing),), reply)
+        return Taken(_read_events(deliver.outgoing), reply)
 
     def _take_dealt(self, dealt: wire.DealtWith) -> Taken:
         for seq in dealt.seqs:
@@ -178,6 +178,14 @@ def _remember(known: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> Non
     known[key] = value
     while len(known) > _MOST_REMEMBERED:
         known.popitem(last=False)
+
+
+def _read_events(outgoing: Outgoing) -> tuple[Event, ...]:
+    """A turn that failed has no answer: why is told beside its end."""
+    event = _EVENTS[outgoing.kind](outgoing)
+    if isinstance(event, TurnEnded) and outgoing.level == "error":
+        return Notice(outgoing.text, "error"), replace(event, answer="")
+    return (event,)
 
 
 def _read_question(outgoing: Outgoing) -> Asked:

@@ -13,7 +13,7 @@ from test_chat_scripted_host import LONG, ScriptedHost
 
 from hermes_base.errors import HermesError
 from hermes_cli import chat
-from hermes_cli.host import ChatOptions, OpenedHost
+from hermes_cli.joining import ChatOptions, OpenedHost
 from hermes_cli.terminal_plain import Lines, PlainChat, PlainView
 from hermes_cli.terminal_words import Display
 

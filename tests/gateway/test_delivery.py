@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pretending import QUICK, HeardCore, Post, call_off_loop, place, until
 
 from gateway.delivery_rules import Again, GiveUp, Pace, judge, pause_after
@@ -119,7 +121,7 @@ def test_a_platform_that_closes_each_connection_loses_nothing(turns: TurnStore) 
 
     async def steps() -> None:
         async with post.delivering():
-            await until(lambda: len(post.service.calls) >= 12)
+            await until(lambda: len(post.service.calls) >= 6)
             assert post.service.seen("c1") == []
             post.service.always = ""
             await until(lambda: post.waits() == 0)
@@ -412,6 +414,89 @@ def test_an_adapter_that_fails_in_its_own_way_is_given_up_after_some_attempts(tu
     assert [row.state for row in turns.outbox_since(place().conversation("default"), 0)] == [FAILED, SENT]
 
 
+@given(
+    st.lists(st.sampled_from(["", "", CLOSED_BEFORE, CLOSED_AFTER]), max_size=12),
+    st.lists(st.integers(1, 400), min_size=1, max_size=4),
+    st.booleans(),
+)
+@settings(max_examples=40)
+def test_any_mix_of_broken_connections_shows_each_text_once(
+    troubles: list[str], lengths: list[int], takes_keys: bool
+) -> None:
+    """C7: once with keys; without them each text at most once unmarked, and in order."""
+    post = Post(MemoryStore().turns, Rules(max_length=150, takes_keys=takes_keys))
+    post.service.troubles.extend(troubles)
+    texts = [" ".join(f"{n}-{word}" for word in range(length // 4 + 1)) for n, length in enumerate(lengths)]
+    for text in texts:
+        post.put(text)
+
+    async def steps() -> None:
+        async with post.delivering(replace(QUICK, first_pause=0.001, longest_pause=0.002, poll=0.01)):
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    seen = post.service.seen("c1")
+    bare = list(dict.fromkeys(text.removeprefix(f"{LONG_MARK}\n") for text in seen))
+    assert " ".join(bare).split() == " ".join(texts).split()
+    unmarked = [text for text in seen if not text.startswith(LONG_MARK)]
+    assert len(unmarked) == len(set(unmarked))
+    if takes_keys:
+        assert seen == bare
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_penalty_for_the_whole_account_closes_every_chat(turns: TurnStore, whole: bool) -> None:
+    """C8: the other chats are silent too while the account is punished, and only then."""
+    post = Post(turns)
+    end = 0.0
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            real = post.adapter.send
+
+            async def send(part: Part) -> str:
+                nonlocal end
+                post.adapter.send = real  # type: ignore[method-assign]
+                end = time.monotonic() + 0.5
+                raise NotNow("slow down", 0.5, whole_account=whole)
+
+            post.adapter.send = send  # type: ignore[method-assign]
+            post.put("one", "c1")
+            delivery.wake(place("c1"))
+            await until(lambda: delivery.counts["waiting"] == 1)
+            post.put("two", "c2")
+            delivery.wake(place("c2"))
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert len(post.service.messages) == 2
+    assert [call.chat for call in post.service.calls if call.at < end] == ([] if whole else ["c2"])
+
+
+def test_a_platform_that_names_no_time_is_asked_again_when_it_wakes_us(turns: TurnStore) -> None:
+    post = Post(turns)
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            real = post.adapter.send
+
+            async def send(part: Part) -> str:
+                post.adapter.send = real  # type: ignore[method-assign]
+                raise NotNow("nobody confirmed")
+
+            post.adapter.send = send  # type: ignore[method-assign]
+            post.put("one")
+            delivery.wake(place())
+            await until(lambda: delivery.counts["waiting"] == 1)
+            await asyncio.sleep(0.2)
+            assert post.waits() == 1
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["one"]
+
+
 def test_memory_is_bounded_by_the_chats_at_work(turns: TurnStore) -> None:
     """F1: hundreds of chats leave nothing behind."""
     post = Post(turns)
@@ -433,8 +518,8 @@ def test_memory_is_bounded_by_the_chats_at_work(turns: TurnStore) -> None:
 
 def test_the_event_loop_is_never_held_up(turns: TurnStore) -> None:
     """F5: very long answers and many chats, and no callback takes 50 ms of its thread's time."""
-    post = Post(turns)
-    post.put("some words and `code` and [a link](https://example.org/x) here\n" * 5_000, "long")
+    post = Post(turns, Rules(max_length=100_000))
+    post.put("some words and `code` and [a link](https://example.org/x) here\n" * 30_000, "long")
     for n in range(100):
         post.put("hello", f"c{n}")
     slowest = 0.0

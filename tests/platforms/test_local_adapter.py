@@ -181,9 +181,8 @@ def test_a_malformed_line_gets_a_sentence_and_the_connection_goes_on(
 def test_a_line_without_end_closes_the_connection(house: HouseThread, home: Path) -> None:
     """F5: bounded memory."""
     client = RawClient(home, "a")
-    with pytest.raises(OSError):
-        for _ in range(20):
-            client.send(b"x" * 1_000_000)
+    with suppress(OSError):
+        client.send(b"x" * 20_000_000)
     wait_until(lambda: client.closed)
     other = RawClient(home, "b")
     other.say("hello")

@@ -1,4 +1,4 @@
-"""The lines of the local socket: each value survives the wire, and nothing that comes in can do more than be refused."""
+"""The lines of the local socket: each value survives the wire, and whatever comes in is read or refused."""
 
 import json
 import os
@@ -73,8 +73,7 @@ def test_any_object_is_read_or_refused(word: str, given_fields: dict[str, Any]) 
     line = json.dumps({**given_fields, "type": word}).encode()
     try:
         message = wire.decode_from_client(line)
-    except wire.WireProblem as problem:
-        assert str(problem)
+    except wire.WireProblem:
         return
     assert wire.decode_from_client(wire.encode(message)) == message
 

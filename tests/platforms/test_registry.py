@@ -1,5 +1,6 @@
 """A platform is a folder: one that is put there is found, and nothing else is edited."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +17,6 @@ from hermes_base.errors import ConfigProblem
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place for more platforms, beside those that ship."""
     monkeypatch.setattr(platforms, "__path__", [*platforms.__path__, str(tmp_path)])
-    import sys
-
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -69,13 +68,13 @@ def test_a_broken_folder_is_told_and_left_out(folder: Path, caplog: pytest.LogCa
 
 
 def test_an_unknown_name_is_a_problem_that_the_owner_can_fix() -> None:
-    with pytest.raises(ConfigProblem, match="no platform 'nosuch'.*pretend"):
+    with pytest.raises(ConfigProblem, match=r"no platform 'nosuch'.*pretend"):
         registry.find_spec("nosuch")
 
 
 def test_what_an_adapter_needs_may_be_missing(folder: Path) -> None:
     write_platform(folder, "pigeon", SPEC, "import a_library_that_is_not_there")
-    with pytest.raises(ConfigProblem, match="Pigeon cannot be loaded.*a_library_that_is_not_there"):
+    with pytest.raises(ConfigProblem, match=r"Pigeon cannot be loaded.*a_library_that_is_not_there"):
         registry.make_adapter(registry.find_spec("pigeon"), "home", {}, folder)
 
 

@@ -182,6 +182,9 @@ class LocalAdapter(BaseAdapter):
             taken = await self._house.take(inbound)
         except HermesError as problem:
             taken = Refused(str(problem))
+        except Exception:  # the boundary to a client: it must not wait for a message that nobody has
+            log.exception("a message could not be stored")
+            taken = Refused(_BROKEN)
         if isinstance(taken, Refused):
             client.push(wire.NotStored(say.id, taken.reason))
         elif taken.seq is not None:

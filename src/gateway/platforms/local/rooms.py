@@ -199,7 +199,9 @@ class Rooms:
         for client in room.clients:
             client.given.pop(row, None)
         await self._move_leavers(room, row)
-        return f"{PLATFORM}-{row}" if row > 0 else f"{PLATFORM}-{self._account}{row}"
+        return (
+            str(row) if self._keyed else f"{row}.{next(self._numbers)}"
+        )  # without keys a repetition is another message
 
     async def _give(self, client: Attached, room: Room, row: int, outgoing: Outgoing, key: str) -> None:
         if row in client.given:

@@ -1,0 +1,41 @@
+"""H11: the client that docs/local-protocol.md shows runs, and the page names every message and event there is."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from local_house import HouseThread
+
+from hermes_base import local_wire as wire
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "local-protocol.md").read_text("utf-8")
+
+
+def test_the_client_of_the_page_gets_its_answer(home: Path) -> None:
+    """H11"""
+    (example,) = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    home.mkdir()
+    house = HouseThread(home)
+    house.start()
+    env = {**os.environ, "HERMES_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", example, "are", "you", "there?"], env=env, capture_output=True, text=True, timeout=60
+    )
+    house.stop()
+    assert (done.stdout, done.returncode) == ("echo: are you there?\n", 0), done.stderr
+
+
+def test_the_page_names_every_message_and_its_fields() -> None:
+    """H11"""
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*)$", PAGE, re.MULTILINE))
+    for word, made in {**wire.FROM_CLIENT, **wire.FROM_GATEWAY}.items():
+        named = set(re.findall(r"`(\w+)`", rows[word]))
+        fields = {place.metadata.get("wire", place.name) for place in wire._fields(made)}
+        assert fields <= named, word
+
+
+def test_the_page_names_every_event() -> None:
+    """H11: apart from those that a client makes itself."""
+    assert all(f"`{kind}`" in PAGE for kind in wire.EVENTS if kind not in ("idle", "closed"))
