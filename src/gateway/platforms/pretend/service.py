@@ -123,7 +123,7 @@ class PretendService:
     async def poll(self) -> Update:
         """The first update that was not confirmed; waits for one."""
         while not self.updates:
-            self._arrived.clear()
+            self._arrived = asyncio.Event()  # a service may outlive its event loop
             await self._arrived.wait()
         return self.updates[0]
 

@@ -1,0 +1,299 @@
+"""A gateway as a process that can be killed and started again, and somebody at its socket who does not mind."""
+
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hermes_base import local_wire as wire
+from hermes_base.inbound import Outgoing
+from hermes_state.schema import STORE_FILE
+
+HERMES = str(Path(sys.executable).with_name("hermes"))
+PATIENCE = 60.0
+_AGAIN_SECONDS = 0.02
+
+
+class GatewayProcess:
+    """`hermes gateway run` in one home, one life after the other."""
+
+    def __init__(self, home: Path, base_url: str, **settings: Any) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        config = {"model": {"base_url": base_url, "default": "lab"}, "approvals": {"mode": "auto"}, **settings}
+        (home / "config.yaml").write_text(json.dumps(config))
+        self.home = home
+        self.lives = 0
+        self._log = home / "lives.log"
+        self._child: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
+    @property
+    def log(self) -> str:
+        """What all lives wrote to their standard error."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def start(self, *, wait: bool = True) -> None:
+        """Begin another life; returns when it listens, unless told not to wait."""
+        self.lives += 1
+        with self._log.open("a") as log:
+            print(f"--- life {self.lives}", file=log, flush=True)
+            self._child = subprocess.Popen(
+                [HERMES, "gateway", "run"], stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment
+            )
+        if wait:
+            self.wait_ready()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "HERMES_HOME": str(self.home)}
+
+    def wait_ready(self) -> None:
+        assert self._child is not None
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        assert "runs" in line, f"the gateway did not start: {line!r}\n{self.log[-3000:]}"
+
+    def kill(self) -> None:
+        self._end(self._child.kill if self._child else lambda: None)
+
+    def terminate(self) -> int:
+        """Ask it to end, and wait; its exit code."""
+        return self._end(self._child.terminate if self._child else lambda: None)
+
+    def _end(self, tell: Any) -> int:
+        child, self._child = self._child, None
+        if child is None:
+            return 0
+        with child:
+            tell()
+            return child.wait(PATIENCE)
+
+    def __enter__(self) -> "GatewayProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A delivered row as the person saw it."""
+
+    row: int
+    outgoing: Outgoing
+
+
+@dataclass(slots=True)
+class Said:
+    id: str
+    text: str
+    seq: int | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    said: list[Said] = field(default_factory=list)
+    dealt: set[int] = field(default_factory=set)
+    shown: list[Shown] = field(default_factory=list)
+    repeats: int = 0
+    row: int = 0
+
+
+class Person:
+    """Somebody in one conversation. Comes back whenever the gateway does, says again what was not stored, under the
+    same id, and knows by its key what was seen before."""
+
+    def __init__(self, home: Path, name: str, *, keys: bool = True, folder: str = "") -> None:
+        self.name = name
+        self.conversation = f"agent:main:local:dm:{name}"
+        self._home = home
+        self._keys = keys
+        self._folder = folder
+        self._state = _State()
+        self._lock = threading.Condition()
+        self._sock: socket.socket | None = None
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._live, name=f"person {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def texts(self) -> list[str]:
+        with self._lock:
+            return [said.text for said in self._state.said]
+
+    @property
+    def shown(self) -> list[Shown]:
+        with self._lock:
+            return list(self._state.shown)
+
+    @property
+    def repeats(self) -> int:
+        return self._state.repeats
+
+    def say(self, text: str) -> Said:
+        with self._lock:
+            said = Said(str(len(self._state.said) + 1), text)
+            self._state.said.append(said)
+            self._send(wire.Say(said.id, text))
+        return said
+
+    def wait_dealt(self, *said: Said, seconds: float = PATIENCE) -> None:
+        """Until these messages are dealt with."""
+        with self._lock:
+            done = self._lock.wait_for(lambda: all(each.seq in self._state.dealt for each in said), seconds)
+            assert done, f"{self.name}: not dealt with in {seconds:.0f} s: {[(one.seq, one.text) for one in said]}"
+
+    def wait_stored(self, said: Said, seconds: float = PATIENCE) -> None:
+        with self._lock:
+            assert self._lock.wait_for(lambda: said.seq is not None, seconds), f"not stored: {said.text}"
+
+    def wait_shown(self, text: str, seconds: float = PATIENCE) -> Shown:
+        """Until something with this text in it was shown."""
+
+        def find() -> Shown | None:
+            return next((one for one in self._state.shown if text in one.outgoing.text), None)
+
+        with self._lock:
+            found = self._lock.wait_for(find, seconds)
+            assert found, f"{self.name} was never told {text!r}: {[one.outgoing.text for one in self._state.shown]}"
+            return found
+
+    def ask(self, text: str, seconds: float = PATIENCE) -> None:
+        self.wait_dealt(self.say(text), seconds=seconds)
+
+    def close(self) -> None:
+        self._leaving.set()
+        with self._lock:
+            if self._sock is not None:
+                with _ignoring_loss():
+                    self._sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join(PATIENCE)
+
+    # --- the connection
+
+    def _live(self) -> None:
+        while not self._leaving.is_set():
+            with _ignoring_loss(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.connect(str(wire.socket_path(self._home)))
+                self._talk(sock)
+            with self._lock:
+                self._sock = None
+            time.sleep(_AGAIN_SECONDS)
+
+    def _talk(self, sock: socket.socket) -> None:
+        after = wire.Cursor(self._state.row, len(self._state.said))
+        hello = wire.Hello(self.name, self.conversation, folder=self._folder, after=after, keys=self._keys)
+        sock.sendall(wire.encode(hello))
+        with sock.makefile("rb") as lines:
+            for line in lines:
+                with self._lock:
+                    self._take(sock, wire.decode_from_gateway(line))
+                    self._lock.notify_all()
+
+    def _take(self, sock: socket.socket, line: wire.FromGateway) -> None:
+        state = self._state
+        match line:
+            case wire.Welcome():
+                known = {said.seq for said in state.said if said.seq is not None}
+                state.dealt |= known.difference(line.open)
+                self._sock = sock
+                for said in state.said:
+                    if said.seq is None:
+                        self._send(wire.Say(said.id, said.text))
+            case wire.Stored():
+                said = next(said for said in state.said if said.id == line.id)
+                assert said.seq in (None, line.seq), "a message has two places"
+                said.seq = line.seq
+                if line.done and line.seq is not None:
+                    state.dealt.add(line.seq)
+            case wire.DealtWith():
+                state.dealt.update(line.seqs)
+            case wire.Deliver():
+                self._show(line)
+                self._send(wire.Got(line.row))
+            case wire.Trouble(text):
+                raise AssertionError(text)
+            case _:
+                pass
+
+    def _show(self, line: wire.Deliver) -> None:
+        state = self._state
+        if line.key and any(one.row == line.row for one in state.shown):
+            state.repeats += 1
+            return
+        state.row = max(state.row, line.row)
+        state.shown.append(Shown(line.row, line.outgoing))
+
+    def _send(self, line: wire.FromClient) -> None:
+        if self._sock is not None:
+            with _ignoring_loss():
+                self._sock.sendall(wire.encode(line))
+
+
+@contextmanager
+def _ignoring_loss() -> Iterator[None]:
+    """A connection may be gone at any moment here."""
+    try:
+        yield
+    except OSError:
+        pass
+
+
+def read_store(home: Path, query: str, *values: Any) -> list[Any]:
+    """Look into the store of a gateway that may be running."""
+    with closing(sqlite3.connect(f"file:{home / STORE_FILE}?mode=ro", uri=True, timeout=PATIENCE)) as db:
+        return db.execute(query, values).fetchall()
+
+
+def write_store(home: Path, query: str, *values: Any) -> None:
+    """Change the store of a gateway that does not run."""
+    with closing(sqlite3.connect(home / STORE_FILE)) as db, db:
+        db.execute(query, values)
+
+
+def find_processes(word: str) -> dict[int, str]:
+    """Processes of this machine with this word in their command line."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if word in line:
+                found[int(folder.name)] = line
+    return found
+
+
+def wait_quiet(home: Path, people: Sequence[Person], seconds: float = PATIENCE) -> None:
+    """Until every message is dealt with, and everything that was said has arrived."""
+    end = time.monotonic() + seconds
+    while True:
+        left = read_store(
+            home,
+            "select (select count(*) from inbox where done_epoch is null), "
+            "(select count(*) from outbox where ended is null)",
+        )[0]
+        unstored = [text for person in people for text in _unstored(person)]
+        if left == (0, 0) and not unstored:
+            return
+        assert time.monotonic() < end, f"open messages and answers: {left}; not stored: {unstored}"
+        time.sleep(0.05)
+
+
+def _unstored(person: Person) -> list[str]:
+    with person._lock:
+        return [said.text for said in person._state.said if said.seq is None]
