@@ -1,6 +1,7 @@
 """Reads markdown as far as delivery needs it: finds code blocks, tables and paragraphs, and strips the markup."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,7 +13,7 @@ _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<run>`{3,16}|~{3,16})(?P<info>[^\n]*)
 _RULE = re.compile(r"\s*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?\s*")
 _LONGEST_INFO = 24  # of a code block's first line, when it is repeated
 
-_HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*(\n?)$")
+_HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+")
 _BULLET = re.compile(r"^(\s*)[*+][ \t]+")
 _STRONG = re.compile(r"(?<![\w*])(\*\*|\*)(?=[^\s*])([^*\n]*[^\s*])\1(?![\w*])|~~(?=\S)([^~\n]+)~~")
 _LINK = re.compile(r"!?\[(?P<text>.*)\]\((?P<url>\S*)(?:\s+\"[^\"]*\")?\)", re.DOTALL)
@@ -100,10 +101,10 @@ def _find_paragraph_end(lines: list[str], place: int, markdown: bool) -> int:
 def _join_spans(text: str) -> Iterator[str]:
     """The lines of a paragraph; one that ends inside of a link or of inline code goes on to the link's end."""
     start = here = 0
-    spans = [match.span() for match in SPAN.finditer(text)]
+    spans = deque(match.span() for match in SPAN.finditer(text))
     while (line_end := text.find("\n", here) + 1) > 0:
         while spans and spans[0][1] < line_end:
-            spans.pop(0)
+            spans.popleft()
         if spans and spans[0][0] < line_end - 1 < spans[0][1] - 1:
             here = spans[0][1]
             continue
@@ -122,7 +123,7 @@ def _strip_table(block: Block) -> str:
 
 
 def _strip_paragraph(block: Block) -> str:
-    text = "".join(_BULLET.sub(r"\1- ", _HEADING.sub(r"\1\2", line)) for line in block.lines)
+    text = "".join(_BULLET.sub(r"\1- ", _HEADING.sub("", line)) for line in block.lines)
     bits: list[str] = []
     end = 0
     for span in SPAN.finditer(text):

@@ -143,7 +143,7 @@ class Chat:
             self._failures = 0
         await self._note(desk.turns.outbox_sent, row.id, epoch, platform_id)
         desk.counts["sent"] += 1
-        if self.draft and self.draft.turn == outgoing.turn:
+        if self.draft and outgoing.kind == ANSWER and self.draft.turn == outgoing.turn:
             self.draft = None
 
     async def _render(self, row: OutboxRow) -> list[Part]:

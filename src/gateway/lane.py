@@ -213,8 +213,8 @@ class Lane:
             if self._is_idle() and not self._woken.is_set():
                 return
             await self._rest(pause)
-        for task in self._tasks:
-            await asyncio.wait({task})
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
 
     def stop(self, reason: str) -> bool:
         """Stop what runs, within five seconds whatever it waits for; False: nothing does."""
@@ -351,6 +351,7 @@ class Lane:
     def _run(self, job: Job, *, is_turn: bool) -> None:
         """A turn that goes on after an interruption keeps the silence clock of the one before running."""
         now = time.time()
+        self._queue = [item for item in self._queue if item.row.seq not in job.seqs]
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, self._house.make_live(job), running, is_turn)
         self._start(self._run_slot(self.slot))
@@ -406,10 +407,10 @@ class Lane:
         """The slot has ended: what was not dealt with is looked at again."""
         if slot.stopping != BY_NEW_MESSAGE:
             self._depth = 0
-        self._known.difference_update(self._steered.difference(done.closed))
-        self._dealt(done.closed, slot.job.first.inbound)
+        self._known.difference_update({*self._steered, *slot.job.seqs}.difference(done.closed))
         if done.moved:
             self._house.show(self.key, Moved(slot.job.first.row.seq, done.moved))
+        self._dealt(done.closed, slot.job.first.inbound)
 
     async def _put_off(self, slot: Slot, error: Exception) -> None:
         """The messages stay; the person is told, and it is tried again after a pause that grows."""
@@ -418,7 +419,7 @@ class Lane:
         self._not_before = time.time() + pause
         first = slot.job.first
         kept = [replace(item, row=replace(item.row, attempts=item.row.attempts + 1)) for item in slot.job.items]
-        self._queue = kept + [item for item in self._queue if item.row.seq not in slot.job.seqs]
+        self._queue = kept + self._queue
         what = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
         text = f"Your message could not be answered: {what} It is kept, and is tried again in {pause:.0f} s."
         note = Outgoing(first.inbound.address, text, NOTE, "error")

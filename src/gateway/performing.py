@@ -45,6 +45,7 @@ class LiveTurn:
 
     def __init__(self, job: Job, mailbox: Mailbox) -> None:
         self.turn_id = f"{job.first.row.seq}.{job.first.row.attempts + 1}"
+        self.draft_id = name_draft(job)
         self._job = job
         self._mailbox = mailbox
         self._lock = threading.Lock()
@@ -55,6 +56,10 @@ class LiveTurn:
     @property
     def steerable(self) -> bool:
         return self._agent is not None
+
+    @property
+    def suspended(self) -> bool:
+        return self._suspended
 
     def attach(self, agent: AIAgent, journal: TurnJournal) -> None:
         with self._lock:
@@ -198,17 +203,23 @@ class TurnPerformer:
 
     def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
         inbound = job.first.inbound
-        return replace(answer_of(inbound, end), draft=self._tools.end_draft(inbound.address), turn=live.turn_id)
+        return replace(answer_of(inbound, end), draft=self._tools.end_draft(inbound.address), turn=live.draft_id)
 
     def _bury(self, job: Job, turn: BegunTurn, reason: str) -> Done:
         agent = self._tools.builder.build(self.make_plan(job.claim.conversation, job.first))
         journal = _journal_of(agent)
-        journal.bind(job.claim, turn, lambda end: [answer_of(job.first.inbound, end)])
+        draft = name_draft(job)
+        journal.bind(job.claim, turn, lambda end: [replace(answer_of(job.first.inbound, end), turn=draft)])
         try:
             agent.give_up_turn(reason)
             return Done(journal.closed)
         finally:
             agent.release_clients()
+
+
+def name_draft(job: Job) -> str:
+    """The same for every attempt: a turn that goes on takes up the draft that it had."""
+    return f"{job.claim.conversation}#{job.first.row.seq}"
 
 
 def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:

@@ -300,11 +300,13 @@ class Gateway:
         key, address = job.claim.conversation, job.first.inbound.address
         shows = spec_of(address.platform).shows_events
         progress = str(cli_config.cfg_get(cli_config.load_config_readonly(), "gateway", "tool_progress") or "short")
-        draft = None if shows else Draft(self.delivery, address, live.turn_id, progress)
+        draft = None if shows else Draft(self.delivery, address, live.draft_id, progress)
+        if draft is not None:  # this is the turn's thread; drafts live on the loop
+            self._loop.call_soon_threadsafe(draft.begin)
 
         def show(event: Event) -> None:
             self.show(key, event)
-            if draft is not None:
+            if draft is not None and not live.suspended:
                 draft.show(event)
 
         return EventPipe(self._loop, show)

@@ -67,7 +67,10 @@ class Draft:
         self._turn = turn
         self._progress = progress  # off, short, full
         self._text: list[str] = []
-        delivery.typing(address, turn)
+
+    def begin(self) -> None:
+        """The turn is at work; on the event loop."""
+        self._delivery.typing(self._address, self._turn)
 
     def show(self, event: LiveEvent) -> None:
         match event:

@@ -69,10 +69,13 @@ class TurnJournal(StoreJournal):
         """Close the turn's own message and those that were put into it; what was not taken in stays open."""
         session = self._begun()
         with self._lock:
+            answer = self._get_bound().answer
+        answers = answer(end)  # may wait for the event loop, which must be able to suspend meanwhile
+        with self._lock:
             bound = self._get_bound()
             seqs = sorted({bound.turn.seq, *bound.taken})
             written = Written(session, self._writer, self._version, rows)
-            version = self._turns.complete(bound.claim, seqs, written, bound.answer(end), usage)
+            version = self._turns.complete(bound.claim, seqs, written, answers, usage)
             self._version = self._version + len(rows) if version is None else version
             self._bound, self.closed = None, tuple(seqs)
             return self._version

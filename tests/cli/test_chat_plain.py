@@ -11,6 +11,7 @@ import time
 import pytest
 from test_chat_scripted_host import LONG, ScriptedHost
 
+from hermes_base.chat import FileSent, Said
 from hermes_base.errors import HermesError
 from hermes_cli import chat
 from hermes_cli.joining import ChatOptions, OpenedHost
@@ -225,3 +226,13 @@ def test_one_question_loads_neither_screen_nor_markdown():
     program = "import sys, hermes_cli.chat; print({'rich', 'prompt_toolkit', 'markdown_it'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_words_of_others_and_files_are_lines():
+    """B3"""
+    out, side = io.StringIO(), io.StringIO()
+    view = PlainView(out, side, side, Display(), stream=True)
+    view.show(Said("hello", "Anna"))
+    view.show(FileSent("/tmp/plan.txt", "plan.txt"))
+    assert side.getvalue() == "Anna › hello\nFile plan.txt (/tmp/plan.txt)\n"
+    assert out.getvalue() == ""

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_chat_scripted_host import LONG, MARKDOWN
 
-from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, ToolEnded, ToolStarted, TurnEnded
+from hermes_base.chat import (
+    FileSent,
+    Notice,
+    Question,
+    ReasoningDelta,
+    Said,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
 from hermes_cli.terminal_render import Renderer
 from hermes_cli.terminal_view import TerminalView
 from hermes_cli.terminal_words import Display
@@ -134,3 +144,15 @@ def test_text_without_markdown_is_kept_as_it_is():
     stream(view, "# not a title\n\n\n*stars*\n")
     view.show(TurnEnded("# not a title\n\n\n*stars*", completed=True))
     assert read(view) == "# not a title\n\n\n*stars*\n"
+
+
+def test_words_of_others_and_files_are_shown():
+    """B3: what somebody else wrote in the same conversation, without control characters."""
+    view = make_view()
+    view.show(Said("hello\x1b[31m there", "Anna"))
+    view.show(Said("me too"))
+    view.show(FileSent("/tmp/plan.txt", "plan.txt", "the plan"))
+    shown = read(view)
+    assert "Anna › hello[31m there" in shown
+    assert "another terminal › me too" in shown
+    assert "File plan.txt: the plan (/tmp/plan.txt)" in shown

@@ -69,6 +69,25 @@ def test_a_killed_gateway_keeps_nothing(gateway: subprocess.Popen[str], home: Pa
     assert main(["gateway", "status"]) == 1
 
 
+@pytest.mark.slow
+def test_one_gateway_for_each_home(home: Path) -> None:
+    """B6: a second one is refused with a sentence; after SIGKILL of the first it starts at once and serves."""
+    command = [sys.executable, "-m", "hermes_cli.main", "gateway", "run"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert str(home) in first.stdout.readline()
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert second.returncode == 1
+        assert f"owned by process {first.pid}" in second.stderr
+        first.kill()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as third:
+        assert third.stdout is not None
+        assert str(home) in third.stdout.readline()
+        assert main(["gateway", "status"]) == 0
+        assert main(["gateway", "stop"]) == 0
+        assert third.wait(60) == 0
+
+
 def test_an_owner_that_does_not_listen_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """H8"""
     with HomeLock(home):

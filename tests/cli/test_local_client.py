@@ -214,6 +214,15 @@ def test_connections_that_break_at_any_line_lose_and_double_nothing(
     assert house.house.turns_run == [f"message {number}" for number in range(30)]
 
 
+def test_who_leaves_with_the_answer_leaves_none_for_the_next(house: HouseThread, meet: Callable[..., Person]) -> None:
+    """C7: what one client has confirmed is delivered, however quickly it goes."""
+    for number in range(20):
+        person = meet(f"a{number}", conversation=KEY)
+        person.type("hello")
+        person.client.close()
+        assert meet(f"b{number}", conversation=KEY).type("quiet") == [Idle()]
+
+
 def test_a_stop_without_gateway_says_so(open_house: Callable[[], HouseThread], meet: Callable[..., Person]) -> None:
     """B8: the sender is told that it did not reach anybody."""
     house = open_house()

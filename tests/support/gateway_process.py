@@ -19,6 +19,7 @@ from hermes_base.inbound import Outgoing
 from hermes_state.schema import STORE_FILE
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
+DYING = str(Path(__file__).with_name("dying_gateway.py"))
 PATIENCE = 60.0
 _AGAIN_SECONDS = 0.02
 
@@ -45,14 +46,14 @@ class GatewayProcess:
         """What all lives wrote to their standard error."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def start(self, *, wait: bool = True) -> None:
-        """Begin another life; returns when it listens, unless told not to wait."""
+    def start(self, *, wait: bool = True, dies_after: int = 0) -> None:
+        """Begin another life; returns when it listens, unless told not to wait. `dies_after`: so many commits after it
+        accepts a message it is killed."""
         self.lives += 1
+        command = [sys.executable, DYING, str(dies_after)] if dies_after else [HERMES, "gateway", "run"]
         with self._log.open("a") as log:
             print(f"--- life {self.lives}", file=log, flush=True)
-            self._child = subprocess.Popen(
-                [HERMES, "gateway", "run"], stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment
-            )
+            self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment)
         if wait:
             self.wait_ready()
 
@@ -65,6 +66,10 @@ class GatewayProcess:
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         assert "runs" in line, f"the gateway did not start: {line!r}\n{self.log[-3000:]}"
+
+    @property
+    def is_dead(self) -> bool:
+        return self._child is None or self._child.poll() is not None
 
     def kill(self) -> None:
         self._end(self._child.kill if self._child else lambda: None)
@@ -116,12 +121,13 @@ class Person:
     """Somebody in one conversation. Comes back whenever the gateway does, says again what was not stored, under the
     same id, and knows by its key what was seen before."""
 
-    def __init__(self, home: Path, name: str, *, keys: bool = True, folder: str = "") -> None:
+    def __init__(self, home: Path, name: str, *, keys: bool = True, folder: str = "", slowness: float = 0.0) -> None:
         self.name = name
         self.conversation = f"agent:main:local:dm:{name}"
         self._home = home
         self._keys = keys
         self._folder = folder
+        self._slowness = slowness  # seconds between seeing a message and saying so
         self._state = _State()
         self._lock = threading.Condition()
         self._sock: socket.socket | None = None
@@ -155,6 +161,10 @@ class Person:
         with self._lock:
             done = self._lock.wait_for(lambda: all(each.seq in self._state.dealt for each in said), seconds)
             assert done, f"{self.name}: not dealt with in {seconds:.0f} s: {[(one.seq, one.text) for one in said]}"
+
+    def is_dealt(self, said: Said) -> bool:
+        with self._lock:
+            return said.seq in self._state.dealt
 
     def wait_stored(self, said: Said, seconds: float = PATIENCE) -> None:
         with self._lock:
@@ -199,9 +209,13 @@ class Person:
         sock.sendall(wire.encode(hello))
         with sock.makefile("rb") as lines:
             for line in lines:
+                message = wire.decode_from_gateway(line)
                 with self._lock:
-                    self._take(sock, wire.decode_from_gateway(line))
+                    self._take(sock, message)
                     self._lock.notify_all()
+                if isinstance(message, wire.Deliver):
+                    self._leaving.wait(self._slowness)
+                    sock.sendall(wire.encode(wire.Got(message.row)))
 
     def _take(self, sock: socket.socket, line: wire.FromGateway) -> None:
         state = self._state
@@ -223,7 +237,6 @@ class Person:
                 state.dealt.update(line.seqs)
             case wire.Deliver():
                 self._show(line)
-                self._send(wire.Got(line.row))
             case wire.Trouble(text):
                 raise AssertionError(text)
             case _:

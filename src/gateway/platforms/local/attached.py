@@ -8,6 +8,7 @@ from hermes_base.chat import Event, ReasoningDelta, TextDelta, ToolEnded, ToolSt
 from hermes_base.inbound import Outgoing
 from hermes_base.local_wire import (
     Closing,
+    DealtWith,
     Deliver,
     FromGateway,
     Happened,
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 
 SLOW_BYTES = 1024 * 1024  # from here on streamed text is dropped
 CUT_BYTES = 16 * 1024 * 1024  # from here on the client is cut
+_MOST_HELD = 1_000  # events
 _LAST_WORD_SECONDS = 3.0
 _PATIENCE_SECONDS = 10.0
 #: What may be dropped: the whole answer comes in the end.
@@ -41,8 +43,10 @@ class Attached:
         self.hello = Hello("")
         self.conversation = ""
         self.cursor = 0  # the newest outbox row that was pushed
-        self.given: dict[int, bool] = {}  # rows that were pushed and that delivery will ask for; True: confirmed
+        self.given: dict[int, bool] = {}  # rows that delivery waits for; True: confirmed
         self.leaving: Leaving | None = None
+        #: Ends of turns whose rows have not been pushed yet, and what happened since: it belongs after those rows.
+        self._held: deque[DealtWith | Event] = deque()
         self._skipping = False  # text was left out: more of it would not fit together
 
     @property
@@ -68,6 +72,12 @@ class Attached:
 
     def show(self, event: Event) -> None:
         """Push a live event, or leave it out: text only as long as all of it since the last tool has come."""
+        if self._held:
+            self._hold(event)
+        else:
+            self._show_now(event)
+
+    def _show_now(self, event: Event) -> None:
         if isinstance(event, ToolStarted):
             self._skipping = False
         if isinstance(event, _DROPPABLE) and self._waiting_bytes > SLOW_BYTES:
@@ -76,14 +86,42 @@ class Attached:
         if not (self._skipping and isinstance(event, _STREAMED)):
             self.push(Happened(event))
 
-    def skip_rest(self, skip: bool) -> None:
+    def _hold(self, event: Event) -> None:
+        if len(self._held) < _MOST_HELD:
+            self._held.append(event)
+        else:
+            self._skipping = True
+
+    def skip_rest(self) -> None:
         """Leave out streamed text until the next tool or the end: its beginning was missed."""
-        self._skipping = skip
+        self._skipping = True
 
     def deliver(self, row: int, outgoing: Outgoing, key: str) -> None:
         again = 0 < row <= self.cursor
         self.cursor = max(self.cursor, row)
         self.push(Deliver(row, outgoing, key, again))
+        self._push_held()
+
+    def tell_dealt(self, dealt: DealtWith) -> None:
+        """Push it as soon as its rows have been pushed."""
+        self._held.append(dealt)
+        self._push_held()
+
+    def forget_held(self) -> None:
+        """It leaves the conversation that this was about."""
+        self._held.clear()
+
+    def _push_held(self) -> None:
+        while self._held:
+            first = self._held[0]
+            if not isinstance(first, DealtWith):
+                self._show_now(first)
+            elif first.outbox <= self.cursor:
+                self.push(first)
+                self._skipping = False
+            else:
+                return
+            self._held.popleft()
 
     # --- the connection
 

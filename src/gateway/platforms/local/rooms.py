@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.platforms.base import Dealt, Heard, LiveEvent, Moved, NotNow, Part
 from gateway.platforms.local.attached import Attached, Leaving
-from gateway.platforms.local.house import LocalHouse, Opened
+from gateway.platforms.local.house import LocalHouse, Opened, StoredRow
 from gateway.platforms.local.missed import find_missed, read_rows
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Event, Said
@@ -63,7 +63,8 @@ class Rooms:
             newest = wire.Cursor(*await self._house.latest(opened.conversation))
             waiting = tuple(await self._house.open_seqs(opened.conversation))
             self._join(client, room, newest.outbox)
-            client.skip_rest(bool(waiting))
+            if waiting:
+                client.skip_rest()
             client.push(wire.Welcome(opened.conversation, self._house.version, opened.banner, newest, waiting))
             if after is not None and self._follows(client):
                 client.cursor = min(after.outbox, newest.outbox)
@@ -78,6 +79,7 @@ class Rooms:
         chat = address_of(self._account, client.conversation).chat
         room = self._rooms.get(chat)
         client.conversation, client.leaving = "", None
+        client.forget_held()
         rows, client.given = client.given, {}
         if room is None or client not in room.clients:
             return
@@ -146,29 +148,29 @@ class Rooms:
             client.push(wire.Happened(Said(inbound.text, by), seq))
 
     async def _tell_dealt(self, client: Attached, room: Room, seqs: tuple[int, ...]) -> None:
-        """Bring the client up to date, then tell it; one that leaves is told by its move."""
-        newest = await self._catch_up(client, room)
-        client.skip_rest(False)
+        """Tell the client once it has the rows; one that leaves is told by its move."""
+        newest, ours = await self._tell_foreign_rows(client, room)
         leaving = client.leaving
         if leaving is not None and leaving.seq in seqs:
-            leaving.row = max([*client.given, *([newest] if newest > client.cursor else [])], default=0)
+            leaving.row = max(ours, *client.given) if client.given else ours
         else:
-            client.push(wire.DealtWith(seqs, newest))
+            client.tell_dealt(wire.DealtWith(seqs, newest))
 
-    async def _catch_up(self, client: Attached, room: Room, before: int | None = None) -> int:
-        """Push the rows that the client has not been given, up to `before`; the newest row that it gets or will get."""
-        newest = client.cursor
+    async def _tell_foreign_rows(self, client: Attached, room: Room) -> tuple[int, int]:
+        """Push rows for other platforms up to the first one that delivery will bring; the newest row that comes, and
+        the newest that delivery brings (0: none)."""
+        newest, ours = client.cursor, 0
         async for row in read_rows(self._house, room.conversation, client.cursor):
-            if before is not None and row.id >= before:
-                break
-            ours = row.outgoing.address.account_key == f"{PLATFORM}:{self._account}"
-            newest = row.id if ours or self._follows(client) else newest
-            if not self._follows(client):
-                continue  # it waits for delivery
-            if ours:
-                client.given[row.id] = False
-            self._push_row(client, row.id, row.outgoing, str(row.id))
-        return newest
+            if self._is_ours(row):
+                ours = newest = row.id
+            elif self._follows(client):
+                newest = row.id
+                if not ours:
+                    self._push_row(client, row.id, row.outgoing, str(row.id))
+        return newest, ours
+
+    def _is_ours(self, row: StoredRow) -> bool:
+        return row.outgoing.address.account_key == f"{PLATFORM}:{self._account}"
 
     def _push_row(self, client: Attached, row: int, outgoing: Outgoing, key: str) -> None:
         client.deliver(row, _fit(outgoing), key if self._follows(client) else "")
@@ -199,17 +201,32 @@ class Rooms:
         for client in room.clients:
             client.given.pop(row, None)
         await self._move_leavers(room, row)
-        return (
-            str(row) if self._keyed else f"{row}.{next(self._numbers)}"
-        )  # without keys a repetition is another message
+        return str(row) if self._keyed else f"{row}.{next(self._numbers)}"  # there a repetition is another message
 
     async def _give(self, client: Attached, room: Room, row: int, outgoing: Outgoing, key: str) -> None:
+        """Push the row, what came before it, and what came after it for other platforms, in order."""
         if row in client.given:
             return  # it has it from this connection
-        if row > client.cursor and self._follows(client):
-            await self._catch_up(client, room, before=row)
         client.given[row] = False
+        around = await self._find_around(client, room, row)
+        for stored in around:
+            if stored.id < row:
+                self._push_row(client, stored.id, stored.outgoing, str(stored.id))
         self._push_row(client, row, outgoing, key or str(row))
+        for stored in around:
+            if stored.id > row:
+                self._push_row(client, stored.id, stored.outgoing, str(stored.id))
+
+    async def _find_around(self, client: Attached, room: Room, row: int) -> list[StoredRow]:
+        """Rows that the client has not been given, up to the next one that delivery will bring."""
+        found: list[StoredRow] = []
+        if row <= client.cursor or not self._follows(client):
+            return found
+        async for stored in read_rows(self._house, room.conversation, client.cursor):
+            if stored.id > row and self._is_ours(stored):
+                break
+            found.append(stored)
+        return found
 
     def confirm(self, client: Attached, row: int) -> None:
         if row in client.given:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.base import BaseAdapter, Core, NeverTaken, NotNow, Part, PlatformSpec
+from gateway.platforms.base import BaseAdapter, Core, NeverTaken, NotNow, Part, PlatformSpec, Refused
 from gateway.platforms.pretend import SPEC
 from gateway.platforms.pretend.service import BAD_MARKUP, Message, PretendService, Rules, ServiceError, Update
 from hermes_base.errors import DeliveryFailure
@@ -42,6 +42,7 @@ class PretendAdapter(BaseAdapter):
         self.spec = describe(self.service.rules)
         self._reading: asyncio.Task[None] | None = None
         self._away: set[str] = set()
+        self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
         self._core: Core | None = None
 
     async def connect(self, core: Core) -> None:
@@ -109,13 +110,24 @@ class PretendAdapter(BaseAdapter):
         while True:
             update = await self.service.poll()
             self.last_seen = time.time()
+            inbound = self._decode(update)
             try:
-                await core.take(self._decode(update))
+                taken = await core.take(inbound)
             except Exception:  # noqa: BLE001 - it could not be stored: it is not confirmed, so it comes again
                 _log.exception("A message could not be handed over; it is read again.")
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.service.confirm(update)
+                await self._tell(inbound.address, taken.reason if isinstance(taken, Refused) else "")
+
+    async def _tell(self, address: Address, refusal: str) -> None:
+        """Why a message was not taken, straight to the chat and once: the house cannot store it now."""
+        if refusal and self._told.get(address.chat_key) != refusal:
+            try:
+                await self.send(Part(address, refusal))
+            except DeliveryFailure as problem:
+                _log.warning("Nobody in %s was told that a message was refused: %s", address.chat_key, problem)
+        self._told = {**self._told, address.chat_key: refusal} if refusal else {}
 
     def _decode(self, update: Update) -> Inbound:
         address = Address(self.spec.name, self.account, update.chat, update.kind, update.thread)
@@ -125,6 +137,7 @@ class PretendAdapter(BaseAdapter):
             update.sender,
             update.text,
             revision=update.revision,
+            sender_name=update.name,
             mentioned=update.mentioned,
             question=update.question,
             received=self.last_seen,

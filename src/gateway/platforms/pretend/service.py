@@ -72,6 +72,7 @@ class Update:
     revision: str = ""
     mentioned: bool = False
     question: str = ""
+    name: str = ""  # of the sender, as others see it
 
 
 @dataclass(slots=True)

@@ -1,0 +1,38 @@
+"""Run as a program: `hermes gateway run` that is killed right after the n-th commit since it accepted a message."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hermes_cli.main import main
+from hermes_state.connection import Database
+from hermes_state.turns_sqlite import SqliteTurns
+
+
+def die_after(commits: int) -> None:
+    left: list[int] = []  # empty until a message comes
+    write, accept = Database.write, SqliteTurns.accept
+
+    @contextmanager
+    def write_and_count(self: Database) -> Iterator[Any]:
+        with write(self) as db:
+            yield db
+        if left:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def accept_and_begin_to_count(self: SqliteTurns, *args: str) -> int | None:
+        left[:] = left or [commits]
+        return accept(self, *args)
+
+    Database.write = write_and_count  # type: ignore[method-assign]
+    SqliteTurns.accept = accept_and_begin_to_count  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    die_after(int(sys.argv[1]))
+    sys.exit(main(["gateway", "run"]))
