@@ -10,6 +10,7 @@ from agent.auxiliary_client import find_runtime
 from agent.runtime import Runtime
 from gateway.people import Scope
 from gateway.run import GatewayRunner
+from hermes_base.inbound import FileRef
 from hermes_base.keys import parse_key
 from hermes_base.tool_context import Notices
 from hermes_cli import config as cli_config
@@ -19,6 +20,7 @@ from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import TurnStore
 from run_agent import AIAgent
 
+SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
 FOUND_SECONDS = 5.0
 
@@ -57,11 +59,12 @@ class Plan:
 
 
 class Builder:
-    def __init__(self, home: Path, store: Store, turns: TurnStore, notices: Notices) -> None:
+    def __init__(self, home: Path, store: Store, turns: TurnStore, notices: Notices, send_file: SendFile) -> None:
         self._home = home
         self._store = store
         self._turns = turns
         self._notices = notices
+        self._send_file = send_file
         self._found: dict[tuple[int, str, str], tuple[float, Runtime]] = {}
 
     def plan(self, conversation: str, choices: Choices, scope: Scope) -> Plan:
@@ -118,6 +121,7 @@ class Builder:
             journal=TurnJournal(self._store, self._turns, new),
             notices=self._notices,
             search=self._make_search(plan.scope.person_id),
+            send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),
             person=plan.scope.person_id,
             own_folder=str(self._home / plan.scope.folder) if plan.scope.folder else "",
         )

@@ -73,7 +73,7 @@ class GatewayThread:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._gateway = Gateway(self._home)
+        self._gateway = Gateway(self._home, guest=True)
         await self._gateway.start()
         self._ready.set()
         await self._gateway.wait_closed()

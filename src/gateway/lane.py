@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 STOP_PATIENCE = 4.0
 STOP_AGAIN = 0.05
 LONGEST_BACK_OFF = 60.0
+STORE_PAUSE = 1.0
 BY_NEW_MESSAGE = "a new message came"
 
 
@@ -159,6 +160,11 @@ class House(Protocol):
     @property
     def recovery(self) -> asyncio.Semaphore: ...
 
+    @property
+    def closing(self) -> bool:
+        """Nothing new is begun."""
+        ...
+
 
 @dataclass(slots=True)
 class Slot:
@@ -204,17 +210,32 @@ class Lane:
     def wake(self) -> None:
         self._woken.set()
 
+    @property
+    def suspended(self) -> bool:
+        return self._suspended
+
     async def work(self) -> None:
-        """Until nothing is open; raises Fenced when the conversation is another's."""
+        """Until nothing is open, or the conversation is another's."""
         while not self._suspended:
             self._woken.clear()
-            await self._take_new()
-            pause = self._start_next()
+            pause = await self._step()
             if self._is_idle() and not self._woken.is_set():
                 return
             await self._rest(pause)
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+
+    async def _step(self) -> float | None:
+        """Route what is new and start what is next; seconds until the next look, None: when woken."""
+        try:
+            await self._take_new()
+            return self._start_next()
+        except Fenced:
+            log.warning("%s belongs to another process now", self.key)
+            self.suspend("another process works on this conversation")
+        except StoreFailure as problem:
+            log.warning("%s waits for the store: %s", self.key, problem)
+        return STORE_PAUSE
 
     def stop(self, reason: str) -> bool:
         """Stop what runs, within five seconds whatever it waits for; False: nothing does."""
@@ -232,6 +253,14 @@ class Lane:
         if self.slot is not None:
             self.slot.live.suspend()
             self.stop(reason)
+        self.wake()
+
+    def look_again(self, person: str) -> None:
+        """What may be said to this person has changed: what they said and what waits is judged anew."""
+        running = self.slot.job.seqs if self.slot else ()
+        theirs = {item.row.seq for item in self._queue if item.sender.person == person}.difference(running)
+        self._queue = [item for item in self._queue if item.row.seq not in theirs]
+        self._known -= theirs
         self.wake()
 
     # --- messages that come in
@@ -330,7 +359,7 @@ class Lane:
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self._suspended:
+        if self.slot is not None or not self._queue or self._suspended or self._house.closing:
             return None
         now = time.time()
         if self._not_before > now:

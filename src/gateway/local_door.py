@@ -96,7 +96,7 @@ class LocalDoor:
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         lane = self._gateway.lanes.get(conversation)
         stopped = lane is not None and lane.stop(f"stopped by {'the user' if by == LOCAL_OWNER.person else by}")
-        return stopped, "" if stopped else "Nothing is running."
+        return stopped, ""
 
     async def answer(self, question: str, text: str, by: str) -> bool:
         del by

@@ -65,10 +65,7 @@ class Operations:
             "since": gateway.started,
             "node": gateway.node,
             "home": str(gateway.home),
-            "conversations": [
-                {"conversation": lane.key, "busy": lane.slot is not None, "waiting": lane.waiting}
-                for lane in gateway.lanes.values()
-            ],
+            "working": [lane.key for lane in gateway.lanes.values() if lane.slot is not None],
             "queue": {"inbox": waiting, "outbox": unsent},
             "platforms": [
                 {
@@ -79,7 +76,11 @@ class Operations:
                 }
                 for adapter in gateway.adapters
             ],
-            "leases": [asdict(holding) for holding in holdings],
+            "leases": [
+                {"name": name, "owner": gateway.node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
+                for name, epoch in gateway.delivery.leases().items()
+            ],
+            "owned": [asdict(holding) for holding in holdings],
             "cache": {"agents": gateway.runner.count(), **gateway.runner.counters},
             "deliveries": dict(gateway.delivery.counts),
         }
@@ -125,6 +126,10 @@ class Operations:
         return {"stopped": lane is not None and lane.stop(BY_OPERATOR)}
 
     async def shut_down(self, args: Args) -> dict[str, Any]:
+        if self._gateway.guest:
+            raise HermesError(
+                f"This gateway lives in a chat (process {os.getpid()}).", fix="Close that chat with /quit."
+            )
         self._gateway.shut_down(str(args.get("reason") or "asked to by the operator"))
         return {"stopping": True}
 
@@ -146,6 +151,8 @@ class Operations:
         """G3: turns stopped, approvals void, agents dropped."""
         gateway = self._gateway
         gateway.mailbox.void_person(person)
+        for lane in gateway.lanes.values():
+            lane.look_again(person)
         for lane in [lane for lane in gateway.lanes.values() if lane.starter == person]:
             lane.stop(REMOVED)
             while lane.slot is not None and lane.starter == person:  # within five seconds, whatever it waits for

@@ -33,8 +33,19 @@ from gateway.run import GatewayRunner
 from gateway.stage import Draft, Stage
 from gateway.turn import EventPipe, StoreFace
 from hermes_base.chat import Event, Notice, Question
-from hermes_base.errors import Fenced, HermesError, StoreFailure
-from hermes_base.inbound import NOTE, NOTICE, QUESTION, Address, Inbound, Outgoing, write_inbound
+from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.inbound import (
+    FILE,
+    NOTE,
+    NOTICE,
+    PERSON,
+    QUESTION,
+    Address,
+    FileRef,
+    Inbound,
+    Outgoing,
+    write_inbound,
+)
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, discover_plugins, get_plugin_commands, get_plugin_manager
 from hermes_cli.profiles import get_active_profile_name
@@ -60,8 +71,9 @@ RECOVERIES = 4  # turns that broke off go on so many at a time
 class Gateway:
     """Implements `House` for lanes and `Core` for adapters. The caller holds the home's lock."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, guest: bool = False) -> None:
         self.home = home
+        self.guest = guest  # it lives in a terminal, which ends it
         self.profile = get_active_profile_name()
         self.version = VERSION
         self.runner = GatewayRunner()
@@ -111,7 +123,7 @@ class Gateway:
             members_approve=lambda: members_approve(cli_config.load_config_readonly()),
             node=self.node,
         )
-        self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self))
+        self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self), self._send_file)
         tools = Tools(
             self.home,
             self.store,
@@ -197,6 +209,7 @@ class Gateway:
         """Store a message; only then may its platform be told that it was received (C1)."""
         if self.closing:
             return Refused(CLOSING)
+        inbound = as_from_outside(inbound)
         if not has_room(self.home):
             return Refused(DISK_FULL)
         key = inbound.key(self.profile)
@@ -248,13 +261,10 @@ class Gateway:
             return
         try:
             await lane.work()
-        except Fenced:
-            log.warning("%s belongs to another process now", key)
-            self._claims.pop(key, None)
-        except StoreFailure as problem:
-            log.warning("%s waits for the store: %s", key, problem)
         finally:
             del self.lanes[key]
+            if lane.suspended:
+                self._claims.pop(key, None)
 
     # --- House: what lanes call
 
@@ -337,6 +347,15 @@ class Gateway:
     def _address_of(self, conversation: str) -> Address:
         return Address(**Choices.of(self.turns.choices(conversation)).address)
 
+    def _send_file(self, conversation: str, file: FileRef, caption: str, data: bytes) -> None:
+        """The agent hands over a file; for a network it is copied, since it is sent later. On a tool's thread."""
+        address = self._address_of(conversation)
+        if not spec_of(address.platform).trusted:
+            file = keep_copy(self.home, file, data)
+        outgoing = Outgoing(address, caption, FILE, file=file)
+        self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
+        self.delivery.wake(address)
+
     def notify(self, conversation: str, name: str, text: str) -> None:
         """A message of the house to a conversation, which is answered like any other; on any thread."""
         address = self._address_of(conversation)
@@ -363,23 +382,26 @@ class Gateway:
                 return
 
     async def _rejoin(self) -> None:
-        """The machine slept, or the store was held for too long: turns are cut and go on under a new id."""
-        log.warning("this process was taken for dead; it joins anew, and its turns go on from what is stored")
-        for lane in list(self.lanes.values()):
-            lane.suspend("the process was taken for dead")
-        self.mailbox.void_all()
-        await self._wait_for_lanes(CUT_SECONDS)
-        self._claims.clear()
+        """The machine slept, or the store was held for too long: this process is a new node from now on.
+
+        What runs goes on under its old claim, which holds as long as nobody has taken the conversation over.
+        """
+        log.warning("this process was taken for dead; it joins anew")
         self.node = await self.call(self.turns.join, NodeInfo(VERSION, alone=True))
+        self._claims = {key: lane.claim for key, lane in self.lanes.items()}
         self.delivery.rejoin(self.node)
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+
+    def _may_claim(self) -> bool:
+        """Not while something runs under the claim of an earlier node: it would be taken over from ourselves."""
+        return not self.closing and all(lane.claim.node == self.node for lane in self.lanes.values())
 
     async def _poll_on(self) -> None:
         """Take up what nobody works on: messages of a dead process, and those whose wake was lost."""
         while True:
             self._ticked = time.monotonic()
             try:
-                found = await self.call(self.turns.claim, self.node, 1000)
+                found = await self.call(self.turns.claim, self.node, 1000) if self._may_claim() else []
                 self._claims.update({claim.conversation: claim for claim in found})
                 for claim in (*found, *await self.call(self.turns.ready, self.node)):
                     self.wake(claim.conversation)
@@ -461,6 +483,22 @@ class ProcessNotices:
             log.info("a process of %s ended, and nobody is there to hear of it", task)
             return
         self._gateway.notify(session.conversation, f"proc:{id}:{uuid.uuid4().hex[:6]}", text)
+
+
+def as_from_outside(inbound: Inbound) -> Inbound:
+    """Only the house speaks as the house, and only the machine's own terminals choose conversation and folder."""
+    if spec_of(inbound.address.platform).trusted:
+        return replace(inbound, origin=PERSON)
+    return replace(inbound, origin=PERSON, conversation="", folder="")
+
+
+def keep_copy(home: Path, file: FileRef, data: bytes) -> FileRef:
+    """The file as it was, in the home, until it is sent."""
+    folder = home / "outbox" / uuid.uuid4().hex[:16]
+    folder.mkdir(parents=True, mode=0o700)
+    path = folder / file.name
+    path.write_bytes(data)
+    return replace(file, path=str(path))
 
 
 def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from gateway.delivery import Delivery
+from gateway.drafts import word_progress
 from gateway.platforms.base import Adapter, LiveEvent
 from hermes_base.chat import ReasoningDelta, TextDelta, ToolEnded, ToolStarted
 from hermes_base.inbound import Address
@@ -77,7 +78,7 @@ class Draft:
             case TextDelta(text):
                 self._text.append(text)
                 self._delivery.draft(self._address, "".join(self._text), self._turn)
-            case ToolStarted(name=name, preview=preview) if self._progress == "full":
-                self._delivery.progress(self._address, f"{name} {preview}", self._turn)
-            case ToolEnded(name=name, ok=ok) if self._progress != "off":
-                self._delivery.progress(self._address, f"{name}: {'done' if ok else 'failed'}", self._turn)
+            case ToolStarted() | ToolEnded():
+                line = word_progress(event, self._progress)
+                if line:
+                    self._delivery.progress(self._address, line, self._turn)

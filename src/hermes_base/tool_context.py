@@ -7,12 +7,19 @@ from typing import Any, Protocol
 
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker
+from hermes_base.inbound import FileRef
 
 
 class Notices(Protocol):
     """Tells the conversation about something that ended outside of a turn, such as a background process."""
 
     def post(self, task: str, id: str, text: str) -> None: ...
+
+
+class FileSender(Protocol):
+    """Hands a file to the person in the chat; `data` is what the file held when it was checked."""
+
+    def __call__(self, file: FileRef, caption: str, data: bytes) -> None: ...
 
 
 class Searcher(Protocol):
@@ -38,6 +45,7 @@ class ToolContext:
     notices: Notices | None = None
     search: Searcher | None = None
     tell_model: Callable[[str], None] | None = None  # a note that goes along with the next user message, once
+    send_file: FileSender | None = None  # None: nobody can take a file
     window_tokens: int = 0  # 0: unknown
 
     def setting(self, section: str, name: str, default: Any) -> Any:

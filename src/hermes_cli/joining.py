@@ -1,6 +1,7 @@
 """Joins the gateway that owns this home, or becomes it: whoever holds the home's lock hosts, the others join.
 
-When a gateway goes away, one of those that were joined takes the lock and hosts; the others join that one.
+When a gateway goes away and is not started again soon, one of those that were joined takes the lock and hosts; the
+others join that one.
 """
 
 import logging
@@ -22,8 +23,9 @@ from hermes_state.home_lock import HomeLock
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 20.0  # a gateway that starts listens by then
+RESTART_SECONDS = 3.0  # a gateway that went away may be started again in this time; then a terminal takes the home
 _LOOK_SECONDS = 0.1
-_TELL_SECONDS = 3.0  # of silence, before the person is told that we wait
+_TELL_SECONDS = 1.0  # of silence, before the person is told that we wait
 HOSTS_NOW = "The gateway went away; this terminal hosts now."
 JOINED_AGAIN = "The gateway went away and is back; the chat goes on."
 WAITING = "The gateway went away; waiting for it. What you type is kept."
@@ -96,9 +98,10 @@ def _let_plugins_speak(client: LocalClient) -> None:
 class Seat:
     """This process's place at a home: joined to its gateway, or its gateway."""
 
-    def __init__(self, home: Path, make: MakeHosted = make_hosted) -> None:
+    def __init__(self, home: Path, make: MakeHosted = make_hosted, patience: float = RESTART_SECONDS) -> None:
         self._home = home
         self._make = make
+        self._patience = patience
         self._lock = HomeLock(home)
         self._hosted: Hosted | None = None
         self._changing = threading.Lock()  # taking the home and leaving it exclude each other
@@ -120,11 +123,12 @@ class Seat:
                 if back and not self.hosts:
                     tell(Notice(JOINED_AGAIN))
                 return connection
-            if self._take_home(begun, patient=back):
+            waited = time.monotonic() - begun
+            if (not back or waited >= self._patience) and self._take_home(begun, patient=back):
                 if back:
                     tell(Notice(HOSTS_NOW))
                 continue
-            if back and not told and time.monotonic() - begun > _TELL_SECONDS:
+            if back and not told and waited > _TELL_SECONDS:
                 told = True
                 tell(Notice(WAITING, "warning"))
             time.sleep(_LOOK_SECONDS)

@@ -42,7 +42,6 @@ class ScreenChat:
         self._view = TerminalView(display, Renderer(self._screen.find_width))
         self._arrived: deque[Event | Ended] = deque()
         self._wake = asyncio.Event()
-        self._waiting: deque[str] = deque()  # typed while something ran, to be submitted after it
         self._questions: deque[tuple[Question, float]] = deque()  # open ones, each with the time it expires
         self._draft = ""  # what was on the line when a question came
         self._busy = False
@@ -77,8 +76,7 @@ class ScreenChat:
 
     def draw_above(self, rows: int) -> str:
         """What stands above the typed line and still changes."""
-        waiting = [words.squeeze(text)[:200] for text in self._waiting]
-        return self._view.draw_live(rows=rows, doing=self._name_work(), waiting=waiting)
+        return self._view.draw_live(rows=rows, doing=self._name_work())
 
     def name_prompt(self) -> str:
         return "answer › " if self._questions else "› "
@@ -133,13 +131,11 @@ class ScreenChat:
     # --- sending and answering
 
     def _send(self, text: str) -> None:
-        """Submit a text, or keep it until what runs is done."""
+        """Submit a text; while something runs, the gateway decides whether it waits, steers or interrupts."""
         command = _find_command(text)
         if self._busy and command is not None and command.name in ("stop", "quit"):
             self._view.echo(text)
             self._stop() if command.name == "stop" else self._screen.leave(LEFT)
-        elif self._busy and (command is None or command.when_busy == commands.AFTER):
-            self._waiting.append(text)
         else:
             self._submit(text)
 
@@ -151,15 +147,12 @@ class ScreenChat:
         self._host.submit(text)
 
     def _stop(self) -> None:
-        """Stop what runs; asked again, do not wait for it. What waited goes back to the line, nothing of it is sent."""
+        """Stop what runs; asked again, do not wait for it."""
         if self._stopping:
             self._screen.leave(INTERRUPTED)
             return
         self._stopping = True
         self._drop_questions()
-        if self._waiting:
-            self._line.put("\n".join(filter(None, [*self._waiting, self._line.text])))
-            self._waiting.clear()
         self._host.stop()
 
     def _answer(self, typed: str) -> None:
@@ -251,8 +244,6 @@ class ScreenChat:
         self._view.flush()
         self._drop_questions()
         self._busy = self._stopping = False
-        if self._waiting:
-            self._submit(self._waiting.popleft())
 
     def _write(self) -> None:
         self._screen.write(self._view.pop_finished())
@@ -263,7 +254,7 @@ class ScreenChat:
 
     def _keep_unsent(self) -> None:
         """What was typed and not sent can be recalled in the next chat."""
-        for text in (*self._waiting, self._draft, self._line.text):
+        for text in (self._draft, self._line.text):
             self._line.history.append_string(text)
 
 

@@ -1,7 +1,7 @@
 """Turns the events of a chat into what stays on the screen and what still changes on it; writes nothing itself."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -127,14 +127,13 @@ class TerminalView:
         self._keep_reasoning(self._reasoning.finish())
         self._keep_text(self._text.finish())
 
-    def draw_live(self, *, rows: int, doing: str, waiting: Sequence[str] = ()) -> str:
-        """What is under way, on at most so many rows: `doing` in a few words, `waiting` for its end."""
+    def draw_live(self, *, rows: int, doing: str) -> str:
+        """What is under way, on at most so many rows: `doing` in a few words."""
         lines = [
             *self._draw_tail().splitlines(),
             *([""] if self._last_kind is not None else []),  # between what was said and what is typed
             *self._draw_tools(),
             *self._draw_status(doing),
-            *(self._renderer.draw_line(f"waiting › {text}", "dim").rstrip("\n") for text in waiting),
         ]
         return "".join(line + "\n" for line in lines[-rows:]) if rows > 0 else ""
 

@@ -35,6 +35,7 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
         redact=redact,
         notices=options.get("notices"),
         search=options.get("search"),
+        send_file=options.get("send_file"),
         tell_model=agent.tell_model,
         window_tokens=agent.context_length,
     )

@@ -11,7 +11,7 @@ from agent.runtime import Runtime
 from hermes_base.chat import Asker, Notice, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
-from hermes_base.tool_context import Notices, Searcher
+from hermes_base.tool_context import FileSender, Notices, Searcher
 
 
 class AgentOptions(TypedDict, total=False):
@@ -48,6 +48,7 @@ class AgentOptions(TypedDict, total=False):
     asker: Asker
     notices: Notices
     search: Searcher
+    send_file: FileSender
     redact: Callable[[str], str]
     # what is called while it works
     stream_delta_callback: Callable[[str], None] | None

@@ -140,24 +140,13 @@ def test_c5_ctrl_c_at_the_prompt_clears_the_line_and_the_second_one_leaves(open_
     terminal.wait_for("left with 0")
 
 
-def test_what_is_typed_during_a_turn_is_sent_after_it(open_terminal):
+def test_what_is_typed_during_a_turn_is_sent_at_once(open_terminal):
+    """Whether it waits, steers or interrupts is not the terminal's to decide."""
     terminal = open_terminal("0.002")
     terminal.type("long\rnext one\r")
-    terminal.wait_for("waiting › next one")
+    terminal.wait_for("› next one")
     terminal.wait_for("Paragraph 59")
     terminal.wait_for("You said: next one")
-
-
-def test_what_waits_goes_back_to_the_line_when_the_turn_is_stopped(open_terminal):
-    terminal = open_terminal()
-    terminal.type("slow\r")
-    terminal.wait_for("Thinking about it")
-    terminal.type("next one\r")
-    terminal.wait_for("waiting › next one")
-    terminal.type(CTRL_C)
-    terminal.wait_for("Interrupted by you.")
-    terminal.type("!\r")
-    terminal.wait_for("You said: next one!")
 
 
 def test_a_question_takes_short_answers_and_gives_the_typed_line_back(open_terminal):

@@ -14,15 +14,16 @@ import pytest
 from local_house import HouseThread, host_here
 from waiting import wait_until
 
-from hermes_base.chat import Closed, Event, Idle, Notice
+from hermes_base.chat import Closed, Event, Idle, Notice, TurnEnded
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello, socket_path
 from hermes_cli import joining, owner
-from hermes_cli.joining import HOSTS_NOW, Seat
+from hermes_cli.joining import HOSTS_NOW, JOINED_AGAIN, WAITING, Seat
 from hermes_cli.local_client import LocalClient
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
 from hermes_state.interface import NewSession
+from hermes_state.memory import MemoryStore
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
 
@@ -163,6 +164,30 @@ def test_closing_while_waiting_ends_the_wait(home: Path) -> None:
     assert not [event for event in events if isinstance(event, Notice)]
     assert holder(home) is None
     assert not socket_path(home).exists()
+
+
+def test_a_gateway_that_is_started_again_keeps_the_home(home: Path) -> None:
+    """B6: a terminal leaves it the time to come back, and joins it."""
+    home.mkdir()
+    store = MemoryStore()
+    first = HouseThread(home, store=store)
+    first.start()
+    seat = Seat(home, host_here, patience=60.0)
+    client = LocalClient(Hello("a"), seat.reach, seat.leave)
+    client.open()
+    events: list[Event] = []
+    threading.Thread(target=lambda: events.extend(client.events()), daemon=True).start()
+    first.stop()
+    wait_until(lambda: Notice(WAITING, "warning") in events)
+    client.submit("typed meanwhile")
+    second = HouseThread(home, store=store)
+    second.start()
+    wait_until(lambda: Idle() in events)
+    assert Notice(JOINED_AGAIN) in events
+    assert TurnEnded("echo: typed meanwhile", True) in events
+    assert not seat.hosts
+    client.close()
+    second.stop()
 
 
 # --- commands that write

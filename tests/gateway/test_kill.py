@@ -284,7 +284,7 @@ def test_a_kill_after_each_commit_of_a_message_changes_nothing(
     person = Person(gateway.home, "me", folder=str(work))
     for commits in range(1, STEPWISE[text] + 1):
         gateway.start(dies_after=commits)
-        wait_quiet(gateway.home, [person])
+        wait_quiet(gateway.home, [person], 30)
         last_word(gateway, person, text, commits)
     gateway.start()
     wait_quiet(gateway.home, [person])

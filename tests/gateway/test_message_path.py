@@ -445,9 +445,10 @@ def test_the_state_of_the_house_is_told(house: LocalHouse, person: Person, lab: 
     wait_until(lambda: lab.in_flight == 1)
     person.client.send(wire.Call("1", "status", {}))
     told = person.client.wait(wire.Told).result
-    (lease,) = [each for each in told["leases"] if each["conversation"] == person.conversation]
-    assert (lease["owner"], lease["live"]) == (told["node"], True)
-    assert told["conversations"] == [{"conversation": person.conversation, "busy": True, "waiting": 0}]
+    (owned,) = [each for each in told["owned"] if each["conversation"] == person.conversation]
+    assert (owned["owner"], owned["live"]) == (told["node"], True)
+    assert told["leases"] == [{"name": "local:local", "owner": told["node"], "epoch": 1, "live": True}]
+    assert told["working"] == [person.conversation]
     assert told["platforms"][0]["connected"]
 
 

@@ -52,7 +52,7 @@ def test_nobody_is_answered_before_the_owner_lets_them_in(home: Path, lab: LabSe
         code = find_code(sam)
         assert sam.ask("Hello again?") == []
         assert sam.ask("/status") == []
-        assert lab.requests == []
+        assert not lab.requests
         answer = house.operate("people.approve", code=code)
         assert (answer["sender"], answer["person"]["role"]) == ("sam", "member")
         assert "You said: Now?" in sam.ask("Now?")[-1]
@@ -62,7 +62,7 @@ def test_nobody_is_answered_before_the_owner_lets_them_in(home: Path, lab: LabSe
 def test_a_stranger_in_a_group_is_not_even_told(house: House, lab: LabServer) -> None:
     """G1: in a group a stranger gets no code; codes are for direct chats."""
     assert house.person("sam", "room", "group").ask("@bot hello") == []
-    assert lab.requests == []
+    assert not lab.requests
 
 
 def test_a_wrong_code_lets_nobody_in(house: House, lab: LabServer) -> None:
@@ -75,7 +75,7 @@ def test_a_wrong_code_lets_nobody_in(house: House, lab: LabServer) -> None:
         house.operate("people.approve", code=code)
     tim.say("hi")
     find_code(tim)
-    assert lab.requests == []
+    assert not lab.requests
 
 
 def test_a_name_opens_nothing(house: House, lab: LabServer) -> None:
@@ -156,7 +156,9 @@ def test_others_wait_for_their_turn_and_are_named(house: House, lab: LabServer) 
     assert answers == ["one", "two", "three"]
     assert ann.count(QUEUED_OTHERS) == 2
     prompts = read_prompts(lab)
-    assert ["Ann: [[stall" in prompts[0], "Ben: [[say two" in prompts[1], "Olga: [[say three" in prompts[2]] == [True] * 3
+    assert ["Ann: [[stall" in prompts[0], "Ben: [[say two" in prompts[1], "Olga: [[say three" in prompts[2]] == [
+        True
+    ] * 3
 
 
 def test_in_a_group_only_what_speaks_to_us_is_for_us(house: House, lab: LabServer) -> None:
@@ -166,7 +168,7 @@ def test_in_a_group_only_what_speaks_to_us_is_for_us(house: House, lab: LabServe
     ann.say("/new", mentioned=False)
     house.wait_quiet()
     assert ann.seen == []
-    assert lab.requests == []
+    assert not lab.requests
     assert ann.ask("[[say here]]") == ["here"]
 
 
@@ -200,8 +202,10 @@ def test_two_members_see_nothing_of_each_other(house: House, home: Path) -> None
     secret = next(home.rglob("secret.txt"))
     for other in (ben, olga):
         assert "heliotrope" not in other.ask('[[tool memory {"action": "list"}]]')[-1]
-        found = other.ask('[[tool session_search {"words": "heliotrope inside"}]]')[-1]
-        assert "Nothing was found" in found
+        found = other.ask('[[tool session_search {"words": "heliotrope"}]]')[-1]
+        assert '"position"' in found  # their own question
+        assert "the word is" not in found
+        assert "inside" not in found
     assert find_person(house, "ann") in str(secret)
     read = ben.ask(f'[[tool read_file {{"path": "{secret}"}}]]')[-1]
     assert "heliotrope inside" not in read

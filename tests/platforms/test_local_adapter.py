@@ -13,7 +13,7 @@ from local_house import HouseThread
 from raw_client import RawClient
 from waiting import wait_until
 
-from gateway.platforms.local import attached, listening
+from gateway.platforms.local import adapter, attached, listening
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said, TextDelta, ToolStarted
 from hermes_base.errors import ConfigProblem
@@ -414,3 +414,20 @@ def test_the_end_is_told_and_leaves_nothing(house: HouseThread, home: Path) -> N
     wait_until(lambda: client.closed)
     assert client.find(wire.Closing)
     assert not wire.socket_path(home).exists()
+
+
+def test_a_socket_that_was_swept_away_is_made_anew(
+    home: Path, open_house: Callable[..., HouseThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C13: a sign of life means that clients can come; those who are there stay."""
+    monkeypatch.setattr(adapter, "_LOOK_SECONDS", 0.02)
+    house = open_house()
+    here = RawClient(home, "a", conversation=KEY)
+    wire.socket_path(home).unlink()
+    wait_until(lambda: wire.socket_path(home).exists())
+    late = RawClient(home, "b", conversation=KEY)
+    late.say("hello")
+    here.wait(wire.DealtWith)
+    assert here.answers() == late.answers() == ["echo: hello"]
+    seen = house.house.adapter.last_seen
+    wait_until(lambda: house.house.adapter.last_seen > seen)

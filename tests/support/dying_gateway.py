@@ -13,21 +13,27 @@ from hermes_state.turns_sqlite import SqliteTurns
 
 
 def die_after(commits: int) -> None:
-    left: list[int] = []  # empty until a message comes
+    left: list[int] = []  # empty until a message comes that was not seen before
     write, accept = Database.write, SqliteTurns.accept
+
+    def count_one() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
     def write_and_count(self: Database) -> Iterator[Any]:
         with write(self) as db:
             yield db
         if left:
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            count_one()
 
     def accept_and_begin_to_count(self: SqliteTurns, *args: str) -> int | None:
-        left[:] = left or [commits]
-        return accept(self, *args)
+        seq = accept(self, *args)
+        if seq is not None and not left:
+            left.append(commits)
+            count_one()
+        return seq
 
     Database.write = write_and_count  # type: ignore[method-assign]
     SqliteTurns.accept = accept_and_begin_to_count  # type: ignore[method-assign]

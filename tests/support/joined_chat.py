@@ -14,7 +14,7 @@ from hermes_cli.local_client import LocalClient
 
 
 def main(home: Path, name: str, conversation: str) -> None:
-    seat = Seat(home, host_here)
+    seat = Seat(home, host_here, patience=0.2)
     client = LocalClient(Hello(name, conversation=conversation), seat.reach, seat.leave)
     client.open()
     print(json.dumps({"event": "Opened", "hosts": seat.hosts}), flush=True)

@@ -1,0 +1,47 @@
+"""Hands a file over to the person in the chat: resolved and checked first, then sent as the platform can (G7)."""
+
+import mimetypes
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_base.errors import ToolFailure
+from hermes_base.inbound import FileRef
+from hermes_base.tool_context import ToolContext
+from tools.files_roots import find_place, read_bytes
+from tools.registry import registry, tool_result
+
+TOOLSET = "files"
+MOST_BYTES = 50_000_000
+CAPTION_CHARS = 1_000
+_SEEN_OR_HEARD = ("image", "audio")
+
+SCHEMA = {
+    "name": "send_file",
+    "description": "Send a file to the person in this chat.",
+    "parameters": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "caption": {"type": "string"}},
+        "required": ["path"],
+    },
+}
+
+
+def send_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
+    """Send it; what is said about it goes along."""
+    if context.send_file is None:
+        raise ToolFailure("Nobody is there to take a file.", fix="Say where the file is instead.")
+    place = find_place(context, args.get("path"), "send")
+    found = read_bytes(place, MOST_BYTES)
+    if found is None:
+        raise ToolFailure(f"There is no file {place.path}.")
+    file = FileRef(place.path, place.name, _find_kind(place.name), len(found.data))
+    context.send_file(file, context.redact(str(args.get("caption") or "")[:CAPTION_CHARS]), found.data)
+    return tool_result(sent=file.name, bytes=file.size)
+
+
+def _find_kind(name: str) -> str:
+    kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
+    return kind if kind in _SEEN_OR_HEARD else "file"
+
+
+registry.register("send_file", TOOLSET, SCHEMA, send_file, emoji="📎")

@@ -1,0 +1,241 @@
+"""Questions that a turn asks people in a chat: who may answer, where, how often and until when."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from house import House, Visitor
+from waiting import wait_until
+
+from gateway.intake import NOT_YOUR_QUESTION, QUESTION_CLOSED
+from gateway.platforms.pretend.service import Rules
+from hermes_base.errors import HermesError
+from hermes_lab.server import LabServer
+from tools import approval
+
+PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
+TOUCH = '[[tool terminal {"command": "touch made && echo done-%s"}]]'
+
+
+def open_house(home: Path, lab: LabServer, rules: Rules | None = None, **settings: object) -> House:
+    return House(home, lab.base_url, rules, **{"pretend": PEOPLE, "approvals": {"mode": "ask"}, **settings})
+
+
+@pytest.fixture
+def house(home: Path, lab: LabServer) -> Iterator[House]:
+    with open_house(home, lab) as made:
+        yield made
+
+
+def was_run(person: Visitor, word: str) -> bool:
+    """Whether the model was told of the command's output; what was asked holds the word too, but not so."""
+    session = person.house.gateway.store.current(person.conversation)
+    assert session is not None
+    rows = person.house.gateway.store.load(session.id).rows
+    return any(row.message.get("role") == "tool" and f"done-{word}" in str(row.message["content"]) for row in rows)
+
+
+# --- yes and no
+
+
+@pytest.mark.parametrize("typed", ["yes", "Approve", "1", "ok."])
+def test_a_typed_word_approves(house: House, typed: str) -> None:
+    """G4: the owner approves by typing."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "typed")
+    olga.wait_question("touch made")
+    olga.say(typed)
+    house.wait_quiet()
+    assert was_run(olga, "typed")
+
+
+def test_a_button_approves_once(house: House, lab: LabServer) -> None:
+    """G4: a pressed button approves; pressing it again does nothing and says so."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "pressed")
+    question = olga.wait_question("touch made")
+    assert question.choices == ("approve", "deny")
+    olga.press(question, "approve")
+    house.wait_quiet()
+    assert was_run(olga, "pressed")
+    calls = len(lab.requests)
+    olga.press(question, "approve")
+    olga.wait_seen(QUESTION_CLOSED)
+    assert len(lab.requests) == calls
+
+
+def test_a_no_denies_and_the_turn_goes_on(house: House) -> None:
+    """G4: a denied command is not run, and the model hears of it."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "denied")
+    olga.press(olga.wait_question("touch made"), "deny")
+    house.wait_quiet()
+    assert not was_run(olga, "denied")
+    assert "terminal returned" in olga.seen[-1]
+
+
+def test_one_yes_is_for_one_command(house: House) -> None:
+    """G4: an approval holds for the exact command it was asked for; the next one asks again."""
+    olga = house.person("olga")
+    olga.say((TOUCH % "first") + "[[then]]" + (TOUCH % "second"))
+    first = olga.wait_question("done-first")
+    olga.press(first, "approve")
+    second = olga.wait_question("done-second")
+    olga.press(first, "approve")
+    olga.wait_seen(QUESTION_CLOSED)
+    assert not was_run(olga, "second")
+    olga.press(second, "deny")
+    house.wait_quiet()
+    assert was_run(olga, "first")
+    assert not was_run(olga, "second")
+
+
+def test_where_there_are_no_buttons_the_text_says_how_to_answer(home: Path, lab: LabServer) -> None:
+    """G4: on a platform without buttons the choices stand in the text, and a word answers."""
+    with open_house(home, lab, Rules(has_buttons=False)) as house:
+        olga = house.person("olga")
+        olga.say(TOUCH % "plain")
+        asked = olga.wait_seen("touch made").text
+        assert "approve" in asked
+        assert "deny" in asked
+        olga.say("yes")
+        house.wait_quiet()
+        assert was_run(olga, "plain")
+
+
+def test_a_free_question_takes_any_text(house: House) -> None:
+    """A clarification is answered by the next message, and no turn is interrupted for it."""
+    ann = house.person("ann")
+    ann.say('[[tool clarify {"question": "Which colour?"}]]')
+    ann.wait_question("Which colour?")
+    ann.say("heliotrope, please")
+    house.wait_quiet()
+    assert "heliotrope, please" in ann.seen[-1]
+    assert ann.count("Interrupted") == 0
+
+
+# --- who
+
+
+def test_a_member_does_not_approve_their_own_command(house: House) -> None:
+    """G4: with people.members_approve off, neither a word nor a button of a member counts; the owner's does."""
+    ann, ben, olga = (house.person(name, "room", "group") for name in ("ann", "ben", "olga"))
+    ann.say(TOUCH % "member")
+    question = ann.wait_question("touch made")
+    for member in (ann, ben):
+        before = ann.count(NOT_YOUR_QUESTION)
+        member.press(question, "approve")
+        ann.wait_seen(NOT_YOUR_QUESTION, before + 1)
+        member.say("yes")
+        ann.wait_seen(NOT_YOUR_QUESTION, before + 2)
+    assert not was_run(ann, "member")
+    olga.say("yes")
+    house.wait_quiet()
+    assert was_run(ann, "member")
+
+
+def test_members_may_approve_where_the_owner_lets_them(home: Path, lab: LabServer) -> None:
+    """G4: with people.members_approve on, a member approves their own turn, and nobody else's."""
+    with open_house(home, lab, people={"members_approve": True}) as house:
+        ann, ben = (house.person(name, "room", "group") for name in ("ann", "ben"))
+        ann.say(TOUCH % "own")
+        question = ann.wait_question("touch made")
+        ben.press(question, "approve")
+        ann.wait_seen(NOT_YOUR_QUESTION)
+        assert not was_run(ann, "own")
+        ann.press(question, "approve")
+        house.wait_quiet()
+        assert was_run(ann, "own")
+
+
+def test_an_answer_counts_in_its_own_chat_only(house: House) -> None:
+    """G4: the owner's yes in another chat, by word or by the button's id, answers nothing."""
+    room, own = house.person("olga", "room", "group"), house.person("olga")
+    room.say(TOUCH % "elsewhere")
+    question = room.wait_question("touch made")
+    own.press(question, "approve")
+    own.wait_seen(QUESTION_CLOSED)
+    own.say("yes")
+    own.wait_seen("You said: yes")
+    assert not was_run(room, "elsewhere")
+    room.press(question, "deny")
+    house.wait_quiet()
+    assert not was_run(room, "elsewhere")
+
+
+def test_a_stranger_answers_nothing(house: House) -> None:
+    """G4, G1: a stranger's button press in the chat does nothing at all."""
+    olga, sam = house.person("olga", "room", "group"), house.person("sam", "room", "group")
+    olga.say(TOUCH % "stranger")
+    question = olga.wait_question("touch made")
+    sam.press(question, "approve")
+    sam.say("yes")
+    wait_until(lambda: not house.service.updates and house.gateway.turns.depth()[0] == 1)
+    assert not was_run(olga, "stranger")
+    olga.press(question, "deny")
+    house.wait_quiet()
+    assert not was_run(olga, "stranger")
+
+
+# --- until when
+
+
+def test_no_answer_means_no(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G4: a question expires; the command is denied, and a late yes does nothing."""
+    monkeypatch.setattr(approval, "EXPIRES_SECONDS", 0.3)
+    olga = house.person("olga")
+    olga.say(TOUCH % "late")
+    question = olga.wait_question("touch made")
+    house.wait_quiet()
+    assert not was_run(olga, "late")
+    olga.press(question, "approve")
+    olga.wait_seen(QUESTION_CLOSED)
+    assert not was_run(olga, "late")
+
+
+def test_stop_voids_the_question(house: House) -> None:
+    """G4, C4: /stop ends the turn that waits for an answer; the answer that comes then does nothing."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "stopped")
+    question = olga.wait_question("touch made")
+    olga.say("/stop")
+    olga.wait_seen("Interrupted: stopped by Olga.")
+    olga.press(question, "approve")
+    olga.wait_seen(QUESTION_CLOSED)
+    house.wait_quiet()
+    assert not was_run(olga, "stopped")
+    assert "You said: next" in olga.ask("next")[-1]
+
+
+def test_a_new_message_voids_the_question(house: House) -> None:
+    """G4: a message that is no answer interrupts the turn, and its question with it."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "moved-on")
+    question = olga.wait_question("touch made")
+    olga.say("[[say something else]]")
+    olga.wait_seen("something else")
+    olga.press(question, "approve")
+    olga.wait_seen(QUESTION_CLOSED)
+    house.wait_quiet()
+    assert not was_run(olga, "moved-on")
+
+
+def test_a_question_does_not_outlive_the_gateway(house: House) -> None:
+    """G4, C10: after a restart the turn goes on without the command, and the old button answers nothing."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "again")
+    question = olga.wait_question("touch made")
+    house.stop()
+    house.start()
+    olga.wait_seen("outcome unknown")
+    olga.press(question, "approve")
+    olga.wait_seen(QUESTION_CLOSED)
+    house.wait_quiet()
+    assert not was_run(olga, "again")
+
+
+def test_an_operator_learns_that_nothing_runs(house: House) -> None:
+    """B8: a stop that reaches nothing says so; an unknown operation is an error with what there is."""
+    assert house.operate("turns.stop", conversation=house.person("olga").conversation) == {"stopped": False}
+    with pytest.raises(HermesError, match="There is no operation"):
+        house.operate("turns.begin")
