@@ -76,6 +76,12 @@ class Delivery:
         chat = account.chats.get(address.chat_key) if account else None
         return await chat.end_draft() if chat else ""
 
+    async def tell(self, address: Address, text: str) -> None:
+        """A word to a chat while the store does not answer; it may be lost. Platforms with events are shown it."""
+        account = self._accounts.get(address.account_key)
+        if self._loop is not None and account is not None and not account.adapter.spec.shows_events:
+            await account.tell(address, text)
+
     def leases(self) -> dict[str, int | None]:
         """The accounts with the epoch of their lease; None: it is not ours."""
         return {name: account.epoch for name, account in self._accounts.items()}

@@ -89,6 +89,10 @@ class Account:
         chat.draft = change(draft)
         self._begin(chat)
 
+    async def tell(self, address: Address, text: str) -> None:
+        """Say a word that is not stored."""
+        await self._get(address).tell(address, text)
+
     # --- lease and look-out
 
     async def _run(self) -> None:

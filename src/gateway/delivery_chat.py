@@ -102,8 +102,23 @@ class Chat:
     async def end_draft(self) -> str:
         """Stop drafting; the platform's id of the draft, or nothing. Waits for the call under way."""
         async with self._drafting:
-            draft, self.draft = self.draft, None
+            draft = self.draft
+            self.draft = replace(draft, ended=True) if draft and draft.unsure else None
         return draft.message if draft else ""
+
+    async def tell(self, address: Address, text: str) -> None:
+        """A word that cannot be stored now: said at once if the budget has room for it, and not again."""
+        async with self._drafting:
+            now, adapter = time.monotonic(), self._desk.adapter
+            if self._pause_for(PROGRESS, now) or not adapter.reachable(address):
+                return
+            self._budget = self._budget.take(now)
+            try:
+                await _within(self._desk.pace.draft_call, adapter.send(Part(address, text)))
+            except NotNow as wait:
+                self._budget = self._budget.close(now, self._desk.pace.poll if wait.seconds is None else wait.seconds)
+            except DeliveryFailure as problem:
+                _log.info("A word to %s was not taken: %s", self.key, problem)
 
     # --- stored messages
 
@@ -121,7 +136,8 @@ class Chat:
         try:
             await self._send_row(row, epoch)
         except Halted:
-            await self._give_back(row, epoch, Again(0.0, certain=True))
+            penalty = max(0.0, self._budget.closed_until - time.monotonic())  # it holds for whoever comes next, too
+            await self._give_back(row, epoch, Again(penalty, certain=True))
         except (Fenced, StoreFailure):
             raise
         except Exception as error:  # noqa: BLE001 - an adapter is somebody else's code; the message is kept
@@ -156,11 +172,13 @@ class Chat:
         """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
         adapter, part, outgoing = self._desk.adapter, parts[index], row.outgoing
         attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
-        draft = self._find_draft(outgoing) if index == 0 else ""
+        draft = self._find_draft(outgoing) if index == 0 else None
         if draft:
             try:
-                await attempt(functools.partial(adapter.edit, draft), part)
-                return draft
+                # Of a draft whose sending broke off the key gives the id; if it never arrived, the answer is there now.
+                message = draft.message or await attempt(adapter.send, replace(part, key=draft.key))
+                await attempt(functools.partial(adapter.edit, message), part)
+                return message
             except NeverTaken as refusal:
                 _log.info("The draft in %s cannot be edited (%s); its answer is sent.", self.key, refusal)
         if row.unsure and index == row.parts_sent:
@@ -170,11 +188,14 @@ class Chat:
             return await attempt(functools.partial(_send_file, adapter, outgoing), part)
         return await attempt(adapter.send, part)
 
-    def _find_draft(self, outgoing: Outgoing) -> str:
+    def _find_draft(self, outgoing: Outgoing) -> Draft | None:
+        """The draft that the answer takes the place of."""
         if outgoing.kind != ANSWER or not self._desk.adapter.spec.can_edit:
-            return ""
+            return None
         alive = self.draft if self.draft and self.draft.turn == outgoing.turn else None
-        return outgoing.draft or (alive.message if alive else "")
+        if outgoing.draft:
+            return Draft(outgoing.turn, message=outgoing.draft)
+        return alive if alive and (alive.message or alive.unsure) else None
 
     async def _attempt(self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int) -> T:
         """One call within the budget; once more as plain text when the platform did not like the markup."""
@@ -262,7 +283,7 @@ class Chat:
         """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""
         async with self._drafting:
             draft, desk, now = self.draft, self._desk, time.monotonic()
-            if draft is None or self.address is None or not desk.adapter.reachable(self.address):
+            if draft is None or draft.ended or self.address is None or not desk.adapter.reachable(self.address):
                 return math.inf
             step = next_step(draft, desk.adapter.spec, now)
             if isinstance(step, Wait):
@@ -288,7 +309,8 @@ class Chat:
             if isinstance(step, EditDraft):
                 await _within(self._desk.pace.draft_call, adapter.edit(step.message, part))
                 return draft
-            return replace(draft, message=await _within(self._desk.pace.draft_call, adapter.send(part)))
+            message = await _within(self._desk.pace.draft_call, adapter.send(part))
+            return replace(draft, message=message, unsure=False)
         except NotNow as wait:
             self._budget = self._budget.close(now, self._desk.pace.poll if wait.seconds is None else wait.seconds)
             return replace(draft, shown="")
@@ -297,8 +319,9 @@ class Chat:
         except Exception:  # noqa: BLE001 - an adapter is somebody else's code
             _log.exception("The adapter of %s failed at a draft.", self._desk.name)
         # A draft that may have arrived under an unknown id is not sent twice, unless its key tells.
-        knows = bool(adapter.spec.takes_keys and draft.key) or not isinstance(step, SendDraft)
-        return replace(draft, shown="", given_up=draft.given_up or not knows)
+        sending, knows = isinstance(step, SendDraft), bool(adapter.spec.takes_keys and draft.key)
+        unsure = draft.unsure or (sending and knows)
+        return replace(draft, shown="", unsure=unsure, given_up=draft.given_up or (sending and not knows))
 
     def _keep_draft(self, after: Draft) -> None:
         """What a call changed, onto the draft as it has become meanwhile."""

@@ -102,9 +102,10 @@ class FrontDoor:
             return (), ""
         found = self._turns.find_message(inbound.address.account_key, inbound.stem)
         others = [(other, begun, done) for other, begun, done in found if other < seq]
-        if any(begun or done for _, begun, done in others):
+        # An older edit that is done gave way to the one after it; only the last tells what became of the message.
+        if any(begun for _, begun, _ in others) or (others and others[-1][2]):
             return (), "answered"
-        return tuple(other for other, *_ in others), "open" if others else ""
+        return tuple(other for other, _, done in others if not done), "open" if others else ""
 
     def _ask_plugins(self, inbound: Inbound) -> tuple[bool, str]:
         """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text."""

@@ -269,16 +269,22 @@ class Lane:
         arrivals = await self._house.call(self._house.look, self.claim, frozenset(self._known))
         for arrival in arrivals:
             self._known.add(arrival.row.seq)
-            await self._drop_replaced(arrival)
+            arrival = await self._drop_replaced(arrival)
             decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
             await self._perform(arrival, decision)
 
-    async def _drop_replaced(self, arrival: Arrival) -> None:
-        """An edit takes the place of what still waits; what has begun is not touched."""
-        waiting = tuple(item.row.seq for item in self._queue if item.row.seq in arrival.replaces)
-        if waiting:
-            await self._house.call(self._house.close_rows, self.claim, waiting, ())
-            self._dealt(waiting, arrival.inbound)
+    async def _drop_replaced(self, arrival: Arrival) -> Arrival:
+        """An edit takes the place of what still waits; what has begun is not touched, and the edit comes too late."""
+        if not arrival.replaces:
+            return arrival
+        running = self.slot.job.seqs if self.slot else ()
+        replaced = set(arrival.replaces).difference(running)
+        waiting = tuple(item.row.seq for item in self._queue if item.row.seq in replaced)
+        if not waiting:
+            return replace(arrival, view=replace(arrival.view, earlier="answered"))
+        await self._house.call(self._house.close_rows, self.claim, waiting, ())
+        self._dealt(waiting, arrival.inbound)
+        return arrival
 
     def _view(self, arrival: Arrival) -> View:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
@@ -290,13 +296,13 @@ class Lane:
             steerable=turn is not None and turn.live.steerable,
             depth=self._depth,
             question=self._house.open_question(self.key),
-            waiting=len(self._queue),
+            waiting=self._count_held(),
             refusals=self._refusals,
         )
 
     async def _perform(self, arrival: Arrival, decision: Decision) -> None:
         item = Item(arrival.row, arrival.inbound, arrival.view.sender)
-        full = len(self._queue) >= MAX_WAITING
+        full = self._count_held() >= MAX_WAITING
         self._refusals = self._refusals + 1 if full and isinstance(decision, Drop | Reply) else 0
         match decision:
             case Drop(reason):
@@ -323,6 +329,10 @@ class Lane:
                 self.stop(BY_NEW_MESSAGE)
             case StartTurn():
                 self._enqueue(item)
+
+    def _count_held(self) -> int:
+        """What waits, and what was put into the turn under way and is not read yet: both are open until it ends."""
+        return len(self._queue) + len(self._steered)
 
     def _enqueue(self, item: Item) -> None:
         self._queue.append(item)

@@ -65,6 +65,7 @@ GRACE_SECONDS = 8.0  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.5  # for turns to notice that they were cut
 STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
 SLOW_STORE_SECONDS = 3.0
+STORE_HELD = "Another process holds the store; your message waits for it."
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
@@ -208,7 +209,7 @@ class Gateway:
     async def take(self, inbound: Inbound) -> Accepted | Refused:
         """Store a message; only then may its platform be told that it was received (C1)."""
         if self.closing:
-            return Refused(CLOSING)
+            return Refused(CLOSING, closing=True)
         inbound = as_from_outside(inbound)
         if not has_room(self.home):
             return Refused(DISK_FULL)
@@ -229,7 +230,8 @@ class Gateway:
         storing = asyncio.ensure_future(self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body))
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
         if not done:
-            self.show(key, Notice("Another process holds the store; your message waits for it.", "warning"))
+            self.show(key, Notice(STORE_HELD, "warning"))
+            self._spawn(self.delivery.tell(address, STORE_HELD))
         return await storing
 
     def wake_delivery(self, address: Address) -> None:
@@ -439,16 +441,19 @@ class Gateway:
 
     async def _sweep_on(self) -> None:
         while True:
+            self._set_limits()
             await asyncio.sleep(SWEEP_SECONDS)
-            settings = cli_config.load_config_readonly().get("gateway", {})
-            self.runner.set_limits(
-                agents=int(settings["agents"]),
-                idle_seconds=60.0 * float(settings["agent_idle_minutes"]),
-                size=int(settings["agent_megabytes"]) * 1024 * 1024,
-            )
             await self.call(self.runner._sweep_idle_cached_agents)
             for key in [key for key in self._claims if key not in self.lanes and not self.runner.cached_agent(key)]:
                 await self.call(self.turns.release, self._claims.pop(key))
+
+    def _set_limits(self) -> None:
+        settings = cli_config.load_config_readonly().get("gateway", {})
+        self.runner.set_limits(
+            agents=int(settings["agents"]),
+            idle_seconds=60.0 * float(settings["agent_idle_minutes"]),
+            size=int(settings["agent_megabytes"]) * 1024 * 1024,
+        )
 
     # --- parts
 

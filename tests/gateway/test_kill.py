@@ -207,7 +207,7 @@ def find_work_done_twice(work: Path, home: Path, people: list[Person]) -> list[s
 
 
 def find_prefixes_broken_for_nothing(lab: LabServer, home: Path, people: list[Person]) -> list[str]:
-    """A6: over all restarts a request begins with the bytes of the one before, unless the person took something back."""
+    """A6: over all restarts a request begins with the bytes of the one before, unless something was taken back."""
     allowed = {
         f"m{number}": sum(text in ("/undo", "/retry") for text in person.texts) for number, person in enumerate(people)
     }
@@ -283,9 +283,11 @@ def test_a_kill_after_each_commit_of_a_message_changes_nothing(
     """C2: killed after the first, second, … commit since it was accepted, each message ends as if nothing had been."""
     person = Person(gateway.home, "me", folder=str(work))
     for commits in range(1, STEPWISE[text] + 1):
-        gateway.start(dies_after=commits)
+        said = text.replace("TOKEN", f"m1.{100 * commits}")
+        gateway.start(dies_after=(commits, said.split()[0]))
         wait_quiet(gateway.home, [person], 30)
-        last_word(gateway, person, text, commits)
+        person.ask(f"m1.{100 * commits + 99} [[say answer m1.{100 * commits + 99}]]")
+        talk_to_death(gateway, person, said, commits)
     gateway.start()
     wait_quiet(gateway.home, [person])
     gateway.kill()
@@ -295,10 +297,10 @@ def test_a_kill_after_each_commit_of_a_message_changes_nothing(
     person.close()
 
 
-def last_word(gateway: GatewayProcess, person: Person, text: str, life: int) -> None:
+def talk_to_death(gateway: GatewayProcess, person: Person, text: str, life: int) -> None:
     """Say it, and other things after it, until the gateway dies."""
-    said = person.say(text.replace("TOKEN", f"m1.{100 * life}"))
-    for number in range(1, 100):
+    said = person.say(text)
+    for number in range(1, 99):
         wait_until(lambda said=said: gateway.is_dead or person.is_dealt(said))
         if gateway.is_dead:
             gateway.kill()

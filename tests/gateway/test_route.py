@@ -86,9 +86,9 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "spoken to": (in_group("hi"), idle(), StartTurn()),
     "an open group": (in_group("hi", mentioned=False), idle(group_open=True), StartTurn()),
     "a command in an open group": (
-        in_group("/status", mentioned=False),
+        in_group("/usage", mentioned=False),
         idle(group_open=True),
-        RunCommand("status", ""),
+        RunCommand("usage", ""),
     ),
     "a platform without mentions": (in_group("hi", mentioned=False), idle(needs_mention=False), StartTurn()),
     "a group that is left out": (in_group("hi"), idle(group_allowed=False), Drop),

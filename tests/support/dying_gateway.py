@@ -1,4 +1,4 @@
-"""Run as a program: `hermes gateway run` that is killed right after the n-th commit since it accepted a message."""
+"""Run as a program: `hermes gateway run` that is killed at the n-th commit after a message with a certain word."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from hermes_state.connection import Database
 from hermes_state.turns_sqlite import SqliteTurns
 
 
-def die_after(commits: int) -> None:
+def die_after(commits: int, word: str) -> None:
     left: list[int] = []  # empty until a message comes that was not seen before
     write, accept = Database.write, SqliteTurns.accept
 
@@ -28,9 +28,11 @@ def die_after(commits: int) -> None:
         if left:
             count_one()
 
-    def accept_and_begin_to_count(self: SqliteTurns, *args: str) -> int | None:
-        seq = accept(self, *args)
-        if seq is not None and not left:
+    def accept_and_begin_to_count(
+        self: SqliteTurns, conversation: str, account: str, ext_id: str, body: str
+    ) -> int | None:
+        seq = accept(self, conversation, account, ext_id, body)
+        if seq is not None and not left and word in body:
             left.append(commits)
             count_one()
         return seq
@@ -40,5 +42,5 @@ def die_after(commits: int) -> None:
 
 
 if __name__ == "__main__":
-    die_after(int(sys.argv[1]))
+    die_after(int(sys.argv[1]), sys.argv[2])
     sys.exit(main(["gateway", "run"]))

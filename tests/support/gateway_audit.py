@@ -1,4 +1,4 @@
-"""Counts what is wrong in a home after its gateway was killed again and again: lost, doubled, out of order, invented."""
+"""Counts what is wrong in a home after its gateway was killed again and again: lost, doubled, disordered, invented."""
 
 import json
 import re

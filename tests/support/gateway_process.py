@@ -46,14 +46,16 @@ class GatewayProcess:
         """What all lives wrote to their standard error."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def start(self, *, wait: bool = True, dies_after: int = 0) -> None:
+    def start(self, *, wait: bool = True, dies_after: tuple[int, str] | None = None) -> None:
         """Begin another life; returns when it listens, unless told not to wait. `dies_after`: so many commits after it
-        accepts a message it is killed."""
+        has accepted a message with this word it is killed."""
         self.lives += 1
-        command = [sys.executable, DYING, str(dies_after)] if dies_after else [HERMES, "gateway", "run"]
+        dying = [sys.executable, DYING, *map(str, dies_after)] if dies_after else None
         with self._log.open("a") as log:
             print(f"--- life {self.lives}", file=log, flush=True)
-            self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment)
+            self._child = subprocess.Popen(
+                dying or [HERMES, "gateway", "run"], stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment
+            )
         if wait:
             self.wait_ready()
 

@@ -109,9 +109,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The message was not stored; `reason` is a sentence for whoever sent it."""
+    """The message was not stored; `reason` is a sentence for whoever sent it.
+
+    `closing`: the gateway ends. A platform that brings unconfirmed messages again leaves it unconfirmed, so that the
+    next start finds it; the others tell the reason.
+    """
 
     reason: str
+    closing: bool = False
 
 
 class Core(Protocol):

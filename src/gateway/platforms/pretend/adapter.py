@@ -110,24 +110,33 @@ class PretendAdapter(BaseAdapter):
         while True:
             update = await self.service.poll()
             self.last_seen = time.time()
-            inbound = self._decode(update)
             try:
-                taken = await core.take(inbound)
+                settled = await self._hand_over(core, self._decode(update))
             except Exception:  # noqa: BLE001 - it could not be stored: it is not confirmed, so it comes again
                 _log.exception("A message could not be handed over; it is read again.")
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
+                settled = False
+            if settled:
                 self.service.confirm(update)
-                await self._tell(inbound.address, taken.reason if isinstance(taken, Refused) else "")
+            else:
+                await asyncio.sleep(RETRY_SECONDS)
 
-    async def _tell(self, address: Address, refusal: str) -> None:
-        """Why a message was not taken, straight to the chat and once: the house cannot store it now."""
-        if refusal and self._told.get(address.chat_key) != refusal:
+    async def _hand_over(self, core: Core, inbound: Inbound) -> bool:
+        """True when the message is stored, or its sender knows that it is not; otherwise it comes again."""
+        taken = await core.take(inbound)
+        chat = inbound.address.chat_key
+        if not isinstance(taken, Refused):
+            self._told.pop(chat, None)
+            return True
+        if taken.closing:
+            return False
+        if self._told.get(chat) != taken.reason:  # once for a row of refusals, or they would be a flood themselves
             try:
-                await self.send(Part(address, refusal))
+                await self.send(Part(inbound.address, taken.reason))
             except DeliveryFailure as problem:
-                _log.warning("Nobody in %s was told that a message was refused: %s", address.chat_key, problem)
-        self._told = {**self._told, address.chat_key: refusal} if refusal else {}
+                _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
+                return False
+            self._told[chat] = taken.reason
+        return True
 
     def _decode(self, update: Update) -> Inbound:
         address = Address(self.spec.name, self.account, update.chat, update.kind, update.thread)

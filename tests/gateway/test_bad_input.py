@@ -1,0 +1,337 @@
+"""What people, services and machines do wrong: floods, broken texts, edits, repetitions, full disks, a held store."""
+
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from house import ACCOUNT, House, Visitor
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from waiting import wait_until
+
+from gateway import service
+from gateway.front import CLOSING, DISK_FULL
+from gateway.intake import MAX_WAITING, TOO_MANY
+from gateway.platforms.base import Refused
+from gateway.platforms.pretend.service import Update
+from hermes_base import local_wire as wire
+from hermes_base.inbound import Address, Inbound
+from hermes_lab.server import LabServer
+from hermes_state.schema import STORE_FILE
+
+PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "GRACE_SECONDS", 0.2)
+
+
+@pytest.fixture
+def house(home: Path, lab: LabServer) -> Iterator[House]:
+    with House(home, lab.base_url, pretend=PEOPLE, gateway={"busy": "queue"}) as made:
+        yield made
+
+
+def last_texts(lab: LabServer) -> list[str]:
+    """The newest message of each request to the model."""
+    return [str(request.json()["messages"][-1]["content"]) for request in lab.requests]
+
+
+def hold_turn(person: Visitor, lab: LabServer) -> None:
+    """A turn that goes on until it is stopped."""
+    person.say("[[stall 60]]held")
+    wait_until(lambda: lab.in_flight == 1)
+
+
+# --- floods
+
+
+def flood(house: House, lab: LabServer, number: int) -> None:
+    ann, ben = house.person("ann"), house.person("ben")
+    hold_turn(ann, lab)
+    house.call(lambda: [house.service.say(ann.chat, f"message-{n};", "ann") for n in range(number)])
+    lane = house.gateway.lanes[ann.conversation]
+    most = 0
+    while house.service.updates or house.gateway.turns.depth()[0] > MAX_WAITING + 1:
+        most = max(most, lane.waiting)
+        house.call(lambda: None)  # the loop answers all the while
+    assert most <= MAX_WAITING
+    ann.wait_seen(TOO_MANY)
+    ben.say("meanwhile")
+    ben.wait_seen("You said: meanwhile")
+    ann.say("/stop")
+    house.wait_quiet(60)
+    asked = "".join(last_texts(lab))
+    answered = [n for n in range(number) if f"message-{n};" in asked]
+    assert answered == list(range(len(answered)))  # in order, none twice, none left out among those taken
+    assert MAX_WAITING - 1 <= len(answered) <= MAX_WAITING
+    assert all(asked.count(f"message-{n};") == 1 for n in answered)
+    assert ann.count(TOO_MANY) == 1
+    assert lane._known == set()
+    assert "You said: and now" in ann.ask("and now")[-1]
+
+
+def test_a_flood_is_bounded_and_told_once(house: House, lab: LabServer) -> None:
+    """C2, C3: 2,000 messages at once: as many wait as may, the rest is refused in one sentence, others are served."""
+    flood(house, lab, 2_000)
+
+
+@pytest.mark.soak
+def test_a_large_flood_is_bounded_and_told_once(house: House, lab: LabServer) -> None:
+    """C2, C3: the same with 10,000."""
+    flood(house, lab, 10_000)
+
+
+def test_a_flood_of_strangers_reaches_no_model(house: House, lab: LabServer) -> None:
+    """G1: 300 strangers get at most 20 codes together, and nothing else."""
+    people = [house.person(f"stranger{n}") for n in range(300)]
+    house.call(lambda: [house.service.say(each.chat, "hello", each.sender) for each in people])
+    house.wait_quiet(60)
+    assert not lab.requests
+    assert len(house.service.messages) == 20
+
+
+def test_a_flood_into_a_turn_leaves_room_for_stop(home: Path, lab: LabServer) -> None:
+    """C4: in the steering mode hundreds of messages go into a turn that does not read them; /stop is heard."""
+    with House(home, lab.base_url, pretend=PEOPLE, gateway={"busy": "steer"}) as house:
+        ann = house.person("ann")
+        hold_turn(ann, lab)
+        house.call(lambda: [house.service.say(ann.chat, f"message-{n};", "ann") for n in range(300)])
+        ann.wait_seen(TOO_MANY)
+        ann.say("/stop")
+        ann.wait_seen("stopped by Ann")
+        house.wait_quiet(40)
+        asked = "".join(last_texts(lab))
+        assert all(asked.count(f"message-{n};") == 1 for n in range(MAX_WAITING - 1))
+        assert ann.count(TOO_MANY) == 1
+
+
+# --- texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nul \x00 byte", "bell \x07 escape \x1b[31m", "half \ud83d pair", "\udc80\udcff", "right \u202e left", "\ufeff\u200b"],
+)
+def test_odd_characters_are_answered(house: House, text: str) -> None:
+    """Bad input: control characters and halves of surrogate pairs neither stop the intake nor are they lost."""
+    ann = house.person("ann")
+    assert len(ann.ask(f"[[say heard]] {text}")) == 1
+    assert "You said: next" in ann.ask("next")[-1]
+
+
+@given(text=st.text(st.characters(), max_size=40), sender=st.sampled_from(["ann", "olga"]))
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_any_text_is_settled(house: House, text: str, sender: str) -> None:
+    """C2: whatever is written, the message is settled and the next one is answered."""
+    person = house.person(sender)
+    person.say(text)
+    house.wait_quiet()
+    assert "You said: next" in person.ask("next")[-1]
+
+
+def test_a_megabyte_is_answered(house: House) -> None:
+    """Bad input: a message of 1 MB is taken, stored and answered."""
+    ann = house.person("ann")
+    said = ann.ask("[[say heard]]" + "word " * 200_000, 40)
+    assert said == ["heard"]
+    assert "You said: next" in ann.ask("next")[-1]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t\n"])
+def test_an_empty_message_starts_nothing(house: House, lab: LabServer, text: str) -> None:
+    """Bad input: nothing said, nothing done."""
+    assert house.person("ann").ask(text) == []
+    assert not lab.requests
+
+
+def test_an_unknown_command_is_named(house: House, lab: LabServer) -> None:
+    """Bad input: an unknown command costs no model call and says what was meant; a path is no command."""
+    ann = house.person("ann")
+    assert "Did you mean /usage" in ann.ask("/usgae")[-1]
+    assert "/help lists the commands" in ann.ask("/qwertz 1 2 3")[-1]
+    assert not lab.requests
+    assert "You said: /etc/hosts" in ann.ask("/etc/hosts")[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "opera"},
+        {"kind": ""},
+        {"thread": "a/b:c%\n"},
+        {"revision": "../.."},
+        {"question": "no such question"},
+        {"chat": "a:b/c d\u0000e"},
+        {"chat": ""},
+        {"sender": ""},
+        {"id": ""},
+    ],
+    ids=str,
+)
+def test_malformed_updates_do_not_stop_the_account(house: House, change: dict[str, str]) -> None:
+    """Bad input: an update that makes no sense is settled somehow; the next person is served."""
+    update = replace(Update("x1", "somewhere", "dm", "ann", "odd"), **change)
+    house.call(lambda: house.service.repeat(update))
+    assert "You said: next" in house.person("ben").ask("next")[-1]
+
+
+@pytest.mark.parametrize("junk", [b"\xff\xfe\n", b"{}\n", b"null\n", b'{"type": "hello"\n', b"[" * 100_000 + b"\n", b""])
+def test_malformed_lines_at_the_socket(house: House, home: Path, junk: bytes) -> None:
+    """Bad input: whatever comes at the socket, it ends that connection at most."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(10)
+        sock.connect(str(wire.socket_path(home)))
+        sock.sendall(junk)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(65536):
+            pass
+    assert "You said: next" in house.person("ann").ask("next")[-1]
+
+
+# --- repetitions and edits
+
+
+def test_a_repeated_update_is_answered_once(house: House, lab: LabServer) -> None:
+    """C1: the service delivers the same message again and again, over a restart too."""
+    ann = house.person("ann")
+    update = ann.say("[[say once]]")
+    for _ in range(3):
+        house.call(lambda: house.service.repeat(update))
+    house.wait_quiet()
+    house.stop()
+    house.start()
+    house.call(lambda: house.service.repeat(update))
+    house.wait_quiet()
+    assert ann.seen == ["once"]
+    assert len(lab.requests) == 1
+
+
+def test_an_edit_of_an_answered_message_is_dropped(house: House, lab: LabServer) -> None:
+    """C1: what was answered stays answered."""
+    ann = house.person("ann")
+    update = ann.say("[[say first]]")
+    house.wait_quiet()
+    ann.edit(update, "[[say second]]")
+    house.wait_quiet()
+    assert ann.seen == ["first"]
+    assert len(lab.requests) == 1
+
+
+def test_an_edit_of_a_waiting_message_wins(house: House, lab: LabServer) -> None:
+    """C1, C3: of a message that waits the newest text counts, once."""
+    ann = house.person("ann")
+    hold_turn(ann, lab)
+    update = ann.say("[[say older]]")
+    ann.wait_seen("Queued")
+    ann.edit(update, "[[say newer]]")
+    ann.edit(update, "[[say newest]]", "2")
+    wait_until(lambda: not house.service.updates)
+    ann.say("/stop")
+    house.wait_quiet()
+    assert [ann.count("older"), ann.count("newer"), ann.count("newest")] == [0, 0, 1]
+    assert len(lab.requests) == 2
+
+
+def test_an_edit_at_once_is_one_message(house: House, lab: LabServer) -> None:
+    """C1: somebody mends a typing error before the turn began."""
+    ann = house.person("ann")
+
+    def say_and_mend() -> None:
+        update = house.service.say(ann.chat, "[[say wrogn]]", "ann")
+        house.service.repeat(replace(update, text="[[say right]]", revision="1"))
+
+    house.call(say_and_mend)
+    house.wait_quiet()
+    assert ann.seen == ["right"]
+    assert len(lab.requests) == 1
+
+
+# --- the machine
+
+
+def test_a_message_while_it_shuts_down_is_answered_by_the_next_start(house: House, lab: LabServer) -> None:
+    """C2, C14: it is left with the service, which brings it again; a client that waits is told."""
+    ann = house.person("ann")
+    hold_turn(ann, lab)
+    gateway = house.gateway
+    house.begin_stop()
+    wait_until(lambda: gateway.closing)
+    late = Inbound(Address("pretend", ACCOUNT, ann.chat), "late", "ann", "too late")
+    refused = house.wait_for(gateway.take(late))
+    assert refused == Refused(CLOSING, closing=True)
+    ann.say("[[say answered later]]")
+    house.stop()
+    assert ann.count("answered later") == 0
+    house.start()
+    ann.wait_seen("Queued")  # behind the turn that goes on
+    ann.say("/stop")
+    ann.wait_seen("answered later")
+
+
+def test_a_full_disk_is_told_and_nothing_is_taken(
+    house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F7: with too little room the sender is told once what happened and what to do; with room again all is well."""
+    ann = house.person("ann")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=4096))
+        ann.say("[[say one]]")
+        ann.wait_seen(DISK_FULL)
+        ann.say("[[say two]]")
+        wait_until(lambda: not house.service.updates)
+    assert ann.ask("[[say three]]") == ["three"]
+    assert ann.seen == [DISK_FULL, "three"]
+    assert len(lab.requests) == 1
+
+
+def test_a_full_disk_is_told_even_where_the_service_is_in_trouble(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F7, C2: as long as the sender could not be told, the message stays with the service."""
+    ann = house.person("ann")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=4096))
+        house.call(lambda: house.service.punish(3600))
+        ann.say("[[say kept]]")
+        wait_until(lambda: len(house.service.calls) > 2)
+    house.call(lambda: house.service.punish(0))
+    ann.wait_seen("kept")
+
+
+def test_a_held_store_delays_and_says_so(house: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F6: another process holds the store: the sender is told that the message waits, and is answered afterwards."""
+    monkeypatch.setattr(service, "SLOW_STORE_SECONDS", 0.3)
+    ann, ben = house.person("ann"), house.person("ben")
+    ann.ask("hello")
+    with closing(sqlite3.connect(home / STORE_FILE, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        ann.say("[[say after all]]")
+        ann.wait_seen("your message waits for it")
+        assert ann.count("after all") == 0
+        other.execute("rollback")
+    ann.wait_seen("after all")
+    assert ben.ask("[[say me too]]") == ["me too"]
+    assert ann.count("your message waits for it") == 1
+
+
+def test_a_store_held_in_mid_turn_loses_nothing(house: House, home: Path, lab: LabServer) -> None:
+    """F6: the store is held while a turn wants to write: it waits, and its answer comes once."""
+    ann = house.person("ann")
+    ann.say("[[stall 0.5]][[say patient]]")
+    wait_until(lambda: lab.in_flight == 1)
+    with closing(sqlite3.connect(home / STORE_FILE, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        wait_until(lambda: lab.in_flight == 0)
+        ann.say("[[say second]]")
+        other.execute("rollback")
+    house.wait_quiet()
+    assert ann.seen.count("patient") == 1
+    assert ann.count("second") == 1
