@@ -224,9 +224,9 @@ def name_draft(job: Job) -> str:
 
 def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
     """What is said of the end of a turn: the answer, or what there is of it and who stopped it (C6)."""
-    text = end.text
-    if end.interrupted:
-        text = f"{text}\n\n({describe_stop(end.reason)})".strip()
+    text, reason = end.text, describe_stop(end.reason) if end.interrupted else ""
+    if reason:
+        text = f"{text}\n\n({reason})".strip()
     return Outgoing(
         inbound.address,
         text,
@@ -234,6 +234,7 @@ def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
         reply_to=inbound.message if inbound.address.kind != "dm" else "",
         completed=end.completed,
         interrupted=end.interrupted,
+        reason=reason,
     )
 
 

@@ -80,6 +80,7 @@ class TurnEnded:
     answer: str
     completed: bool
     interrupted: bool = False
+    reason: str = ""  # of an interrupted one: the sentence that says who or what stopped it
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Outgoing:
     draft: str = ""  # platform id of the streamed draft whose place it takes
     question: str = ""  # id of the question it asks
     choices: tuple[str, ...] = ()
-    reason: str = ""  # why it asks
+    reason: str = ""  # why it asks; of an interrupted answer: who or what stopped it
     file: FileRef | None = None
     turn: str = ""
     completed: bool = True  # of an answer: the turn came to its own end

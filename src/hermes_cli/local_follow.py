@@ -188,6 +188,12 @@ def _read_events(outgoing: Outgoing) -> tuple[Event, ...]:
     return (event,)
 
 
+def _read_answer(outgoing: Outgoing) -> TurnEnded:
+    """Who interrupted a turn stands at the end of its text; here it is told apart."""
+    answer = outgoing.text.removesuffix(f"({outgoing.reason})").rstrip() if outgoing.reason else outgoing.text
+    return TurnEnded(answer, outgoing.completed, outgoing.interrupted, outgoing.reason)
+
+
 def _read_question(outgoing: Outgoing) -> Asked:
     """`level` says what kind of question it is."""
     usual = "approval" if outgoing.choices else "clarification"
@@ -204,7 +210,7 @@ def _read_file(outgoing: Outgoing) -> Event:
 
 
 _EVENTS: Mapping[str, Callable[[Outgoing], Event]] = {
-    ANSWER: lambda outgoing: TurnEnded(outgoing.text, outgoing.completed, outgoing.interrupted),
+    ANSWER: _read_answer,
     NOTE: lambda outgoing: Notice(outgoing.text, outgoing.level),
     QUESTION: _read_question,
     FILE: _read_file,

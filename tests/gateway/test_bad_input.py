@@ -1,6 +1,7 @@
 """What people, services and machines do wrong: floods, broken texts, edits, repetitions, full disks, a held store."""
 
 import os
+import re
 import socket
 import sqlite3
 from collections.abc import Iterator
@@ -96,6 +97,23 @@ def test_a_flood_of_strangers_reaches_no_model(house: House, lab: LabServer) -> 
     house.wait_quiet(60)
     assert not lab.requests
     assert len(house.service.messages) == 20
+
+
+@pytest.mark.parametrize("busy", ["interrupt", "steer", "queue"])
+def test_a_flood_at_a_free_conversation_is_settled(home: Path, lab: LabServer, busy: str) -> None:
+    """C2, C3: with nothing under way, in each mode: every message reaches the model once and in order, or is refused."""
+    with House(home, lab.base_url, pretend=PEOPLE, gateway={"busy": busy}) as house:
+        ann = house.person("ann")
+        house.call(lambda: [house.service.say(ann.chat, f"message-{n};", "ann") for n in range(400)])
+        house.wait_quiet(60)
+        session = house.gateway.store.current(ann.conversation)
+        assert session is not None
+        rows = house.gateway.store.load(session.id).rows
+        stored = "".join(str(row.message["content"]) for row in rows if row.message["role"] == "user")
+        heard = [int(number) for number in re.findall(r"message-(\d+);", stored)]
+        assert heard == sorted(set(heard))
+        assert len(heard) == 400 or ann.count(TOO_MANY) > 0
+        assert "You said: next" in ann.ask("next")[-1]
 
 
 def test_a_flood_into_a_turn_leaves_room_for_stop(home: Path, lab: LabServer) -> None:
