@@ -10,7 +10,7 @@ from typing import Any
 from gateway import people
 from gateway.admission import LOCAL_OWNER, admit, pairing_sentence
 from gateway.intake import Standing, View
-from gateway.lane import Arrival
+from gateway.lane import LOOKED_AT, Arrival
 from gateway.platforms.base import PlatformSpec
 from gateway.platforms.registry import find_spec
 from hermes_base.errors import ConfigProblem
@@ -57,7 +57,7 @@ class FrontDoor:
 
     def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Arrival]:
         """The open messages of a conversation that its lane does not know yet, in order."""
-        rows = [row for row in self._turns.waiting(claim) if row.seq not in known]
+        rows = [row for row in self._turns.waiting(claim, LOOKED_AT) if row.seq not in known]
         return [self._describe(claim, row, closing) for row in rows]
 
     def _describe(self, claim: Claim, row: Waiting, closing: bool) -> Arrival:

@@ -5,6 +5,7 @@ A lane lives on the event loop while its conversation has open messages, and end
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -44,6 +45,7 @@ STOP_PATIENCE = 4.0
 STOP_AGAIN = 0.05
 LONGEST_BACK_OFF = 60.0
 STORE_PAUSE = 1.0
+LOOKED_AT = 200  # open messages that one look sees
 BY_NEW_MESSAGE = "a new message came"
 
 
@@ -184,6 +186,7 @@ class Lane:
         self.slot: Slot | None = None
         self._house = house
         self._woken = asyncio.Event()
+        self._unseen = True  # the store may hold messages that were not looked at
         self._known: set[int] = set()
         self._queue: list[Item] = []
         self._steered: set[int] = set()
@@ -207,6 +210,11 @@ class Lane:
     def starter(self) -> str:
         return self.slot.job.first.sender.person if self.slot else ""
 
+    def look_for_new(self) -> None:
+        """There may be new messages in the store."""
+        self._unseen = True
+        self.wake()
+
     def wake(self) -> None:
         self._woken.set()
 
@@ -219,7 +227,7 @@ class Lane:
         while not self._suspended:
             self._woken.clear()
             pause = await self._step()
-            if self._is_idle() and not self._woken.is_set():
+            if self._is_idle() and not self._unseen and not self._woken.is_set():
                 return
             await self._rest(pause)
         while self._tasks:
@@ -229,7 +237,8 @@ class Lane:
         """Route what is new and start what is next; seconds until the next look, None: when woken."""
         try:
             await self._take_new()
-            return self._start_next()
+            pause = self._start_next()
+            return 0.0 if self._unseen else pause
         except Fenced:
             log.warning("%s belongs to another process now", self.key)
             self.suspend("another process works on this conversation")
@@ -261,12 +270,21 @@ class Lane:
         theirs = {item.row.seq for item in self._queue if item.sender.person == person}.difference(running)
         self._queue = [item for item in self._queue if item.row.seq not in theirs]
         self._known -= theirs
-        self.wake()
+        self.look_for_new()
 
     # --- messages that come in
 
     async def _take_new(self) -> None:
-        arrivals = await self._house.call(self._house.look, self.claim, frozenset(self._known))
+        if not self._unseen:
+            return
+        self._unseen, known = False, len(self._known)
+        try:
+            arrivals = await self._house.call(self._house.look, self.claim, frozenset(self._known))
+        except StoreFailure:
+            self._unseen = True
+            raise
+        if known + len(arrivals) >= LOOKED_AT:  # there may be more of them
+            self._unseen = True
         for arrival in arrivals:
             self._known.add(arrival.row.seq)
             arrival = await self._drop_replaced(arrival)
@@ -339,7 +357,12 @@ class Lane:
         self._queue.sort(key=lambda waiting: waiting.row.seq)
 
     def _steer(self, item: Item) -> None:
-        if self.slot is not None and self.slot.live.steer(item.message.text, (item.row.seq,)):
+        """What follows a message of the same sender that waits, waits too, unless it asks for more (C3)."""
+        slot, text = self.slot, item.message.text
+        running = slot.job.seqs if slot else ()
+        behind = any(other.sender == item.sender and other.row.seq not in running for other in self._queue)
+        asks = text != item.inbound.text
+        if slot is not None and (asks or not behind) and slot.live.steer(text, (item.row.seq,)):
             self._steered.add(item.row.seq)
         else:
             self._enqueue(item)
@@ -446,7 +469,10 @@ class Lane:
         """The slot has ended: what was not dealt with is looked at again."""
         if slot.stopping != BY_NEW_MESSAGE:
             self._depth = 0
-        self._known.difference_update({*self._steered, *slot.job.seqs}.difference(done.closed))
+        left = {*self._steered, *slot.job.seqs}.difference(done.closed)
+        if left:
+            self._known.difference_update(left)
+            self._unseen = True
         if done.moved:
             self._house.show(self.key, Moved(slot.job.first.row.seq, done.moved))
         self._dealt(done.closed, slot.job.first.inbound)
@@ -497,10 +523,8 @@ class Lane:
         return self.slot is None and not self._queue and not self._tasks
 
     async def _rest(self, pause: float | None) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):  # its time has come
             await asyncio.wait_for(self._woken.wait(), pause)
-        except TimeoutError:
-            pass  # its time has come
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

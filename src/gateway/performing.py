@@ -156,8 +156,8 @@ class TurnPerformer:
     def give_up(self, job: Job, reason: str) -> Done:
         """Close a turn whose thread does not come back: another agent writes its end."""
         self._tools.runner.abandon_turn(job.claim.conversation)
-        seqs = job.seqs
-        turn = BegunTurn(min(seqs), seqs, job.first.row.attempts + 1, frozenset(seqs))
+        taken = frozenset(row.seq for row in self._tools.turns.waiting(job.claim) if row.taken)
+        turn = BegunTurn(min(job.seqs), job.seqs, job.first.row.attempts + 1, taken)
         return self._bury(job, turn, reason)
 
     def make_plan(self, key: str, item: Item) -> Plan:
@@ -210,8 +210,10 @@ class TurnPerformer:
         journal = _journal_of(agent)
         draft = name_draft(job)
         journal.bind(job.claim, turn, lambda end: [replace(answer_of(job.first.inbound, end), turn=draft)])
+        fresh = [item for item in job.items if item.row.seq not in turn.taken]
+        said = job.again or bursts.text_of([item.message for item in fresh if not item.is_command])
         try:
-            agent.give_up_turn(reason)
+            agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
             return Done(journal.closed)
         finally:
             agent.release_clients()

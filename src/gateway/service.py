@@ -243,7 +243,7 @@ class Gateway:
         """There is something to do for this conversation."""
         lane = self.lanes.get(key)
         if lane is not None:
-            lane.wake()
+            lane.look_for_new()
         elif not self.closing:
             self._spawn(self._work(key))
 
@@ -254,7 +254,7 @@ class Gateway:
                 log.info("%s is worked on by another process", key)
                 return
             if key in self.lanes:
-                self.lanes[key].wake()
+                self.lanes[key].look_for_new()
                 return
             self._claims[key] = claim
             lane = self.lanes[key] = Lane(self, claim)

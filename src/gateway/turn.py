@@ -5,9 +5,9 @@ A thread for each turn, as many as are needed: conversations that wait for a mod
 
 import asyncio
 import logging
+import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from hermes_base.chat import Event, ReasoningDelta, TextDelta
@@ -23,22 +23,21 @@ def start_thread(work: Callable[[], T], name: str) -> "asyncio.Future[T]":
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def run() -> None:
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - the thread's top: whoever awaits the future gets it
-            _tell(loop, future, None, error)
-        else:
-            _tell(loop, future, result, None)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
+    threading.Thread(target=_settle, args=(loop, future, work, ()), name=name, daemon=True).start()
     return future
 
 
-def _tell(
-    loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", result: Any, error: BaseException | None
+def _settle(
+    loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", call: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
-    def settle() -> None:
+    """Make the call here and settle the future where it is awaited."""
+    result, error = None, None
+    try:
+        result = call(*args)
+    except BaseException as raised:  # noqa: BLE001 - a thread's top: whoever awaits the future gets it
+        error = raised
+
+    def tell() -> None:
         if future.done():
             return  # nobody waits any more
         if error is None:
@@ -47,22 +46,37 @@ def _tell(
             future.set_exception(error)
 
     try:
-        loop.call_soon_threadsafe(settle)
+        loop.call_soon_threadsafe(tell)
     except RuntimeError:
-        log.debug("a turn ended after the event loop did")
+        log.debug("a call ended after the event loop did")
 
 
 class StoreFace:
-    """Store calls from the event loop: synchronous calls on a few threads that are kept for them."""
+    """Store calls from the event loop: synchronous calls on a few threads that are kept for them.
+
+    The executor of the standard library makes two futures and a condition for each call; there are many, and short.
+    """
 
     def __init__(self, threads: int = STORE_THREADS) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="store")
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = threads
+        for number in range(threads):
+            threading.Thread(target=self._work, name=f"store-{number}", daemon=True).start()
 
     async def __call__(self, call: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *args)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._calls.put(lambda: _settle(loop, future, call, args))
+        return await future
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """What waits is still called."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
 
 
 class EventPipe:

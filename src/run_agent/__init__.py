@@ -159,12 +159,14 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         turn = self._turn
         return turn is not None and turn.steer(text, inbox)
 
-    def give_up_turn(self, reason: str) -> None:
-        """Close the turn that a dead process left open, as interrupted; the model is not asked."""
+    def give_up_turn(self, reason: str, said: str = "", inbox: tuple[int, ...] = ()) -> None:
+        """Close the turn that a dead process left open, as interrupted; the model is not asked. `said` is what of its
+        messages does not stand in the transcript yet."""
         conversation = self._load_conversation()
         facts = TurnFacts(conversation.session, conversation.task, uuid.uuid4().hex[:16], self.platform)
         ports = make_ports(self, CancelToken(), facts, conversation)
-        Turn(ports, conversation, Message("", goes_on=True), facts, rules.Limits()).abandon(reason)
+        message = Message.of(said, inbox=inbox, goes_on=True)
+        Turn(ports, conversation, message, facts, rules.Limits()).abandon(reason)
 
     def tell_model(self, note: str) -> None:
         """A word that goes along with the next user message, once; the prompt stays as it is (A4)."""

@@ -101,7 +101,7 @@ def test_a_flood_of_strangers_reaches_no_model(house: House, lab: LabServer) -> 
 
 @pytest.mark.parametrize("busy", ["interrupt", "steer", "queue"])
 def test_a_flood_at_a_free_conversation_is_settled(home: Path, lab: LabServer, busy: str) -> None:
-    """C2, C3: with nothing under way, in each mode: every message reaches the model once and in order, or is refused."""
+    """C2, C3: with nothing under way, in each mode: every message reaches the model once, in order, or is refused."""
     with House(home, lab.base_url, pretend=PEOPLE, gateway={"busy": busy}) as house:
         ann = house.person("ann")
         house.call(lambda: [house.service.say(ann.chat, f"message-{n};", "ann") for n in range(400)])
@@ -136,7 +136,14 @@ def test_a_flood_into_a_turn_leaves_room_for_stop(home: Path, lab: LabServer) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["nul \x00 byte", "bell \x07 escape \x1b[31m", "half \ud83d pair", "\udc80\udcff", "right \u202e left", "\ufeff\u200b"],
+    [
+        "nul \x00 byte",
+        "bell \x07 escape \x1b[31m",
+        "half \ud83d pair",
+        "\udc80\udcff",
+        "right \u202e left",
+        "\ufeff\u200b",
+    ],
 )
 def test_odd_characters_are_answered(house: House, text: str) -> None:
     """Bad input: control characters and halves of surrogate pairs neither stop the intake nor are they lost."""
@@ -201,7 +208,9 @@ def test_malformed_updates_do_not_stop_the_account(house: House, change: dict[st
     assert "You said: next" in house.person("ben").ask("next")[-1]
 
 
-@pytest.mark.parametrize("junk", [b"\xff\xfe\n", b"{}\n", b"null\n", b'{"type": "hello"\n', b"[" * 100_000 + b"\n", b""])
+@pytest.mark.parametrize(
+    "junk", [b"\xff\xfe\n", b"{}\n", b"null\n", b'{"type": "hello"\n', b"[" * 100_000 + b"\n", b""]
+)
 def test_malformed_lines_at_the_socket(house: House, home: Path, junk: bytes) -> None:
     """Bad input: whatever comes at the socket, it ends that connection at most."""
     with socket.socket(socket.AF_UNIX) as sock:

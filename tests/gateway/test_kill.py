@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,11 @@ from gateway_process import HERMES, GatewayProcess, Person, find_processes, read
 from waiting import wait_until
 
 from gateway.performing import GOING_ON
+from hermes_base.inbound import Address, Inbound, write_inbound
 from hermes_lab.server import LabServer
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+from hermes_state.turns import NodeInfo
 
 SEED = int(os.environ.get("HERMES_KILL_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
 #: A command that nobody else on this machine runs.
@@ -353,4 +357,29 @@ def test_an_old_turn_is_not_gone_on_with(gateway: GatewayProcess, lab: LabServer
     wait_quiet(gateway.home, [person])
     assert len(lab.requests) == 1
     assert [("hour" in shown.outgoing.text) for shown in person.shown] == [True]
+    person.close()
+
+
+def test_messages_that_never_got_into_the_transcript_are_given_up_whole(gateway: GatewayProcess) -> None:
+    """C10, C2: two messages whose turn died three times before it wrote anything are kept, and given up with one word."""
+    person = Person(gateway.home, "me")
+    with closing(SqliteStore(gateway.home / STORE_FILE)) as store:
+        turns = store.turns
+        node = turns.join(NodeInfo("test", alone=True))
+        address = Address("local", "local", "me")
+        texts = ["m1.1 [[say answer m1.1]]", "m1.2 [[say answer m1.2]]"]
+        for number, text in enumerate(texts, 1):
+            inbound = Inbound(address, f"me-{number}", "owner", text, mentioned=True)
+            turns.accept(person.conversation, address.account_key, inbound.ext_id, write_inbound(inbound))
+        claim = turns.claim_one(node, person.conversation)
+        assert claim is not None
+        for _ in range(3):
+            assert turns.begin(claim, (1, 2)) is not None
+    said = [person.say(text) for text in texts]
+    gateway.start()
+    person.wait_dealt(*said)
+    wait_quiet(gateway.home, [person])
+    assert ["three times" in shown.outgoing.text for shown in person.shown] == [True]
+    found = read_conversation(gateway.home, person.conversation)
+    assert [(line.role, line.tokens) for line in found.lines] == [("user", ["m1.1", "m1.2"]), ("assistant", [])]
     person.close()

@@ -226,7 +226,7 @@ class _Life:
         try:
             with HomeLock(self._home):
                 asyncio.run(self._serve())
-        except BaseException as problem:  # noqa: BLE001 - the thread's top: the test gets it
+        except BaseException as problem:  # the thread's top: the test gets it
             self._problem = problem
         finally:
             self._ready.set()

@@ -16,6 +16,7 @@ MakeAdapter = Callable[[str, Mapping[str, Any], Path], Adapter]
 
 _log = logging.getLogger(__name__)
 _registered: dict[str, tuple[PlatformSpec, MakeAdapter]] = {}
+_found: dict[str, PlatformSpec] = {}  # by name: asked for with every message, and a folder is read once
 
 
 def all_specs() -> list[PlatformSpec]:
@@ -29,6 +30,8 @@ def find_spec(name: str) -> PlatformSpec:
     """The platform of this name; ConfigProblem when there is none."""
     if name in _registered:
         return _registered[name][0]
+    if name in _found:
+        return _found[name]
     spec = _read_folder(name) if name in _folder_names() else None
     if spec is None:
         names = ", ".join(spec.name for spec in all_specs())
@@ -74,6 +77,7 @@ def _read_folder(name: str) -> PlatformSpec | None:
         return None
     spec = vars(module).get("SPEC")
     if isinstance(spec, PlatformSpec):
+        _found[spec.name] = spec
         return spec
     _log.warning("The folder '%s' has no SPEC; it is no platform.", name)
     return None
