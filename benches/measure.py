@@ -21,10 +21,11 @@ class Figure:
     unit: str
     limit: float
     elsewhere: float | None = None
+    at_least: bool = False  # the limit is one from below
 
     @property
     def holds(self) -> bool:
-        return self.value < self.limit
+        return self.value >= self.limit if self.at_least else self.value < self.limit
 
     @property
     def shown(self) -> str:

@@ -69,7 +69,7 @@ class Builder:
 
     def plan(self, conversation: str, choices: Choices, scope: Scope) -> Plan:
         """What the conversation's agent has to be now; ConfigProblem when no model can be found."""
-        settings = cli_config.load_config_readonly()
+        settings = cli_config.load_last_good()
         runtime = self.find_runtime(settings, choices.model, choices.provider)
         toolsets = choose_toolsets(settings)
         signature = GatewayRunner._agent_config_signature(

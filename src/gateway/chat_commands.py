@@ -215,7 +215,7 @@ def model(scene: Scene) -> Result:
         choice = parse_choice(words)
         before = scene.plan().runtime
         provider = choice.provider or before.provider
-        settings = cli_config.load_config_readonly()
+        settings = cli_config.load_last_good()
         scene.tools.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
         lines += _tell_cost(scene)
         if for_all:

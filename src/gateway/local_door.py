@@ -45,7 +45,7 @@ class LocalDoor:
         conversation, lines = self._find_conversation(hello, found)
         self._keep_choices(conversation, hello)
         choices = Choices.of(self._gateway.turns.choices(conversation))
-        settings = cli_config.load_config_readonly()
+        settings = cli_config.load_last_good()
         runtime = self._gateway.builder.find_runtime(settings, choices.model, choices.provider)
         banner = (*describe_model(self._gateway.version, runtime), *lines)
         return Opened(conversation, banner, self._find_question(conversation))
@@ -79,7 +79,7 @@ class LocalDoor:
     def _keep_choices(self, conversation: str, hello: Hello) -> None:
         if not (hello.model or hello.provider):
             return
-        settings = cli_config.load_config_readonly()
+        settings = cli_config.load_last_good()
         self._gateway.builder.find_runtime(settings, hello.model, hello.provider)  # raises what is wrong with it
         turns = self._gateway.turns
         before = Choices.of(turns.choices(conversation))

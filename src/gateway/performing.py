@@ -162,7 +162,7 @@ class TurnPerformer:
 
     def make_plan(self, key: str, item: Item) -> Plan:
         """What the agent has to be for whoever speaks, where they speak."""
-        shared = is_shared(cli_config.load_config_readonly())
+        shared = is_shared(cli_config.load_last_good())
         kind, sender = item.inbound.address.kind, item.sender
         belongs = self._tools.people.person_of(key)
         scope = scope_of(kind, sender.role, sender.person, key, shared, belongs=belongs)

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _AGENT_CACHE_MAX_SIZE = 128
 _AGENT_CACHE_IDLE_TTL_SECS = 3600.0
 _AGENT_CACHE_MAX_BYTES = 256 * 1024 * 1024
+FULL_AGAIN_SECONDS = 60.0
 #: Stands in `_running_agents` while an agent is being built.
 _AGENT_PENDING_SENTINEL = object()
 
@@ -47,6 +48,7 @@ class GatewayRunner:
     _running_agents: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
     _places: dict[str, Place] = MappingProxyType({})  # type: ignore[assignment]
     counters: Counter[str] = Counter()
+    _told_full: float = -1e9  # when the log was last told that the cache is full of running agents
     _limits: tuple[int, float, int] | None = None  # agents, idle seconds, bytes; None: the module's own
 
     def __init__(self) -> None:
@@ -211,7 +213,8 @@ class GatewayRunner:
             return  # without an order there is no oldest
         going, busy = over_cap(list(self._agent_cache), self._kept_keys(), self._get_limits()[0])
         agents = [self._take_out(key, "cap") for key in going]
-        if busy:
+        if busy and time.monotonic() - self._told_full > FULL_AGAIN_SECONDS:
+            self._told_full = time.monotonic()
             log.warning("the agent cache stays over its cap: %d of the oldest agents are mid-turn", busy)
         self._release_later(agents)
 

@@ -115,13 +115,13 @@ class Gateway:
         discover_plugins()
         hooks = PluginHooks(get_plugin_manager())
         self.front = FrontDoor(
-            self.turns, self.people, hooks, cli_config.load_config_readonly, lambda: frozenset(get_plugin_commands())
+            self.turns, self.people, hooks, cli_config.load_last_good, lambda: frozenset(get_plugin_commands())
         )
         self.front.house = self
         self.mailbox = Mailbox(
             self.people,
             self._announce,
-            members_approve=lambda: members_approve(cli_config.load_config_readonly()),
+            members_approve=lambda: members_approve(cli_config.load_last_good()),
             node=self.node,
         )
         self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self), self._send_file)
@@ -143,7 +143,7 @@ class Gateway:
         )
 
     async def _connect(self) -> None:
-        settings = cli_config.load_config_readonly()
+        settings = cli_config.load_last_good()
         self.adapters = make_adapters(settings, self.home)
         self.delivery = Delivery(self.turns, self.adapters, self.node, self.call)
         self.stage = Stage()
@@ -311,7 +311,7 @@ class Gateway:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
         key, address = job.claim.conversation, job.first.inbound.address
         shows = spec_of(address.platform).shows_events
-        progress = str(cli_config.cfg_get(cli_config.load_config_readonly(), "gateway", "tool_progress") or "short")
+        progress = str(cli_config.cfg_get(cli_config.load_last_good(), "gateway", "tool_progress") or "short")
         draft = None if shows else Draft(self.delivery, address, live.draft_id, progress)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             self._loop.call_soon_threadsafe(draft.begin)
@@ -419,7 +419,7 @@ class Gateway:
             turns = [lane for lane in self.lanes.values() if lane.slot is not None and lane.slot.is_turn]
             if not turns:
                 continue
-            limits = read_limits(cli_config.load_config_readonly())
+            limits = read_limits(cli_config.load_last_good())
             for lane in turns:
                 await self._watch(lane, limits)
 
@@ -448,7 +448,7 @@ class Gateway:
                 await self.call(self.turns.release, self._claims.pop(key))
 
     def _set_limits(self) -> None:
-        settings = cli_config.load_config_readonly().get("gateway", {})
+        settings = cli_config.load_last_good().get("gateway", {})
         self.runner.set_limits(
             agents=int(settings["agents"]),
             idle_seconds=60.0 * float(settings["agent_idle_minutes"]),
@@ -460,7 +460,7 @@ class Gateway:
     def _warm_up(self) -> None:
         """While nobody has asked yet, load what the first answer needs; a failure shows again, and clearly, then."""
         try:
-            runtime = connect_runtime(self.builder.find_runtime(cli_config.load_config_readonly(), "", ""))
+            runtime = connect_runtime(self.builder.find_runtime(cli_config.load_last_good(), "", ""))
             release_client(build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url))
         except Exception:  # a thread's top
             log.debug("warming up failed", exc_info=True)

@@ -78,6 +78,8 @@ class Explanation:
 
 
 _lock = threading.Lock()
+_last_good: dict[str, dict[str, Any]] = {}  # by file
+_told: dict[str, str] = {}
 _texts: dict[Path, _FileText] = {}
 _configs: dict[Path, _Loaded] = {}
 _envs: dict[Path, tuple[str, dict[str, tuple[str, int]]]] = {}
@@ -108,6 +110,20 @@ def load_config_readonly() -> dict[str, Any]:
         more = f" ({len(errors) - 1} more: see `hermes doctor`.)" if len(errors) > 1 else ""
         raise ConfigProblem(first.what, kept=_UNCHANGED, fix=first.fix + more)
     return loaded.merged
+
+
+def load_last_good() -> dict[str, Any]:
+    """The settings; while the file is broken, those that were read last, and the log says so once for each problem."""
+    path = str(get_config_path())
+    try:
+        _last_good[path] = load_config_readonly()
+    except ConfigProblem as problem:
+        if path not in _last_good:
+            raise
+        if _told.get(path) != str(problem):
+            _told[path] = str(problem)
+            log.warning("The changed settings are not used: %s", problem)
+    return _last_good[path]
 
 
 def cfg_get(cfg: Any, *keys: str, default: Any = None) -> Any:

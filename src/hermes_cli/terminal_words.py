@@ -78,7 +78,9 @@ def describe_seconds(seconds: float) -> str:
 def describe_ending(event: TurnEnded, *, stopped_here: bool, explained: bool) -> str:
     """What to say when a turn ended without its answer; empty when there is nothing to add."""
     if event.interrupted:
-        return "Interrupted by you." if stopped_here else "" if explained else event.reason or "The turn was interrupted."
+        return (
+            "Interrupted by you." if stopped_here else "" if explained else event.reason or "The turn was interrupted."
+        )
     if event.completed or explained:
         return ""
     return "The turn ended without an answer. What was said is kept; /retry asks again."

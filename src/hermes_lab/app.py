@@ -46,6 +46,7 @@ class LabApp:
         self.bill = Bill()
         self.clock = LabClock()
         self.in_flight = 0
+        self.most_in_flight = 0
         cache = PrefixCache(self.clock, settings.cache_minimum)
         desk = Desk(self.plan, self.bill, cache, Thoughts(), settings.window)
         self._routes: Mapping[tuple[str, str], Handler] = {
@@ -58,12 +59,14 @@ class LabApp:
             ("GET", "/lab/bill"): self._show_bill,
             ("DELETE", "/lab/bill"): self._clear_bill,
             ("POST", "/lab/clock"): self._advance_clock,
+            ("GET", "/lab/load"): self._show_load,
             **{("POST", wire.path): AnswerRoute(desk, wire) for wire in FORMATS},
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = Connection(scope, receive, send)
         self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             await self._dispatch(connection)
         finally:
@@ -116,6 +119,10 @@ class LabApp:
     async def _clear_bill(self, connection: Connection, body: bytes) -> None:
         self.bill.clear()
         await _send_json(connection, {"requests": 0})
+
+    async def _show_load(self, connection: Connection, body: bytes) -> None:
+        """How many requests are under way, and how many were at most."""
+        await _send_json(connection, {"in_flight": self.in_flight, "most_in_flight": self.most_in_flight})
 
     async def _advance_clock(self, connection: Connection, body: bytes) -> None:
         try:

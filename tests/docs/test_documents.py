@@ -1,5 +1,6 @@
 """H11: what the documents show is run, what they link to exists, and their tables are those of the code."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -84,6 +85,19 @@ def start_and_stop(command: list[str], folder: Path, env: dict[str, str]) -> Non
     assert server.returncode == 0
 
 
+@contextlib.contextmanager
+def keep_running(command: list[str], folder: Path, env: dict[str, str]) -> Iterator[None]:
+    """Run a program of a document beside the commands that follow, which must end it, and well."""
+    with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        try:
+            assert "runs" in program.stdout.readline()
+            yield
+            assert program.wait(SECONDS) == 0
+        finally:
+            program.kill()
+
+
 # --- code
 
 
@@ -99,11 +113,14 @@ def test_python_examples_run(block: Block, tmp_path: Path, clean: dict[str, str]
 @pytest.mark.parametrize("block", SHELL, ids=str)
 def test_shell_examples_run(block: Block, tmp_path: Path, clean: dict[str, str]) -> None:
     """H11: each command of an example runs in the order of the page, beginning with an empty home."""
-    for words in find_commands(block.text):
-        if words[:3] == ["hermes", "lab", "serve"]:
-            start_and_stop(words, tmp_path, clean)
-        else:
-            run(words, tmp_path, clean, "/quit\n")
+    with contextlib.ExitStack() as running:
+        for words in find_commands(block.text):
+            if words[:3] == ["hermes", "lab", "serve"]:
+                start_and_stop(words, tmp_path, clean)
+            elif words[:3] == ["hermes", "gateway", "run"]:
+                running.enter_context(keep_running(words, tmp_path, clean))
+            else:
+                run(words, tmp_path, clean, "/quit\n")
 
 
 def find_commands(text: str) -> Iterator[list[str]]:
