@@ -57,6 +57,11 @@ class Plan:
     toolsets: tuple[str, ...]
     signature: str
 
+    @property
+    def effort(self) -> str:
+        """How long the model thinks: as chosen for the conversation, else as the settings say."""
+        return self.choices.effort or str(cli_config.cfg_get(self.settings, "agent", "reasoning_effort") or "")
+
 
 class Builder:
     def __init__(self, home: Path, store: Store, turns: TurnStore, notices: Notices, send_file: SendFile) -> None:
@@ -107,7 +112,7 @@ class Builder:
             max_tokens=runtime.max_tokens,
             context_length=runtime.context_length,
             fallback_model=cli_config.cfg_get(settings, "model", "fallbacks", default=[]),
-            reasoning_config=write_effort(plan.choices.effort or _default_effort(settings)),
+            reasoning_config=write_effort(plan.effort),
             max_iterations=int(cli_config.cfg_get(settings, "agent", "max_iterations", default=90)),
             enabled_toolsets=list(plan.toolsets),
             skip_context_files=bool(plan.scope.person_id)
@@ -141,7 +146,3 @@ def choose_toolsets(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def write_effort(effort: str) -> Mapping[str, Any] | None:
     return {"enabled": effort != "none", "effort": effort} if effort else None
-
-
-def _default_effort(settings: Mapping[str, Any]) -> str:
-    return str(cli_config.cfg_get(settings, "agent", "reasoning_effort") or "")

@@ -307,9 +307,11 @@ class Lane:
     def _view(self, arrival: Arrival) -> View:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
+        slow = self.slot is not None and not self.slot.is_turn and _asks_model(self.slot.job.first)
         return replace(
             arrival.view,
-            busy=turn is not None,
+            busy=turn is not None or slow,
+            busy_mode="queue" if slow else arrival.view.busy_mode,
             starter=self.starter,
             steerable=turn is not None and turn.live.steerable,
             depth=self._depth,
@@ -534,6 +536,12 @@ class Lane:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.wake()
+
+
+def _asks_model(item: Item) -> bool:
+    """Whether a command takes as long as a turn, so that it can be stopped like one."""
+    asked = commands.parse(item.inbound.text)
+    return asked is not None and asked[0] is not None and asked[0].name == "compress"
 
 
 def _runs_beside(asked: RunCommand) -> bool:

@@ -12,11 +12,12 @@ from typing import Any
 from gateway import bursts, clocks
 from gateway.admission import WORKSPACE, open_folder
 from gateway.agent_cache import Place
-from gateway.building import Builder, Choices, Plan
+from gateway.building import Builder, Choices, Plan, write_effort
 from gateway.lane import BY_NEW_MESSAGE, Done, Item, Job
 from gateway.mailbox import Mailbox
 from gateway.people import Scope, is_shared, scope_of
 from gateway.run import GatewayRunner
+from gateway.session_context import describe_session
 from gateway.turn import EventPipe
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.inbound import NOTE, Address, FileRef, Inbound, Outgoing
@@ -27,6 +28,7 @@ from hermes_state.people import PeopleStore
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn, TurnStore
 from run_agent import AIAgent
+from run_agent.options import Scene
 from tools.process_registry import process_registry
 
 log = logging.getLogger(__name__)
@@ -173,7 +175,7 @@ class TurnPerformer:
         turns, inbound = self._tools.turns, item.inbound
         before = Choices.of(turns.choices(key))
         own = open_folder(self._tools.home, scope)
-        folder = inbound.folder or before.folder if own is None else str(own / WORKSPACE)
+        folder = str(own / WORKSPACE) if own else inbound.folder or before.folder or self._open_workspace()
         now = replace(
             before,
             folder=folder,
@@ -185,6 +187,12 @@ class TurnPerformer:
             turns.choose(key, now.as_stored())
         return now
 
+    def _open_workspace(self) -> str:
+        """Where a conversation without a terminal works."""
+        folder = self._tools.home / WORKSPACE
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(folder)
+
     def _run(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, live: LiveTurn) -> None:
         first, key = job.first, job.claim.conversation
         asker = self._tools.mailbox.begin_turn(key, live.turn_id, first.sender.person)
@@ -192,7 +200,17 @@ class TurnPerformer:
         agent.stream_delta_callback = pipe.put_text
         agent.reasoning_callback = pipe.put_reasoning
         agent.tool_progress_callback = agent.status_callback = pipe.put
-        agent.serve(folder=plan.choices.folder, sender=first.sender.person, asker=asker)
+        agent.reasoning_config = write_effort(plan.effort)
+        agent.serve(
+            Scene(
+                plan.choices.folder,
+                first.sender.person,
+                asker,
+                describe_session(first.inbound.address),
+                plan.settings,
+                int(plan.settings["agent"]["max_iterations"]),
+            )
+        )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = job.again or bursts.text_of([item.message for item in fresh])
         agent.run_conversation(

@@ -333,17 +333,7 @@ class Gateway:
         """A question is on its way to a person; called on the asking thread."""
         del person
         address = self._address_of(question.conversation)
-        asked = Outgoing(
-            address,
-            question.text,
-            QUESTION,
-            level=question.kind,
-            question=question.id,
-            choices=question.choices,
-            reason=question.reason,
-            turn=question.turn,
-        )
-        self.turns.post(question.conversation, f"question:{question.id}", asked)
+        self.turns.post(question.conversation, f"question:{question.id}", write_question(address, question))
         self.delivery.wake(address)
 
     def _address_of(self, conversation: str) -> Address:
@@ -515,6 +505,20 @@ def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:
         if spec.trusted or section.get("enabled") is True:
             made.append(make_adapter(find_spec(spec.name), str(section.get("account") or spec.name), section, home))
     return made
+
+
+def write_question(address: Address, question: Question) -> Outgoing:
+    """The question as a chat is sent it."""
+    return Outgoing(
+        address,
+        question.text,
+        QUESTION,
+        level=question.kind,
+        question=question.id,
+        choices=question.choices,
+        reason=question.reason,
+        turn=question.turn,
+    )
 
 
 def read_limits(settings: Mapping[str, Any]) -> clocks.Limits:

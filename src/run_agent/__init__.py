@@ -48,7 +48,7 @@ from run_agent.cache_watch import CacheWatch
 from run_agent.ending import as_dict, tell_plugins
 from run_agent.events import EventCallbacks
 from run_agent.failover import fallback_chain
-from run_agent.options import AgentOptions, find_own_folder, runtime_of_options, with_options
+from run_agent.options import AgentOptions, Scene, find_own_folder, runtime_of_options, with_options
 from run_agent.runtime_switch import SwitchableRuntime
 from run_agent.session_binding import SessionBinding
 from tools.browser_tool import cleanup_browser
@@ -80,8 +80,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
     _runtime_problem: ConfigProblem | None = None
     _system_message: str = ""
     _turn_id: str = ""
-    _folder: str = ""
-    _sender: str = ""
+    _scene: Scene = Scene()
     _asker: Asker | None = None
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
@@ -264,7 +263,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             task_id or conversation.task,
             uuid.uuid4().hex[:16],
             self.platform,
-            self._sender or self._options.get("sender_id") or "",
+            self._scene.sender or self._options.get("sender_id") or "",
         )
         self._turn_id = facts.turn
         is_new = not conversation.messages
@@ -279,7 +278,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             turn.result.breaks.append(conversation.began_with)
         self._turn = turn
         charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
-        token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform, charge))
+        token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform, charge, self._scene.env))
         try:
             result = turn.run()
         finally:
@@ -362,11 +361,14 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
 
     @property
     def folder(self) -> str:
-        return self._folder or self._options.get("folder") or os.getcwd()
+        return self._scene.folder or self._options.get("folder") or os.getcwd()
 
-    def serve(self, *, folder: str = "", sender: str = "", asker: Asker | None = None) -> None:
-        """Where and for whom the coming turns work, and who is asked; the conversation stays the same."""
-        self._folder, self._sender, self._asker = folder, sender, asker or self._asker
+    def serve(self, scene: Scene) -> None:
+        """Where and for whom the coming turns work, and by which settings; the conversation stays the same."""
+        self._scene = scene
+        self._settings = scene.settings or self._settings
+        self._asker = scene.asker or self._asker
+        self.max_iterations = scene.max_iterations or self.max_iterations
 
     def _build_system_prompt(self, *, small: bool = False) -> str:
         """Rendered once for a conversation; afterwards its stored bytes are sent."""

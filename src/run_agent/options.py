@@ -1,7 +1,7 @@
 """What an agent can be told when it is built. Every option may be left out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -62,6 +62,18 @@ def find_own_folder(options: AgentOptions) -> Path | None:
     """The folder of the person it works for; None: the owner, who has the home itself."""
     own = options.get("own_folder")
     return Path(own) if own else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a turn is run with, as it may change from one to the next; what is left out stays as the agent has it."""
+
+    folder: str = ""
+    sender: str = ""
+    asker: Asker | None = None
+    env: Mapping[str, str] = field(default_factory=dict)  # what plugins read as the session's environment
+    settings: Mapping[str, Any] | None = None
+    max_iterations: int = 0
 
 
 def with_options(found: Runtime, options: AgentOptions) -> Runtime:

@@ -284,8 +284,11 @@ def test_an_edit_at_once_is_one_message(house: House, lab: LabServer) -> None:
 # --- the machine
 
 
-def test_a_message_while_it_shuts_down_is_answered_by_the_next_start(house: House, lab: LabServer) -> None:
+def test_a_message_while_it_shuts_down_is_answered_by_the_next_start(
+    house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """C2, C14: it is left with the service, which brings it again; a client that waits is told."""
+    monkeypatch.setattr(service, "GRACE_SECONDS", 1.0)
     ann = house.person("ann")
     hold_turn(ann, lab)
     gateway = house.gateway
@@ -298,7 +301,7 @@ def test_a_message_while_it_shuts_down_is_answered_by_the_next_start(house: Hous
     house.stop()
     assert ann.count("answered later") == 0
     house.start()
-    ann.wait_seen("Queued")  # behind the turn that goes on
+    wait_until(lambda: not house.service.updates and lab.in_flight == 1)  # it waits for the turn that goes on
     ann.say("/stop")
     ann.wait_seen("answered later")
 
@@ -362,3 +365,16 @@ def test_a_store_held_in_mid_turn_loses_nothing(house: House, home: Path, lab: L
     house.wait_quiet()
     assert ann.seen.count("patient") == 1
     assert ann.count("second") == 1
+
+
+@pytest.mark.parametrize("text", ["model: [", "gateway: 5", "people: []\nplatforms: 7", "\x00", "- a\n- b"])
+def test_a_broken_settings_file_stops_nobody(house: House, home: Path, text: str) -> None:
+    """H8: while the file cannot be used the settings before it hold; everybody is answered, before and after."""
+    ann = house.person("ann")
+    file = home / "config.yaml"
+    good = file.read_text()
+    ann.ask("hello")
+    file.write_text(text)
+    assert "You said: meanwhile" in ann.ask("meanwhile")[-1]
+    file.write_text(good)
+    assert "You said: afterwards" in ann.ask("afterwards")[-1]

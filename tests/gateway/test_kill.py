@@ -17,6 +17,7 @@ from gateway_process import HERMES, GatewayProcess, Person, find_processes, read
 from waiting import wait_until
 
 from gateway.performing import GOING_ON
+from gateway.service import RECOVERIES
 from hermes_base.inbound import Address, Inbound, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.schema import STORE_FILE
@@ -379,6 +380,24 @@ def test_a_turn_that_kills_its_process_is_given_up(gateway: GatewayProcess, lab:
     assert texts[3:] == ["answer m1.2"]
     assert not list(find_damage(gateway.home, person, keys=True))
     person.close()
+
+
+def test_fresh_messages_do_not_wait_for_what_broke_off(gateway: GatewayProcess, lab: LabServer) -> None:
+    """C15: broken-off turns go on a few at a time, and a fresh message is answered before them."""
+    gateway.start()
+    late = [Person(gateway.home, f"late{number}") for number in range(RECOVERIES + 2)]
+    for number, person in enumerate(late):
+        person.say(f"m{number}.1 [[stall 60]]")
+    wait_until(lambda: len(lab.requests) == len(late))
+    gateway.kill()
+    lab.clear_requests()
+    gateway.start()
+    wait_until(lambda: len(lab.requests) == RECOVERIES)
+    fresh = Person(gateway.home, "fresh")
+    fresh.ask("m9.1 [[say answer m9.1]]")
+    assert len(lab.requests) == RECOVERIES + 1
+    for person in (*late, fresh):
+        person.close()
 
 
 def test_an_old_turn_is_not_gone_on_with(gateway: GatewayProcess, lab: LabServer) -> None:

@@ -1,5 +1,7 @@
 """The message path through the local socket: one warm agent, one order, one answer for each message."""
 
+import contextlib
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -253,27 +255,62 @@ WAITS = {
     "command": '[[tool terminal {"command": "sleep 60"}]]',
     "approval": '[[tool terminal {"command": "rm -rf /tmp/nothing-here"}]]',
     "clarification": '[[tool clarify {"question": "which?"}]]',
+    "retry": "hello",
+    "summary": "/compress",
+    "connection": "hello",
 }
 
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_of_any_kind_ends_with_stop(house: LocalHouse, person: Person, lab: LabServer, wait: str) -> None:
     """C4, C6: within five seconds, and the next message runs on a clean state."""
-    if wait == "command":
-        config.set_value("approvals.mode", "auto")
-    person.say(WAITS[wait])
-    wait_until(lambda: _is_waiting(house, person, lab, wait), 30)
-    begun = time.monotonic()
-    person.say("/stop")
-    wait_until(lambda: bool(person.shown()))
-    assert time.monotonic() - begun < 5
-    assert "Interrupted: stopped by the user." in person.shown()[0]
+    with contextlib.ExitStack() as stack:
+        prepare(house, person, lab, wait, stack)
+        shown = len(person.client.find(wire.Deliver))
+        person.say(WAITS[wait])
+        wait_until(lambda: _is_waiting(house, person, lab, wait), 30)
+        begun = time.monotonic()
+        person.say("/stop")
+        wait_until(lambda: not house.gateway.lanes)
+        assert time.monotonic() - begun < 5
+        wait_until(lambda: len(person.client.find(wire.Deliver)) > shown)
+        last = person.client.find(wire.Deliver)[-1].outgoing
+        assert last.interrupted or wait == "summary"
+        assert "stopped by the user" in last.text or wait == "summary"
+    config.set_value("model.base_url", lab.base_url)
+    lab.set_plan([])
     assert person.ask("[[say clean]]") == "clean"
 
 
+def prepare(house: LocalHouse, person: Person, lab: LabServer, wait: str, stack: contextlib.ExitStack) -> None:
+    """Make the world such that what is said next has to wait."""
+    if wait == "command":
+        config.set_value("approvals.mode", "auto")
+    if wait == "retry":
+        lab.set_plan([{"fault": {"status": 503, "message": "busy"}, "times": 50}])
+    if wait == "summary":
+        config.set_value("compression.protect_last_n", "1")
+        for number in range(6):
+            person.ask(f"[[say {number}]] " + "words " * 200)
+        lab.set_plan([{"stall_first": 60}])
+    if wait == "connection":  # nobody answers the door, and there is no more room in front of it
+        deaf = stack.enter_context(socket.socket())
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(3):
+            knocking = stack.enter_context(socket.socket())
+            knocking.setblocking(False)
+            knocking.connect_ex(deaf.getsockname())
+        config.set_value("model.base_url", f"http://127.0.0.1:{deaf.getsockname()[1]}/v1")
+
+
 def _is_waiting(house: LocalHouse, person: Person, lab: LabServer, wait: str) -> bool:
-    if wait == "model":
+    if wait in ("model", "summary"):
         return lab.in_flight == 1
+    if wait == "retry":
+        return len(lab.requests) >= 2
+    if wait == "connection":
+        return any(lane.slot is not None and lane.slot.live.steerable for lane in house.gateway.lanes.values())
     if wait == "command":
         return bool(person.client.find(wire.Happened, lambda line: "ToolStarted" in type(line.event).__name__))
     return house.gateway.mailbox.open(person.conversation) is not None
@@ -450,6 +487,48 @@ def test_the_state_of_the_house_is_told(house: LocalHouse, person: Person, lab: 
     assert told["leases"] == [{"name": "local:local", "owner": told["node"], "epoch": 1, "live": True}]
     assert told["working"] == [person.conversation]
     assert told["platforms"][0]["connected"]
+
+
+def test_an_idle_gateway_does_next_to_nothing(house: LocalHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F4: a handful of store calls a second, whatever time they take (`make bench` measures the rest)."""
+    from gateway.turn import StoreFace
+
+    called: list[str] = []
+    call = StoreFace.__call__
+
+    async def count(face: StoreFace, work: Any, *args: Any) -> Any:
+        called.append(getattr(work, "__name__", "?"))
+        return await call(face, work, *args)
+
+    monkeypatch.setattr(StoreFace, "__call__", count)
+    time.sleep(3)
+    assert 0 < len(called) <= 18, called
+
+
+def test_plugins_learn_where_a_turn_was_asked(house: LocalHouse, person: Person) -> None:
+    from gateway.session_context import get_session_env
+    from tools.registry import registry
+
+    schema = {"description": "where", "parameters": {"type": "object", "properties": {}}}
+    registry.register("where", "files", schema, lambda args: get_session_env("HERMES_SESSION_CHAT_ID", "nowhere"))
+    try:
+        assert parse_key(person.conversation).chat in person.ask("[[tool where {}]]")
+    finally:
+        registry.deregister("where")
+    assert get_session_env("HERMES_SESSION_CHAT_ID", "nowhere") == "nowhere"
+
+
+def test_a_file_of_the_agent_is_handed_over(house: LocalHouse, person: Person, tmp_path: Path) -> None:
+    """G7: a file in the folder of the chat is sent, a link to a file outside of it is not."""
+    here = Person(house.client("here", folder=str(tmp_path)))
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "link.txt").symlink_to("/etc/hostname")
+    here.ask('[[tool send_file {"path": "notes.txt", "caption": "as asked"}]]')
+    (sent,) = [row.outgoing for row in here.client.find(wire.Deliver) if row.outgoing.kind == "file"]
+    assert (sent.file.name, sent.text) == ("notes.txt", "as asked")
+    config.set_value("approvals.mode", "deny")
+    here.ask('[[tool send_file {"path": "link.txt"}]]')
+    assert len([row for row in here.client.find(wire.Deliver) if row.outgoing.kind == "file"]) == 1
 
 
 def test_deleting_a_session_asks_the_owner(house: LocalHouse, person: Person, home: Path) -> None:

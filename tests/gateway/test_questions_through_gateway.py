@@ -7,6 +7,7 @@ import pytest
 from house import House, Visitor
 from waiting import wait_until
 
+from gateway import service
 from gateway.intake import NOT_YOUR_QUESTION, QUESTION_CLOSED
 from gateway.platforms.pretend.service import Rules
 from hermes_base.errors import HermesError
@@ -19,6 +20,12 @@ TOUCH = '[[tool terminal {"command": "touch made && echo done-%s"}]]'
 
 def open_house(home: Path, lab: LabServer, rules: Rules | None = None, **settings: object) -> House:
     return House(home, lab.base_url, rules, **{"pretend": PEOPLE, "approvals": {"mode": "ask"}, **settings})
+
+
+@pytest.fixture(autouse=True)
+def _work_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner's commands run where the gateway was started."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -71,7 +78,7 @@ def test_a_no_denies_and_the_turn_goes_on(house: House) -> None:
     olga.press(olga.wait_question("touch made"), "deny")
     house.wait_quiet()
     assert not was_run(olga, "denied")
-    assert "terminal returned" in olga.seen[-1]
+    assert olga.count("terminal returned") == 1
 
 
 def test_one_yes_is_for_one_command(house: House) -> None:
@@ -110,7 +117,7 @@ def test_a_free_question_takes_any_text(house: House) -> None:
     ann.wait_question("Which colour?")
     ann.say("heliotrope, please")
     house.wait_quiet()
-    assert "heliotrope, please" in ann.seen[-1]
+    assert ann.count("heliotrope, please") == 1
     assert ann.count("Interrupted") == 0
 
 
@@ -220,11 +227,12 @@ def test_a_new_message_voids_the_question(house: House) -> None:
     assert not was_run(olga, "moved-on")
 
 
-def test_a_question_does_not_outlive_the_gateway(house: House) -> None:
+def test_a_question_does_not_outlive_the_gateway(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """G4, C10: after a restart the turn goes on without the command, and the old button answers nothing."""
     olga = house.person("olga")
     olga.say(TOUCH % "again")
     question = olga.wait_question("touch made")
+    monkeypatch.setattr(service, "GRACE_SECONDS", 0.2)
     house.stop()
     house.start()
     olga.wait_seen("outcome unknown")
