@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from gateway.delivery_account import Account
-from gateway.delivery_chat import CallStore
+from gateway.delivery_chat import CallStore, DropFile
 from gateway.delivery_rules import Pace
 from gateway.drafts import Draft, add_line
 from gateway.platforms.base import Adapter
@@ -18,13 +18,21 @@ class Delivery:
     """All accounts. Calls are made on the event loop, but for `wake`, which any thread may call."""
 
     def __init__(
-        self, turns: TurnStore, adapters: Iterable[Adapter], node: str, call: CallStore, pace: Pace | None = None
+        self,
+        turns: TurnStore,
+        adapters: Iterable[Adapter],
+        node: str,
+        call: CallStore,
+        pace: Pace | None = None,
+        drop_file: DropFile = lambda file: None,
     ) -> None:
+        """`drop_file` is called, on a store thread, with a file that was sent."""
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
         self._turns = turns
         self._node = node
         self._call = call
         self._pace = pace or Pace()
+        self._drop_file = drop_file
         self._accounts: dict[str, Account] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
@@ -33,6 +41,7 @@ class Delivery:
     def add(self, adapter: Adapter) -> None:
         """One more account; if delivery has begun, it begins for it too."""
         account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
+        account.drop_file = self._drop_file
         self._accounts[account.name] = account
         if self._loop is not None:
             account.start()

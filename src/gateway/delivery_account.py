@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 
-from gateway.delivery_chat import CallStore, Chat
+from gateway.delivery_chat import CallStore, Chat, DropFile
 from gateway.delivery_rules import Pace
 from gateway.drafts import Draft
 from gateway.platforms.base import Adapter
@@ -33,6 +33,7 @@ class Account:
         self.epoch: int | None = None
         self.closing = False
         self.closed_until = -math.inf
+        self.drop_file: DropFile = lambda file: None
         self.chats: dict[str, Chat] = {}
         self._node = node
         self._lease_ends = -math.inf

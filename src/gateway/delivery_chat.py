@@ -17,7 +17,7 @@ from gateway.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_s
 from gateway.platforms.base import Adapter, NeverTaken, NotNow, Part
 from gateway.render import carries_file, make_plain, mark_repeated, render_parts
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
-from hermes_base.inbound import ANSWER, Address, Outgoing
+from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing
 from hermes_state.turns import OutboxRow, TurnStore
 
 T = TypeVar("T")
@@ -32,6 +32,9 @@ class CallStore(Protocol):
     async def __call__(self, call: Callable[..., T], *args: Any) -> T: ...
 
 
+DropFile = Callable[[FileRef], None]
+
+
 class Desk(Protocol):
     """What a chat's sender sees of its account."""
 
@@ -44,6 +47,7 @@ class Desk(Protocol):
     epoch: int | None  # of the lease; None: not ours
     closing: bool
     closed_until: float
+    drop_file: DropFile
 
     def may_call(self) -> bool:
         """Whether the lease lasts for one more call."""
@@ -159,6 +163,8 @@ class Chat:
             self._failures = 0
         await self._note(desk.turns.outbox_sent, row.id, epoch, platform_id)
         desk.counts["sent"] += 1
+        if outgoing.file is not None:
+            await desk.call(desk.drop_file, outgoing.file)
         if self.draft and outgoing.kind == ANSWER and self.draft.turn == outgoing.turn:
             self.draft = None
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from agent.auxiliary_client import connect_runtime
 from agent.clients import build_client, release_client
-from gateway import clocks
 from gateway.building import Builder, Choices
 from gateway.chat_commands import CommandPerformer
+from gateway.chores import Chores
 from gateway.delivery import Delivery
 from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
 from gateway.intake import OpenQuestion, Standing
@@ -25,7 +25,7 @@ from gateway.lane import Arrival, Done, Job, Lane, Live
 from gateway.local_door import LocalDoor
 from gateway.mailbox import Mailbox
 from gateway.operations import Operations
-from gateway.people import members_approve
+from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
 from gateway.platforms.base import Accepted, Adapter, Heard, LiveEvent, Refused
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
@@ -33,10 +33,9 @@ from gateway.run import GatewayRunner
 from gateway.stage import Draft, Stage
 from gateway.turn import EventPipe, StoreFace
 from hermes_base.chat import Event, Notice, Question
-from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
-    NOTE,
     NOTICE,
     PERSON,
     QUESTION,
@@ -58,14 +57,12 @@ log = logging.getLogger(__name__)
 
 STORE_PATIENCE = 90.0  # another process may hold the file so long before a write fails
 HEARTBEAT_SECONDS = 2.0
-POLL_SECONDS = 1.0
-WATCH_SECONDS = 2.0
-SWEEP_SECONDS = 60.0
 GRACE_SECONDS = 8.0  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.5  # for turns to notice that they were cut
 STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
 SLOW_STORE_SECONDS = 3.0
 STORE_HELD = "Another process holds the store; your message waits for it."
+OUTBOX = "outbox"  # folder for files on their way
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
@@ -85,10 +82,11 @@ class Gateway:
         self.started = 0.0
         self.closing = False
         self.recovery = asyncio.Semaphore(RECOVERIES)
-        self._claims: dict[str, Claim] = {}
+        self.claims: dict[str, Claim] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = asyncio.Event()
-        self._ticked = time.monotonic()
+        self.claiming = asyncio.Lock()  # claims are taken and given back one after the other
+        self.chores = Chores(self)
         self._leaving = threading.Event()
         self._stopping: asyncio.Task[None] | None = None
 
@@ -108,8 +106,7 @@ class Gateway:
         self.started = time.time()
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
-        for work in (self._poll_on(), self._watch_on(), self._sweep_on()):
-            self._spawn(work)
+        self.chores.start()
 
     def _assemble(self) -> None:
         discover_plugins()
@@ -145,18 +142,13 @@ class Gateway:
     async def _connect(self) -> None:
         settings = cli_config.load_last_good()
         self.adapters = make_adapters(settings, self.home)
-        self.delivery = Delivery(self.turns, self.adapters, self.node, self.call)
+        self.delivery = Delivery(self.turns, self.adapters, self.node, self.call, drop_file=drop_copy)
         self.stage = Stage()
         self.stage.start(self.adapters)
         await self.delivery.start()
         door = LocalDoor(self)
         for adapter in self.adapters:
-            try:
-                await adapter.connect(door if adapter.spec.trusted else self)
-            except HermesError as problem:
-                if adapter.spec.trusted:
-                    raise
-                log.error("%s is not connected: %s", adapter.spec.label, problem)
+            await self.chores.connect(adapter, door if adapter.spec.trusted else self)
 
     async def stop(self, reason: str) -> None:
         """Stop intake, let turns end, cut those that do not, deliver what is there, leave (C14)."""
@@ -231,7 +223,7 @@ class Gateway:
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
         if not done:
             self.show(key, Notice(STORE_HELD, "warning"))
-            self._spawn(self.delivery.tell(address, STORE_HELD))
+            self.spawn(self.delivery.tell(address, STORE_HELD))
         return await storing
 
     def wake_delivery(self, address: Address) -> None:
@@ -245,18 +237,18 @@ class Gateway:
         if lane is not None:
             lane.look_for_new()
         elif not self.closing:
-            self._spawn(self._work(key))
+            self.spawn(self._work(key))
 
     async def _work(self, key: str) -> None:
         try:
-            claim = self._claims.get(key) or await self.call(self.turns.claim_one, self.node, key)
+            claim = self.claims.get(key) or await self._claim(key)
             if claim is None:
                 log.info("%s is worked on by another process", key)
                 return
             if key in self.lanes:
                 self.lanes[key].look_for_new()
                 return
-            self._claims[key] = claim
+            self.claims[key] = claim
             lane = self.lanes[key] = Lane(self, claim)
         except StoreFailure as problem:
             log.warning("%s cannot be claimed now: %s", key, problem)
@@ -266,7 +258,11 @@ class Gateway:
         finally:
             del self.lanes[key]
             if lane.suspended:
-                self._claims.pop(key, None)
+                self.claims.pop(key, None)
+
+    async def _claim(self, key: str) -> Claim | None:
+        async with self.claiming:
+            return await self.call(self.turns.claim_one, self.node, key)
 
     # --- House: what lanes call
 
@@ -343,7 +339,8 @@ class Gateway:
         """The agent hands over a file; for a network it is copied, since it is sent later. On a tool's thread."""
         address = self._address_of(conversation)
         if not spec_of(address.platform).trusted:
-            file = keep_copy(self.home, file, data)
+            person = self.people.person_of(conversation)
+            file = keep_copy(self.home / FOLDER / person if person else self.home, file, data)
         outgoing = Outgoing(address, caption, FILE, file=file)
         self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
         self.delivery.wake(address)
@@ -361,7 +358,7 @@ class Gateway:
     def _beat(self) -> None:
         """Say that this process is alive, from a thread of its own; a dead event loop is a dead process."""
         while not self._leaving.wait(HEARTBEAT_SECONDS):
-            if time.monotonic() - self._ticked > STUCK_SECONDS:
+            if time.monotonic() - self.chores.ticked > STUCK_SECONDS:
                 log.critical("the event loop is stuck: this process gives its conversations up")
                 return
             try:
@@ -370,7 +367,7 @@ class Gateway:
                 log.warning("no heartbeat: %s", problem)
                 continue
             if not alive and not self._leaving.is_set():
-                self._loop.call_soon_threadsafe(lambda: self._spawn(self._rejoin()))
+                self._loop.call_soon_threadsafe(lambda: self.spawn(self._rejoin()))
                 return
 
     async def _rejoin(self) -> None:
@@ -380,70 +377,9 @@ class Gateway:
         """
         log.warning("this process was taken for dead; it joins anew")
         self.node = await self.call(self.turns.join, NodeInfo(VERSION, alone=True))
-        self._claims = {key: lane.claim for key, lane in self.lanes.items()}
+        self.claims = {key: lane.claim for key, lane in self.lanes.items()}
         self.delivery.rejoin(self.node)
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
-
-    def _may_claim(self) -> bool:
-        """Not while something runs under the claim of an earlier node: it would be taken over from ourselves."""
-        return not self.closing and all(lane.claim.node == self.node for lane in self.lanes.values())
-
-    async def _poll_on(self) -> None:
-        """Take up what nobody works on: messages of a dead process, and those whose wake was lost."""
-        while True:
-            self._ticked = time.monotonic()
-            try:
-                found = await self.call(self.turns.claim, self.node, 1000) if self._may_claim() else []
-                self._claims.update({claim.conversation: claim for claim in found})
-                for claim in (*found, *await self.call(self.turns.ready, self.node)):
-                    self.wake(claim.conversation)
-                for control in await self.call(self.turns.take_controls, self.node):
-                    self.operations.take_control(control)
-            except StoreFailure as problem:
-                log.warning("the store cannot be looked at: %s", problem)
-            await asyncio.sleep(POLL_SECONDS)
-
-    async def _watch_on(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            turns = [lane for lane in self.lanes.values() if lane.slot is not None and lane.slot.is_turn]
-            if not turns:
-                continue
-            limits = read_limits(cli_config.load_last_good())
-            for lane in turns:
-                await self._watch(lane, limits)
-
-    async def _watch(self, lane: Lane, limits: clocks.Limits) -> None:
-        """C11: each clock warns once before it ends a turn, and says which it is."""
-        slot, now = lane.slot, time.time()
-        if slot is None or slot.stopping:
-            return
-        slot.clocks = clocks.observe(slot.clocks, slot.live.signs(), now)
-        verdict = clocks.judge(slot.clocks, limits, now)
-        if isinstance(verdict, clocks.Kill):
-            lane.stop(verdict.text)
-        elif isinstance(verdict, clocks.Warn):
-            slot.clocks = clocks.note(slot.clocks, verdict, now)
-            address = slot.job.first.inbound.address
-            name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
-            await self.call(self.turns.post, lane.key, name, Outgoing(address, verdict.text, NOTE, "warning"))
-            self.delivery.wake(address)
-
-    async def _sweep_on(self) -> None:
-        while True:
-            self._set_limits()
-            await asyncio.sleep(SWEEP_SECONDS)
-            await self.call(self.runner._sweep_idle_cached_agents)
-            for key in [key for key in self._claims if key not in self.lanes and not self.runner.cached_agent(key)]:
-                await self.call(self.turns.release, self._claims.pop(key))
-
-    def _set_limits(self) -> None:
-        settings = cli_config.load_last_good().get("gateway", {})
-        self.runner.set_limits(
-            agents=int(settings["agents"]),
-            idle_seconds=60.0 * float(settings["agent_idle_minutes"]),
-            size=int(settings["agent_megabytes"]) * 1024 * 1024,
-        )
 
     # --- parts
 
@@ -455,7 +391,7 @@ class Gateway:
         except Exception:  # a thread's top
             log.debug("warming up failed", exc_info=True)
 
-    def _spawn(self, work: Any) -> None:
+    def spawn(self, work: Any) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end_task)
@@ -487,13 +423,21 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     return replace(inbound, origin=PERSON, conversation="", folder="")
 
 
-def keep_copy(home: Path, file: FileRef, data: bytes) -> FileRef:
-    """The file as it was, in the home, until it is sent."""
-    folder = home / "outbox" / uuid.uuid4().hex[:16]
+def keep_copy(own: Path, file: FileRef, data: bytes) -> FileRef:
+    """The file as it was, in the folder of whoever gets it, until it is sent."""
+    folder = own / OUTBOX / uuid.uuid4().hex[:16]
     folder.mkdir(parents=True, mode=0o700)
     path = folder / file.name
     path.write_bytes(data)
     return replace(file, path=str(path))
+
+
+def drop_copy(file: FileRef) -> None:
+    """Delete what `keep_copy` made; any other file stays where it is."""
+    path = Path(file.path)
+    if path.parent.parent.name == OUTBOX:
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()
 
 
 def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:
@@ -519,8 +463,3 @@ def write_question(address: Address, question: Question) -> Outgoing:
         reason=question.reason,
         turn=question.turn,
     )
-
-
-def read_limits(settings: Mapping[str, Any]) -> clocks.Limits:
-    section = settings.get("gateway", {})
-    return clocks.Limits(60.0 * float(section["silence_minutes"]), 60.0 * float(section["turn_minutes"]))

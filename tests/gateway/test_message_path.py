@@ -374,10 +374,10 @@ def test_silence_is_warned_of_and_then_ended(
     house: LocalHouse, person: Person, lab: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C6, C11: one warning, then the end, and each says which clock it was."""
-    from gateway import service
+    from gateway import chores
 
-    monkeypatch.setattr(service, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(service, "read_limits", lambda settings: service.clocks.Limits(silence=2.0))
+    monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=2.0))
     time.sleep(2.1)  # the watch that sleeps now was set before
     person.say("[[stall 60]]")
     wait_until(lambda: bool(person.shown()), 30)
@@ -387,10 +387,10 @@ def test_silence_is_warned_of_and_then_ended(
 
 def test_an_open_question_is_no_silence(house: LocalHouse, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """C12"""
-    from gateway import service
+    from gateway import chores
 
-    monkeypatch.setattr(service, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(service, "read_limits", lambda settings: service.clocks.Limits(silence=1.0))
+    monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=1.0))
     time.sleep(2.1)
     person.say('[[tool clarify {"question": "which?"}]]')
     wait_until(lambda: house.gateway.mailbox.open(person.conversation) is not None)

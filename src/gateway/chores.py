@@ -1,0 +1,143 @@
+"""What the gateway does again and again: looks for work that nobody does, watches turns, lets idle agents go, connects
+platforms that could not be reached. A chore that fails is told in the log and done again."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gateway import clocks
+from gateway.lane import Lane
+from gateway.platforms.base import Adapter, Core
+from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.inbound import NOTE, Outgoing
+from hermes_cli import config as cli_config
+
+if TYPE_CHECKING:
+    from gateway.service import Gateway
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+WATCH_SECONDS = 2.0
+SWEEP_SECONDS = 60.0
+CLAIMED_AT_ONCE = 1000
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
+
+
+class Chores:
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+        self.ticked = time.monotonic()  # when the event loop was last seen to move
+
+    def start(self) -> None:
+        self.set_limits()
+        for seconds, work in (
+            (lambda: POLL_SECONDS, self._poll),
+            (lambda: WATCH_SECONDS, self._watch_all),
+            (lambda: SWEEP_SECONDS, self._sweep),
+        ):
+            self._gateway.spawn(self._every(seconds, work))
+
+    async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except StoreFailure as problem:
+                log.warning("the store cannot be looked at: %s", problem)
+            except Exception:  # the top of a chore
+                log.exception("a chore of the gateway failed; it is done again")
+            await asyncio.sleep(seconds())
+
+    async def _poll(self) -> None:
+        """Take up what nobody works on: messages of a dead process, and those whose wake was lost."""
+        gateway = self._gateway
+        self.ticked = time.monotonic()
+        if self._may_claim():
+            for claim in await gateway.call(gateway.turns.claim, gateway.node, CLAIMED_AT_ONCE):
+                gateway.claims[claim.conversation] = claim
+                gateway.wake(claim.conversation)
+        for claim in await gateway.call(gateway.turns.ready, gateway.node):
+            gateway.wake(claim.conversation)
+        for control in await gateway.call(gateway.turns.take_controls, gateway.node):
+            gateway.operations.take_control(control)
+
+    def _may_claim(self) -> bool:
+        """Not while something runs under the claim of an earlier node: it would be taken over from ourselves."""
+        gateway = self._gateway
+        return not gateway.closing and all(lane.claim.node == gateway.node for lane in gateway.lanes.values())
+
+    # --- clocks
+
+    async def _watch_all(self) -> None:
+        turns = [lane for lane in self._gateway.lanes.values() if lane.slot is not None and lane.slot.is_turn]
+        if turns:
+            limits = read_limits(cli_config.load_last_good())
+            for lane in turns:
+                await self._watch(lane, limits)
+
+    async def _watch(self, lane: Lane, limits: clocks.Limits) -> None:
+        """C11: each clock warns once before it ends a turn, and says which it is."""
+        slot, now, gateway = lane.slot, time.time(), self._gateway
+        if slot is None or slot.stopping:
+            return
+        slot.clocks = clocks.observe(slot.clocks, slot.live.signs(), now)
+        verdict = clocks.judge(slot.clocks, limits, now)
+        if isinstance(verdict, clocks.Kill):
+            lane.stop(verdict.text)
+        elif isinstance(verdict, clocks.Warn):
+            slot.clocks = clocks.note(slot.clocks, verdict, now)
+            address = slot.job.first.inbound.address
+            name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
+            await gateway.call(gateway.turns.post, lane.key, name, Outgoing(address, verdict.text, NOTE, "warning"))
+            gateway.delivery.wake(address)
+
+    # --- agents and claims
+
+    def set_limits(self) -> None:
+        settings = cli_config.load_last_good()["gateway"]
+        self._gateway.runner.set_limits(
+            agents=int(settings["agents"]),
+            idle_seconds=60.0 * float(settings["agent_idle_minutes"]),
+            size=int(settings["agent_megabytes"]) * 1024 * 1024,
+        )
+
+    async def _sweep(self) -> None:
+        """Let idle agents go, and the claims on conversations that nobody is warm for."""
+        gateway = self._gateway
+        self.set_limits()
+        await gateway.call(gateway.runner._sweep_idle_cached_agents)
+        cold = [key for key in gateway.claims if key not in gateway.lanes and not gateway.runner.cached_agent(key)]
+        for key in cold:
+            async with gateway.claiming:
+                if key not in gateway.lanes and key in gateway.claims:
+                    await gateway.call(gateway.turns.release, gateway.claims.pop(key))
+
+    # --- platforms
+
+    async def connect(self, adapter: Adapter, core: Core) -> None:
+        """Connect a platform; a network that is down now is tried again, our own socket has to work."""
+        try:
+            await adapter.connect(core)
+        except HermesError as problem:
+            if adapter.spec.trusted:
+                raise
+            log.error("%s is not connected: %s", adapter.spec.label, problem)
+            self._gateway.spawn(self._connect_later(adapter, core))
+
+    async def _connect_later(self, adapter: Adapter, core: Core) -> None:
+        pause = FIRST_PAUSE
+        while not self._gateway.closing:
+            await asyncio.sleep(pause)
+            try:
+                await adapter.connect(core)
+                return
+            except HermesError as problem:
+                log.warning("%s is still not connected: %s", adapter.spec.label, problem)
+                pause = min(LONGEST_PAUSE, 2 * pause)
+
+
+def read_limits(settings: Mapping[str, Any]) -> clocks.Limits:
+    section = settings["gateway"]
+    return clocks.Limits(60.0 * float(section["silence_minutes"]), 60.0 * float(section["turn_minutes"]))
