@@ -60,8 +60,8 @@ def test_three_clients_go_on_when_the_gateway_is_killed(home: Path, lab: LabServ
             for number, terminal in enumerate(terminals):
                 name = f"answer-{life}-{number}"
                 asked.append(name)
-                terminal.client.submit(f"[[stall 0.2]][[say {name}]]")
-            wait_until(lambda: lab.in_flight > 0 or len(terminals[0].answers) == len(asked))
+                terminal.client.submit(f"[[stall 0.5]][[say {name}]]")
+                wait_until(lambda: lab.in_flight > 0)  # what comes together would be one turn
             process.kill()
             process.start()
             wait_until(lambda: all(len(terminal.answers) >= len(asked) for terminal in terminals), 60)
