@@ -103,14 +103,16 @@ async def warm_up(home: Path) -> None:
 async def talk(home: Path, conversations: int, turns: int, script: str = "") -> Load:
     """Every conversation asks one question after the other; all of them at once."""
 
-    async def one(number: int) -> list[str]:
-        async with client(home, f"bench{number}") as person:
-            return [await person.ask(f"{script}[[say {number}-{turn}]]") for turn in range(turns)]
-
     await warm_up(home)
-    started = time.perf_counter()
-    answers = await asyncio.gather(*map(one, range(conversations)))
-    seconds = time.perf_counter() - started
+    async with contextlib.AsyncExitStack() as stack:
+        people = [await stack.enter_async_context(client(home, f"bench{number}")) for number in range(conversations)]
+
+        async def ask_all(number: int) -> list[str]:
+            return [await people[number].ask(f"{script}[[say {number}-{turn}]]") for turn in range(turns)]
+
+        started = time.perf_counter()
+        answers = await asyncio.gather(*map(ask_all, range(conversations)))
+        seconds = time.perf_counter() - started
     expected = [[f"{number}-{turn}" for turn in range(turns)] for number in range(conversations)]
     return Load(seconds, sum(map(len, answers)), answers == expected)
 

@@ -56,6 +56,7 @@ class Plan:
     runtime: Runtime
     toolsets: tuple[str, ...]
     signature: str
+    changed: Mapping[str, Any] | None = None  # choices that are not stored yet
 
     @property
     def effort(self) -> str:

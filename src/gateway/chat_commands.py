@@ -74,7 +74,10 @@ class Scene:
         return self.job.first
 
     def plan(self) -> Plan:
-        return self.performer.make_plan(self.key, self.item)
+        plan = self.performer.make_plan(self.key, self.item)
+        if plan.changed is not None:
+            self.tools.turns.choose(self.key, plan.changed)
+        return plan
 
     def look(self) -> AIAgent:
         """The conversation's agent, to read from: the warm one, or one that was just built."""

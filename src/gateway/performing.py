@@ -123,18 +123,18 @@ class TurnPerformer:
     def perform(self, job: Job, live: LiveTurn) -> Done:
         """The turn of these messages, from its first row in the store to its last."""
         going_on = Outgoing(job.first.inbound.address, GOING_ON, NOTE)
-        turn = self._tools.turns.begin(job.claim, job.seqs, going_on)
-        if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
-            still_open = {row.seq for row in self._tools.turns.waiting(job.claim)}
-            return Done(tuple(seq for seq in job.seqs if seq not in still_open))
-        if turn.given_up:
-            return self._bury(job, turn, GIVEN_UP[turn.given_up])
         try:
             plan = self.make_plan(job.claim.conversation, job.first)
         except ConfigProblem as problem:  # nobody can answer until the owner puts it right
             answer = Outgoing(job.first.inbound.address, str(problem), level="error", completed=False)
             self._tools.turns.complete(job.claim, job.seqs, None, [answer])
             return Done(job.seqs)
+        turn = self._tools.turns.begin(job.claim, job.seqs, going_on, plan.changed)
+        if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
+            still_open = {row.seq for row in self._tools.turns.waiting(job.claim)}
+            return Done(tuple(seq for seq in job.seqs if seq not in still_open))
+        if turn.given_up:
+            return self._bury(job, turn, GIVEN_UP[turn.given_up])
         tools, key = self._tools, job.claim.conversation
         current = tools.store.current(key)
         standing = (current.id, current.version) if current else ("", 0)
@@ -163,29 +163,27 @@ class TurnPerformer:
         return self._bury(job, turn, reason)
 
     def make_plan(self, key: str, item: Item) -> Plan:
-        """What the agent has to be for whoever speaks, where they speak."""
+        """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         shared = is_shared(cli_config.load_last_good())
         kind, sender = item.inbound.address.kind, item.sender
         belongs = self._tools.people.person_of(key)
         scope = scope_of(kind, sender.role, sender.person, key, shared, belongs=belongs)
-        return self._tools.builder.plan(key, self._note_place(key, item, scope), scope)
+        before = Choices.of(self._tools.turns.choices(key))
+        now = self._find_place(before, item, scope)
+        return replace(self._tools.builder.plan(key, now, scope), changed=None if now == before else now.as_stored())
 
-    def _note_place(self, key: str, item: Item, scope: Scope) -> Choices:
-        """Where the conversation works, and where and for whom it is answered from now on; stored when it changed."""
-        turns, inbound = self._tools.turns, item.inbound
-        before = Choices.of(turns.choices(key))
+    def _find_place(self, before: Choices, item: Item, scope: Scope) -> Choices:
+        """Where the conversation works, and where and for whom it is answered from now on."""
+        inbound = item.inbound
         own = open_folder(self._tools.home, scope)
         folder = str(own / WORKSPACE) if own else inbound.folder or before.folder or self._open_workspace()
-        now = replace(
+        return replace(
             before,
             folder=folder,
             address=asdict(inbound.address),
             person=item.sender.person,
             role=item.sender.role,
         )
-        if now != before:
-            turns.choose(key, now.as_stored())
-        return now
 
     def _open_workspace(self) -> str:
         """Where a conversation without a terminal works."""

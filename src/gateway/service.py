@@ -219,7 +219,9 @@ class Gateway:
         address = inbound.address
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent (G6)
         body = write_inbound(replace(inbound, text=redact(inbound.text)))
-        storing = asyncio.ensure_future(self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body))
+        storing = asyncio.ensure_future(
+            self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body, self.node)
+        )
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
         if not done:
             self.show(key, Notice(STORE_HELD, "warning"))

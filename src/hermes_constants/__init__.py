@@ -2,6 +2,7 @@
 
 import os
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 
 VERSION = "1.0.0"
@@ -15,5 +16,11 @@ def get_hermes_home() -> Path:
     override = home_override.get()
     if override is not None:
         return override
-    named = os.environ.get("HERMES_HOME", "").strip()
+    return _find_home(os.environ.get("HERMES_HOME", "").strip(), os.environ.get("HOME", ""))
+
+
+@lru_cache(maxsize=32)
+def _find_home(named: str, user_home: str) -> Path:
+    """Paths are slow to make, and this one is asked for many times in a turn."""
+    del user_home  # what `~` stands for; another one is another answer
     return Path(named).expanduser() if named else Path.home() / ".hermes"

@@ -54,7 +54,7 @@ class StoreJournal:
 
     def freeze(self, part: str, dialect: str, body: bytes) -> str:
         """Keep what a part or a row's position was encoded to; returns its content hash."""
-        return self._get_store().freeze(self._begun(), _read_place(part), dialect, body)
+        return self._get_store().freeze(self._begun(), read_place(part), dialect, body)
 
     def append(self, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         """Commit rows and usage together; Fenced if someone else wrote since the last call."""
@@ -110,7 +110,8 @@ def memory_journal(conversation: str = "", session: str = "") -> StoreJournal:
     return StoreJournal(MemoryStore, conversation, session=session)
 
 
-def _read_place(part: str) -> int:
+def read_place(part: str) -> int:
+    """Where a part or a row is kept, by its name or position."""
     place = PART_PLACES.get(part)
     if place is not None:
         return place

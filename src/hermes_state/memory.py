@@ -114,11 +114,7 @@ class MemoryStore:
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
         kept = self._state.get(session)
         records.check_place(place, kept.info.version, session)
-        former = kept.sent.get((place, dialect))
-        self._state.keep_sent(kept, place, dialect, records.digest(body), body)
-        if former is not None:
-            self._state.drop_unused({former})
-        return records.digest(body).hex()
+        return self._state.keep_encoded(kept, place, dialect, body)
 
     @locked
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:

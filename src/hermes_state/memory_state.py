@@ -180,6 +180,14 @@ class MemoryState:
             if successor is not None:
                 self.current[info.conversation] = successor
 
+    def keep_encoded(self, kept: Kept, place: int, dialect: str, body: bytes) -> str:
+        """Keep the encoded form of a part or a row; its content hash."""
+        former, digest = kept.sent.get((place, dialect)), records.digest(body)
+        self.keep_sent(kept, place, dialect, digest, body)
+        if former is not None:
+            self.drop_unused({former})
+        return digest.hex()
+
     def keep_sent(self, kept: Kept, place: int, dialect: str, digest: bytes, body: bytes) -> None:
         self.blobs.setdefault(digest, bytes(body))
         kept.sent[place, dialect] = digest

@@ -78,7 +78,11 @@ class MemoryOwnership:
 
     @locked
     def claim_one(self, node: str, conversation: str) -> Claim | None:
-        name, now, tables = clean(conversation), self._clock(), self._tables
+        return self._claim_free(node, clean(conversation))
+
+    def _claim_free(self, node: str, name: str) -> Claim | None:
+        """The node's claim, new if nobody who lives has one; the lock is held."""
+        now, tables = self._clock(), self._tables
         row = tables.conversations.get(name, ConversationRow())
         if tables.is_alive(row.owner, now):
             return Claim(name, row.epoch, node) if row.owner == node else None

@@ -64,16 +64,8 @@ class SqliteOwnership:
             return [_take(db, node, conversation) for (conversation,) in found]
 
     def claim_one(self, node: str, conversation: str) -> Claim | None:
-        name = clean(conversation)
         with self._db.write() as db:
-            now = self._clock()
-            epoch, owner, live = _get_owner(db, name, now)
-            if owner == node and live:
-                return Claim(name, epoch, node)
-            if live or not _may_claim(db, node, now):
-                return None
-            db.execute(queries.ADD_CONVERSATION, (name,))
-            return _take(db, node, name)
+            return claim_free(db, node, clean(conversation), self._clock())
 
     def ready(self, node: str) -> list[Claim]:
         wanted = {"node": node, "now": self._clock()}
@@ -134,6 +126,17 @@ def check_claim(db: sqlite3.Connection, claim: Claim) -> None:
     """Fenced unless the claim still holds; the first statement of every write of an owner."""
     if db.execute(sql.FENCE, name_claim(claim)).fetchone() is None:
         raise turn_rules.fenced(claim)
+
+
+def claim_free(db: sqlite3.Connection, node: str, conversation: str, now: float) -> Claim | None:
+    """The node's claim, new if nobody who lives has one; None while another living node does."""
+    epoch, owner, live = _get_owner(db, conversation, now)
+    if owner == node and live:
+        return Claim(conversation, epoch, node)
+    if live or not _may_claim(db, node, now):
+        return None
+    db.execute(queries.ADD_CONVERSATION, (conversation,))
+    return _take(db, node, conversation)
 
 
 def _may_claim(db: sqlite3.Connection, node: str, now: float) -> bool:

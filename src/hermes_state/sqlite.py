@@ -139,16 +139,8 @@ class SqliteStore:
             return steps.append_batch(db, batch, records.Place(session, clean(writer), base), usage)
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
-        digest = records.digest(body)
         with self._db.write() as db:
-            records.check_place(place, steps.get_head(db, session).version, session)
-            former = db.execute(queries.GET_SENT_HASH, (session, place, dialect)).fetchone()
-            db.execute(queries.ADD_BLOB, (digest, body))
-            if former is None or former[0] != digest:
-                db.execute(queries.SET_SENT, (session, place, dialect, digest))
-            if former is not None and former[0] != digest:
-                db.execute(queries.DROP_UNUSED_BLOB, former)
-        return digest.hex()
+            return steps.keep_encoded(db, session, place, dialect, body)
 
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
         batch = records.write_batch(rows)

@@ -92,6 +92,19 @@ def add_child(db: sqlite3.Connection, session: str, head: Head) -> str:
     return child
 
 
+def keep_encoded(db: sqlite3.Connection, session: str, place: int, dialect: str, body: bytes) -> str:
+    """Keep the encoded form of a part or a row; its content hash. What it takes the place of goes if nobody uses it."""
+    digest = records.digest(body)
+    records.check_place(place, get_head(db, session).version, session)
+    former = db.execute(queries.GET_SENT_HASH, (session, place, dialect)).fetchone()
+    db.execute(queries.ADD_BLOB, (digest, body))
+    if former is None or former[0] != digest:
+        db.execute(queries.SET_SENT, (session, place, dialect, digest))
+    if former is not None and former[0] != digest:
+        db.execute(queries.DROP_UNUSED_BLOB, former)
+    return digest.hex()
+
+
 def append_batch(
     db: sqlite3.Connection,
     batch: records.Batch,

@@ -10,7 +10,8 @@ from hermes_base.errors import Fenced
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, TurnEnd, UsageRow
 from hermes_state.interface import NewSession, SessionInfo, Store
-from hermes_state.journal import StoreJournal
+from hermes_state.journal import StoreJournal, read_place
+from hermes_state.records import digest
 from hermes_state.turns import BegunTurn, Claim, TurnStore, Written
 
 
@@ -23,6 +24,7 @@ class _Bound:
     answer: Callable[[TurnEnd], Sequence[Outgoing]]
     taken: set[int] = field(default_factory=set)
     steps: int = 0
+    frozen: list[tuple[int, str, bytes]] = field(default_factory=list)  # kept with the rows that come next
 
 
 class TurnJournal(StoreJournal):
@@ -56,12 +58,19 @@ class TurnJournal(StoreJournal):
         """Session and version after the last write."""
         return self._session, self._version
 
+    def freeze(self, part: str, dialect: str, body: bytes) -> str:
+        """Kept with the rows that come next: what is encoded for a turn is stored at once with its first row."""
+        with self._lock:
+            self._get_bound().frozen.append((read_place(part), dialect, body))
+        return digest(body).hex()
+
     def append(self, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         session = self._begun()
         with self._lock:
             bound = self._get_bound()
-            written = Written(session, self._writer, self._version, rows)
+            written = self._write(session, bound, rows)
             self._version = self._turns.append(bound.claim, bound.turn.seq, written, usage)
+            bound.frozen.clear()
             bound.taken.update(seq for row in rows for seq in row.inbox)
             return self._version
 
@@ -74,7 +83,7 @@ class TurnJournal(StoreJournal):
         with self._lock:
             bound = self._get_bound()
             seqs = sorted({bound.turn.seq, *bound.taken})
-            written = Written(session, self._writer, self._version, rows)
+            written = self._write(session, bound, rows)
             version = self._turns.complete(bound.claim, seqs, written, answers, usage)
             self._version = self._version + len(rows) if version is None else version
             self._bound, self.closed = None, tuple(seqs)
@@ -84,8 +93,9 @@ class TurnJournal(StoreJournal):
         session = self._begun()
         with self._lock:
             bound = self._get_bound()
-            written = Written(session, self._writer, self._version, rows)
+            written = self._write(session, bound, rows)
             child = self._turns.rotate(bound.claim, bound.turn.seq, written, reason)
+            bound.frozen.clear()
             self._session, self._version = child.id, child.version
             return child.id
 
@@ -100,6 +110,9 @@ class TurnJournal(StoreJournal):
         with self._lock:
             bound = self._get_bound()
         return self._turns.steps(bound.claim.conversation, bound.turn.seq)
+
+    def _write(self, session: str, bound: _Bound, rows: Sequence[Row]) -> Written:
+        return Written(session, self._writer, self._version, rows, tuple(bound.frozen))
 
     def _get_bound(self) -> _Bound:
         if self._bound is None:

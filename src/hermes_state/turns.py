@@ -67,6 +67,9 @@ class Written:
     writer: str
     base: int
     rows: Sequence[Row]
+    frozen: Sequence[
+        tuple[int, str, bytes]
+    ] = ()  # place, dialect, bytes: encoded forms to keep, as `Store.freeze` does
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,11 @@ class TurnStore(Protocol):
         ...
 
     # --- messages
-    def accept(self, conversation: str, account: str, ext_id: str, body: str) -> int | None:
-        """Store a message durably; its place in the conversation, or None when it was seen before."""
+    def accept(self, conversation: str, account: str, ext_id: str, body: str, node: str = "") -> int | None:
+        """Store a message durably; its place in the conversation, or None when it was seen before.
+
+        With `node`, a conversation without a living owner is claimed for it in the same transaction.
+        """
         ...
 
     def find_message(self, account: str, stem: str) -> list[tuple[int, bool, bool]]:
@@ -170,8 +176,15 @@ class TurnStore(Protocol):
         ...
 
     # --- a turn
-    def begin(self, claim: Claim, seqs: Sequence[int], going_on: Outgoing | None = None) -> BegunTurn | None:
-        """One turn for these messages; counts the attempt. None when one of them is done already.
+    def begin(
+        self,
+        claim: Claim,
+        seqs: Sequence[int],
+        going_on: Outgoing | None = None,
+        choices: Mapping[str, Any] | None = None,
+    ) -> BegunTurn | None:
+        """One turn for these messages; counts the attempt. None when one of them is done already. With `choices`, those
+        of the conversation are replaced, as by `choose`.
 
         A second or third attempt puts `going_on` into the outbox. After MAX_ATTEMPTS, or FRESH_SECONDS after the first
         one, the turn comes back with `given_up`, and nothing is told: the caller closes it by `complete`.

@@ -22,7 +22,7 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
     # --- messages
 
     @locked
-    def accept(self, conversation: str, account: str, ext_id: str, body: str) -> int | None:
+    def accept(self, conversation: str, account: str, ext_id: str, body: str, node: str = "") -> int | None:
         name, key, tables = clean(conversation), (clean(account), clean(ext_id)), self._tables
         if key in tables.seen:
             return None
@@ -31,6 +31,8 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         row.pending, row.next_seq = row.pending + 1, row.next_seq + 1
         message = InboxRow(row.next_seq, *key, clean(body), now)
         tables.inbox.setdefault(name, {})[message.seq] = tables.seen[key] = message
+        if node:
+            self._claim_free(node, name)
         return message.seq
 
     @locked
@@ -75,8 +77,15 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
     # --- a turn
 
     @locked
-    def begin(self, claim: Claim, seqs: Sequence[int], going_on: Outgoing | None = None) -> BegunTurn | None:
+    def begin(
+        self,
+        claim: Claim,
+        seqs: Sequence[int],
+        going_on: Outgoing | None = None,
+        choices: Mapping[str, Any] | None = None,
+    ) -> BegunTurn | None:
         self._check_claim(claim)
+        chosen = None if choices is None else turn_rules.write_body(choices)
         now, inbox = self._clock(), self._tables.inbox.get(claim.conversation, {})
         wanted = turn_rules.sort_seqs(seqs)
         messages = [inbox[seq] for seq in wanted if seq in inbox]
@@ -88,6 +97,8 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
             message.begun = now if message.begun is None else message.begun
         if going_on is not None and turn.attempt > 1 and not turn.given_up:
             self._add_answers(claim.conversation, turn.seq, [going_on])
+        if chosen is not None:
+            self._tables.get_conversation(claim.conversation).choices = chosen
         return turn
 
     @locked
@@ -104,6 +115,7 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         batch = records.write_batch(written.rows)
         self._check_claim(claim)
         self._check_session(claim, written.session)
+        self._keep_frozen(written)
         version = self._state.append_batch(batch, turn_rules.name_place(written), usage)
         self._mark_taken(claim, written.rows)
         return version
@@ -113,6 +125,9 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         batch = records.write_batch(written.rows)
         self._check_claim(claim)
         self._check_session(claim, written.session)
+        kept = self._state.get(written.session)
+        records.check_open(written.session, kept.info.ended, kept.info.end_reason)
+        self._keep_frozen(written)
         child = self._state.rotate_session(batch, turn_rules.name_place(written), reason)
         self._mark_taken(claim, written.rows)
         return child
@@ -146,6 +161,7 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
             return version
         if written is not None:
             self._check_session(claim, written.session)
+            self._keep_frozen(written)
             self._state.append_batch(batch, turn_rules.name_place(written), usage)
             self._mark_taken(claim, written.rows)
         else:
@@ -190,6 +206,15 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         """A claim is on one conversation, and gives no right to write to another's session."""
         if self._state.get(session).info.conversation != claim.conversation:
             raise records.foreign(session, claim.conversation)
+
+    def _keep_frozen(self, written: Written) -> None:
+        """Keep the encoded forms that come with rows; nothing when the rows would be refused."""
+        kept = self._state.get(written.session)
+        records.check_base(written.session, kept.info.version, written.base, kept.successor)
+        for place, _, _ in written.frozen:
+            records.check_place(place, kept.info.version, written.session)
+        for place, dialect, body in written.frozen:
+            self._state.keep_encoded(kept, place, dialect, body)
 
     def _mark_taken(self, claim: Claim, rows: Sequence[Row]) -> None:
         inbox = self._tables.inbox.get(claim.conversation, {})

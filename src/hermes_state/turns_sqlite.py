@@ -12,7 +12,7 @@ from hermes_state import sqlite_steps as steps
 from hermes_state import turn_queries as sql
 from hermes_state.interface import SessionInfo
 from hermes_state.outbox_sqlite import SqliteOutbox, add_answers
-from hermes_state.ownership_sqlite import SqliteOwnership, check_claim, name_claim
+from hermes_state.ownership_sqlite import SqliteOwnership, check_claim, claim_free, name_claim
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Opened
 from hermes_state.turns import BegunTurn, Claim, Waiting, Written
@@ -23,7 +23,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
     # --- messages
 
-    def accept(self, conversation: str, account: str, ext_id: str, body: str) -> int | None:
+    def accept(self, conversation: str, account: str, ext_id: str, body: str, node: str = "") -> int | None:
         name = clean(conversation)
         row = {"conversation": name, "account": clean(account), "ext_id": clean(ext_id), "body": clean(body)}
         with self._db.write() as db:
@@ -33,6 +33,8 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             db.execute(queries.ADD_CONVERSATION, (name,))
             seq = int(db.execute(sql.COUNT_IN, {"conversation": name, "now": now}).fetchone()[0])
             db.execute(sql.ADD_MESSAGE, {**row, "seq": seq, "now": now})
+            if node:
+                claim_free(db, node, name, now)
             return seq
 
     def find_message(self, account: str, stem: str) -> list[tuple[int, bool, bool]]:
@@ -71,7 +73,13 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
     # --- a turn
 
-    def begin(self, claim: Claim, seqs: Sequence[int], going_on: Outgoing | None = None) -> BegunTurn | None:
+    def begin(
+        self,
+        claim: Claim,
+        seqs: Sequence[int],
+        going_on: Outgoing | None = None,
+        choices: Mapping[str, Any] | None = None,
+    ) -> BegunTurn | None:
         with self._db.write() as db:
             check_claim(db, claim)
             now = self._clock()
@@ -82,6 +90,8 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             db.executemany(sql.BEGIN_MESSAGE, [{**name_message(claim, seq), "now": now} for seq in turn.seqs])
             if going_on is not None and turn.attempt > 1 and not turn.given_up:
                 add_answers(db, claim.conversation, turn.seq, [going_on], now)
+            if choices is not None:
+                _set_choices(db, claim.conversation, choices)
             return turn
 
     def join_turn(self, claim: Claim, seq: int, more: Sequence[int]) -> None:
@@ -101,6 +111,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         with self._db.write() as db:
             check_claim(db, claim)
             _check_session(db, claim, written.session)
+            _keep_frozen(db, written)
             mark = steps.TurnMark(seq, claim.epoch)
             child = steps.rotate_session(db, batch, turn_rules.name_place(written), reason, mark=mark)
             _mark_taken(db, claim, written.rows)
@@ -158,10 +169,9 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         return {} if found is None else dict(json.loads(found[0]))
 
     def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
-        row = {"conversation": clean(conversation), "choices": turn_rules.write_body(choices)}
         with self._db.write() as db:
-            db.execute(queries.ADD_CONVERSATION, (row["conversation"],))
-            db.execute(sql.SET_CHOICES, row)
+            db.execute(queries.ADD_CONVERSATION, (clean(conversation),))
+            _set_choices(db, clean(conversation), choices)
 
 
 # --- the steps of those calls, inside their transaction
@@ -199,10 +209,20 @@ def _append(
     usage: Sequence[UsageRow],
 ) -> int:
     _check_session(db, claim, written.session)
+    _keep_frozen(db, written)
     mark = steps.TurnMark(seq, claim.epoch)
     version = steps.append_batch(db, batch, turn_rules.name_place(written), usage, mark=mark)
     _mark_taken(db, claim, written.rows)
     return version
+
+
+def _keep_frozen(db: sqlite3.Connection, written: Written) -> None:
+    for place, dialect, body in written.frozen:
+        steps.keep_encoded(db, written.session, place, dialect, body)
+
+
+def _set_choices(db: sqlite3.Connection, conversation: str, choices: Mapping[str, Any]) -> None:
+    db.execute(sql.SET_CHOICES, {"conversation": conversation, "choices": turn_rules.write_body(choices)})
 
 
 def _check_session(db: sqlite3.Connection, claim: Claim, session: str) -> None:
