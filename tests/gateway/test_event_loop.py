@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ LONGEST = 0.05
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What took too long on the gateway's event loop, by name."""
     culprits: list[str] = []
     run = asyncio.events.Handle._run
@@ -32,7 +31,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             culprits.append(f"{1000 * spent:.0f} ms: {named}")
 
     monkeypatch.setattr(asyncio.events.Handle, "_run", watched)
-    yield culprits
+    return culprits
 
 
 def test_no_callback_holds_the_loop(house: LocalHouse, lab: LabServer, slow: list[str]) -> None:
