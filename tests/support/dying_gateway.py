@@ -29,9 +29,9 @@ def die_after(commits: int, word: str) -> None:
             count_one()
 
     def accept_and_begin_to_count(
-        self: SqliteTurns, conversation: str, account: str, ext_id: str, body: str
+        self: SqliteTurns, conversation: str, account: str, ext_id: str, body: str, node: str = ""
     ) -> int | None:
-        seq = accept(self, conversation, account, ext_id, body)
+        seq = accept(self, conversation, account, ext_id, body, node)
         if seq is not None and not left and word in body:
             left.append(commits)
             count_one()
