@@ -287,9 +287,21 @@ class Lane:
             self._unseen = True
         for arrival in arrivals:
             self._known.add(arrival.row.seq)
-            arrival = await self._drop_replaced(arrival)
-            decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
-            await self._perform(arrival, decision)
+            try:
+                await self._take(await self._drop_replaced(arrival))
+            except StoreFailure:
+                self._forget_message(arrival.row.seq)
+                raise
+
+    async def _take(self, arrival: Arrival) -> None:
+        decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
+        await self._perform(arrival, decision)
+
+    def _forget_message(self, seq: int) -> None:
+        """What was decided could not be stored: the message is looked at again."""
+        self._known.discard(seq)
+        self._queue = [item for item in self._queue if item.row.seq != seq]
+        self._unseen = True
 
     async def _drop_replaced(self, arrival: Arrival) -> Arrival:
         """An edit takes the place of what still waits; what has begun is not touched, and the edit comes too late."""
@@ -345,10 +357,15 @@ class Lane:
                 self._steer(item)
             case Interrupt():
                 self._enqueue(item)
-                self._depth += 1
-                self.stop(BY_NEW_MESSAGE)
+                self._interrupt()
             case StartTurn():
                 self._enqueue(item)
+
+    def _interrupt(self) -> None:
+        """Several messages that come while a turn is stopping interrupt it once."""
+        if self.slot is not None and not self.slot.stopping:
+            self._depth += 1
+            self.stop(BY_NEW_MESSAGE)
 
     def _count_held(self) -> int:
         """What waits, and what was put into the turn under way and is not read yet: both are open until it ends."""
@@ -374,7 +391,7 @@ class Lane:
         if asked.name == "stop":
             stopped = self.stop(f"stopped by {item.inbound.sender_name or 'the user'}")
             await self._close(item, "" if stopped else NOTHING_RUNS)
-        elif self.slot is not None or _runs_beside(asked):
+        elif _runs_beside(asked):
             self._start(self._run_beside(item))
         else:
             self._enqueue(item)
@@ -505,8 +522,10 @@ class Lane:
             self._dealt(done.closed, item.inbound)
         except Fenced:
             log.info("the claim on %s was lost beside a command", self.key)
-        except Exception:
+        except Exception:  # the top of a command: its message is looked at again
             log.exception("a command of %s could not be run", self.key)
+            self._not_before = time.time() + STORE_PAUSE
+            self._forget_message(item.row.seq)
 
     async def _insist(self, slot: Slot) -> None:
         """Tell the turn to stop until it hears; leave it behind when it does not end."""
@@ -545,8 +564,9 @@ def _asks_model(item: Item) -> bool:
 
 
 def _runs_beside(asked: RunCommand) -> bool:
-    command = commands.find_command(asked.name)
-    return asked.plugin or (command is not None and command.when_busy == commands.NOW)
+    """Whether it touches nothing of a turn; nobody knows that of a plugin's command."""
+    command = None if asked.plugin else commands.find_command(asked.name)
+    return command is not None and command.when_busy == commands.NOW
 
 
 def _forget_result(future: "asyncio.Future[Done]") -> None:

@@ -34,7 +34,8 @@ def _settle(
     result, error = None, None
     try:
         result = call(*args)
-    except BaseException as raised:  # noqa: BLE001 - a thread's top: whoever awaits the future gets it
+    except BaseException as raised:  # a thread's top: whoever awaits the future gets it
+        log.debug("a call on a thread failed", exc_info=True)
         error = raised
 
     def tell() -> None:

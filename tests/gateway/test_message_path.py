@@ -38,7 +38,9 @@ class Person:
         self.client.say(text, str(self._said))
 
     def shown(self, kind: str = ANSWER) -> list[str]:
-        return [row.outgoing.text for row in self.client.find(wire.Deliver) if row.outgoing.kind == kind]
+        """What a person sees: a row that comes again under its key is the same one."""
+        rows = {line.row: line.outgoing for line in self.client.find(wire.Deliver) if line.outgoing.kind == kind}
+        return [outgoing.text for outgoing in rows.values()]
 
     def ask(self, text: str, kind: str = ANSWER) -> str:
         """Say it and wait for what is answered."""
@@ -540,3 +542,40 @@ def test_deleting_a_session_asks_the_owner(house: LocalHouse, person: Person, ho
     assert perform("sessions.delete", {"session": session.id}) == {"deleted": True}
     assert house.gateway.store.session(session.id) is None
     assert person.ask("[[say anew]]") == "anew"
+
+
+def test_commands_that_come_together_run_one_after_the_other(house: LocalHouse, person: Person) -> None:
+    """B9: none of them meets another one at the same agent."""
+    for number in range(3):
+        person.ask(f"[[say {number}]]")
+    for command in ("/undo", "/undo", "/branch", "/undo", "/undo"):
+        person.say(command)
+    wait_until(lambda: len(person.shown(NOTE)) == 5)
+    assert [note.splitlines()[-1].split(":")[0].split(",")[0] for note in person.shown(NOTE)] == [
+        "Taken back",
+        "Taken back",
+        "Going on in a copy",
+        "Taken back",
+        "There is nothing to take back.",
+    ]
+
+
+def test_a_store_that_fails_in_between_loses_no_message(
+    house: LocalHouse, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2, F6: what was decided and could not be stored is decided again."""
+    from hermes_base.errors import StoreFailure
+    from hermes_state.turns_sqlite import SqliteTurns
+
+    complete, failures = SqliteTurns.complete, [StoreFailure("The store is locked."), StoreFailure("Still locked.")]
+
+    def fail_twice(*args: Any, **more: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return complete(*args, **more)
+
+    monkeypatch.setattr(SqliteTurns, "complete", fail_twice)
+    assert "no command /nonsense" in person.ask("/nonsense", NOTE)
+    assert not failures
+    assert person.ask("[[say fine]]") == "fine"
+    assert len(person.shown(NOTE)) == 1
