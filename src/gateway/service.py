@@ -220,7 +220,7 @@ class Gateway:
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent (G6)
         body = write_inbound(replace(inbound, text=redact(inbound.text)))
         storing = asyncio.ensure_future(
-            self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body, self.node)
+            self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body, self._claimer(key))
         )
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
         if not done:
@@ -243,7 +243,9 @@ class Gateway:
 
     async def _work(self, key: str) -> None:
         try:
-            claim = self.claims.get(key) or await self._claim(key)
+            claim = self.claims.get(key)
+            if claim is None or claim.node != self.node:
+                claim = await self._claim(key)
             if claim is None:
                 log.info("%s is worked on by another process", key)
                 return
@@ -261,6 +263,11 @@ class Gateway:
             del self.lanes[key]
             if lane.suspended:
                 self.claims.pop(key, None)
+
+    def _claimer(self, key: str) -> str:
+        """The node that claims a conversation with its message; none while something runs there under an old claim."""
+        lane = self.lanes.get(key)
+        return self.node if lane is None or lane.claim.node == self.node else ""
 
     async def _claim(self, key: str) -> Claim | None:
         async with self.claiming:

@@ -579,3 +579,22 @@ def test_a_store_that_fails_in_between_loses_no_message(
     assert not failures
     assert person.ask("[[say fine]]") == "fine"
     assert len(person.shown(NOTE)) == 1
+
+
+def test_a_process_that_was_taken_for_dead_goes_on(house: LocalHouse, person: Person, lab: LabServer) -> None:
+    """B6, B7: after a sleep of the machine it is a new node; what ran goes on under its old claim, once, and the next
+    message is answered."""
+    person.ask("[[say one]]")
+    person.say("[[stall 4]][[say two]]")
+    wait_until(lambda: lab.in_flight == 1)
+    gateway = house.gateway
+    before = gateway.node
+    with gateway.store._db.write() as db:
+        db.execute("update node set expires = 0")
+    wait_until(lambda: gateway.node != before)
+    person.say("/queue [[say three]]")
+    wait_until(lambda: person.shown() == ["one", "two", "three"])
+    assert person.ask("[[say four]]") == "four"
+    assert not [note for note in person.shown(NOTE) if "restarted" in note]
+    assert len(lab.requests) == 4
+    assert all(holding.owner in ("", None, gateway.node) for holding in gateway.turns.holdings())
