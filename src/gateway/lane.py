@@ -85,6 +85,7 @@ class Job:
     items: tuple[Item, ...]
     depth: int = 0
     again: str = ""  # the question to ask again (`/retry`)
+    failed: bool = False  # it was tried here before, and something was in the way
 
     @property
     def seqs(self) -> tuple[int, ...]:
@@ -426,7 +427,7 @@ class Lane:
         if whole > now:
             return whole - now
         group = self._queue[: len(bursts.group(messages, window))]
-        self._run(Job(self.claim, tuple(group), self._depth), is_turn=True)
+        self._run(Job(self.claim, tuple(group), self._depth, failed=self._failures > 0), is_turn=True)
         return None
 
     def _run(self, job: Job, *, is_turn: bool) -> None:

@@ -34,6 +34,7 @@ from tools.process_registry import process_registry
 log = logging.getLogger(__name__)
 
 GOING_ON = "Hermes was restarted; going on with your message."
+TRYING_AGAIN = "Going on with your message now."
 GIVEN_UP = {
     "attempts": "the program ended three times while it worked on this",
     "age": "the program was restarted, and the message is more than an hour old",
@@ -122,7 +123,7 @@ class TurnPerformer:
 
     def perform(self, job: Job, live: LiveTurn) -> Done:
         """The turn of these messages, from its first row in the store to its last."""
-        going_on = Outgoing(job.first.inbound.address, GOING_ON, NOTE)
+        going_on = Outgoing(job.first.inbound.address, TRYING_AGAIN if job.failed else GOING_ON, NOTE)
         try:
             plan = self.make_plan(job.claim.conversation, job.first)
         except ConfigProblem as problem:  # nobody can answer until the owner puts it right
