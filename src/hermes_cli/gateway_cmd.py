@@ -1,7 +1,14 @@
-"""`hermes gateway run|stop|status`: runs the gateway in the foreground, ends it, and tells how it is."""
+"""`hermes gateway`: runs the gateway in the foreground, in the background or as a service of systemd, ends it, and
+tells how it is."""
 
 import argparse
 import json
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -11,6 +18,7 @@ from typing import Any
 
 from hermes_base.errors import HermesError
 from hermes_cli.local_client import Gone, call, connect
+from hermes_cli.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import Holder, holder
 
@@ -18,8 +26,16 @@ OK, NOT_RUNNING = 0, 1
 NOBODY = "No gateway runs in {home}. `hermes gateway run` starts one."
 _CALL_SECONDS = 10.0
 _STOP_SECONDS = 30.0
+_START_SECONDS = 60.0
+_SYSTEMD_SECONDS = 90.0
+_LAST_LINES = 10
 _LOOK_SECONDS = 0.05
 _FRESH_SECONDS = 90.0  # a platform with a sign of life in this time is connected
+_SYSTEMD_RUNS = Path("/run/systemd/system")  # exists where systemd is the first process
+_INSTEAD = (
+    "Let what keeps programs running here (a container, another service manager) run `hermes gateway run`, which stays "
+    "in the foreground; or use `hermes gateway start`."
+)
 
 
 def main(args: list[str]) -> int:
@@ -29,11 +45,17 @@ def main(args: list[str]) -> int:
 
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes gateway", description="Run the gateway: chats and platforms of one home.")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="run|stop|status")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("run", help="run it in the foreground until Ctrl-C")
+    actions.add_parser("start", help="run it in the background")
     actions.add_parser("stop", help="end it and wait until it has ended")
+    actions.add_parser("restart", help="end it if it runs, and start it in the background")
     status = actions.add_parser("status", help="what it does now")
     status.add_argument("--json", action="store_true", help="for programs")
+    install = actions.add_parser("install", help="make it a service of systemd, for this home")
+    install.add_argument("--enable", action="store_true", help="also start it, now and with the machine")
+    for action in (install, actions.add_parser("uninstall", help="remove that service")):
+        action.add_argument("--system", action="store_true", help="a service of the machine, not of the user (as root)")
     return parser
 
 
@@ -43,6 +65,88 @@ def _run(parsed: argparse.Namespace, home: Path) -> int:
     from gateway.hosting import run_gateway  # noqa: PLC0415
 
     return run_gateway(home)
+
+
+# --- start
+
+
+def _start(parsed: argparse.Namespace, home: Path) -> int:
+    del parsed
+    owner = holder(home)
+    if owner is not None:
+        raise HermesError(
+            f"A gateway runs already in {home}: {_name(owner)}.", fix="`hermes gateway restart` starts it anew."
+        )
+    path = home / "logs" / "gateway.log"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log:
+        begin = log.tell()
+        process = _spawn(home, log.fileno())
+    _wait_for_start(home, process, path, begin)
+    print(f"The gateway of {home} runs (process {process.pid}). Its log: {path}")
+    return OK
+
+
+def _spawn(home: Path, log: int) -> subprocess.Popen[bytes]:
+    """In a session of its own: closing this terminal does not reach it."""
+    return subprocess.Popen(
+        [sys.executable, *ARGUMENTS],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, "HERMES_HOME": str(home.absolute())},
+        start_new_session=True,
+    )
+
+
+def _wait_for_start(home: Path, process: subprocess.Popen[bytes], path: Path, begin: int) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while not _answers(home, process.pid):
+        if process.poll() is not None:
+            said = _read_last_lines(path, begin)
+            raise HermesError(f"The gateway ended while it started. It said:\n{said}", fix=f"\nIts log: {path}")
+        if time.monotonic() > end:
+            raise HermesError(
+                f"The gateway (process {process.pid}) does not answer yet.",
+                kept="It goes on starting.",
+                fix=f"Look at `hermes gateway status`, and into its log: {path}",
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _answers(home: Path, pid: int) -> bool:
+    owner = holder(home)
+    connection = connect(home) if owner is not None and owner.pid == pid else None
+    if connection is None:
+        return False
+    with closing(connection):
+        try:
+            call(connection, "status", {}, _CALL_SECONDS)
+        except Gone:
+            return False
+    return True
+
+
+def _read_last_lines(path: Path, begin: int) -> str:
+    lines = path.read_bytes()[begin:].decode(errors="replace").splitlines()
+    return "\n".join(lines[-_LAST_LINES:]) or "nothing"
+
+
+def _restart(parsed: argparse.Namespace, home: Path) -> int:
+    owner = holder(home)
+    unit = _find_unit(home, owner) if owner is not None else None
+    if unit is not None:
+        raise HermesError(
+            f"systemd runs this gateway, as {unit.name}.",
+            kept="Nothing was done.",
+            fix=f"Restart it with: {shlex.join(unit.call('restart', unit.name))}",
+        )
+    _stop(parsed, home)
+    return _start(parsed, home)
+
+
+def _name(owner: Holder) -> str:
+    return f"process {owner.pid}, since {_write_time(owner.since)}" if owner.pid else "another process"
 
 
 # --- stop
@@ -90,6 +194,138 @@ def _ask(home: Path, owner: Holder, name: str) -> dict[str, Any]:
                 return {}  # it left before it could say so
             fix = f"If it stays so: kill {owner.pid}"
             raise HermesError(f"The gateway (process {owner.pid}) does not answer.", fix=fix) from gone
+
+
+# --- a service of systemd
+
+
+def _install(parsed: argparse.Namespace, home: Path) -> int:
+    _check_rights(system=parsed.system)
+    unit = _describe(home, system=parsed.system)
+    text = write_unit(unit)
+    if shutil.which("systemctl") is None:
+        raise HermesError("There is no systemd on this machine.", kept="Nothing was written.", fix=_INSTEAD)
+    print(_put(unit, text))
+    if parsed.enable:
+        return _enable(unit)
+    print("To start it, now and with the machine:")
+    print("\n".join(f"  {shlex.join(command)}" for command in unit.enabling))
+    if not unit.user:
+        print("To keep it when you log out:\n  loginctl enable-linger")
+    if not _SYSTEMD_RUNS.is_dir():
+        print(f"systemd does not run here now. {_INSTEAD}")
+    return OK
+
+
+def _check_rights(*, system: bool) -> None:
+    if system and os.geteuid() != 0:
+        raise HermesError(
+            "Only root can change the services of the machine.",
+            kept="Nothing was changed.",
+            fix="Do it as root, or leave out --system for a service of your own.",
+        )
+
+
+def _describe(home: Path, *, system: bool) -> Unit:
+    python = Path(sys.executable)
+    if not system:
+        return describe_unit(home, python, os.environ)
+    user, own = _find_user(home)
+    return describe_unit(home, python, {"HOME": own}, user)
+
+
+def _find_user(home: Path) -> tuple[str, str]:
+    """Whose the home is: a service of the machine must not make files there that its owner cannot read."""
+    uid = home.stat().st_uid if home.exists() else os.geteuid()
+    try:
+        found = pwd.getpwuid(uid)
+    except KeyError:
+        return str(uid), "/"  # a user without a name here; systemd takes the number, too
+    return found.pw_name, found.pw_dir
+
+
+def _put(unit: Unit, text: str) -> str:
+    """Write the unit where it differs; what was done."""
+    old = _read_own(unit)
+    if old == text:
+        return f"The service is installed already, and nothing was changed: {unit.path}"
+    unit.folder.mkdir(parents=True, exist_ok=True)
+    making = unit.path.with_name(f".{unit.name}.{os.getpid()}")
+    making.write_text(text, "utf-8")
+    making.replace(unit.path)
+    return f"{'The service was written' if old is None else 'The service was changed'}: {unit.path}"
+
+
+def _read_own(unit: Unit) -> str | None:
+    """The text that was installed before; None: there is none."""
+    if not unit.path.exists():
+        return None
+    text = unit.path.read_text("utf-8", errors="replace")
+    if not text.startswith(MARK):
+        raise HermesError(
+            f"{unit.path} was not written by Hermes.", kept="It was left as it is.", fix="Move it away, then try again."
+        )
+    return text
+
+
+def _enable(unit: Unit) -> int:
+    owner = holder(unit.home)
+    if owner is not None and _find_unit(unit.home, owner) is None:
+        raise HermesError(
+            f"A gateway runs already in {unit.home}: {_name(owner)}.",
+            kept="The service is installed and not enabled.",
+            fix="Stop that one with `hermes gateway stop`, then try again.",
+        )
+    for command in unit.enabling:
+        problem = _run_systemctl(command)
+        if problem:
+            raise HermesError(
+                f"`{shlex.join(command)}` failed: {problem.rstrip('.')}.",
+                kept="The service is installed.",
+                fix=_INSTEAD,
+            )
+    print(f"It is enabled and started. Its log: journalctl {'-u' if unit.user else '--user -u'} {unit.name}")
+    return OK
+
+
+def _uninstall(parsed: argparse.Namespace, home: Path) -> int:
+    _check_rights(system=parsed.system)
+    unit = _describe(home, system=parsed.system)
+    if _read_own(unit) is None:
+        print(f"No service is installed for {home}: there is no {unit.path}")
+        return OK
+    _tell_systemd(unit.call("disable", "--now", unit.name))
+    unit.link.unlink(missing_ok=True)
+    unit.path.unlink()
+    _tell_systemd(unit.call("daemon-reload"))
+    print(f"The service was removed: {unit.path}")
+    return OK
+
+
+def _tell_systemd(command: tuple[str, ...]) -> None:
+    """Where systemd runs; a failure is told, and does not keep the file there."""
+    problem = _run_systemctl(command) if _SYSTEMD_RUNS.is_dir() else ""
+    if problem:
+        print(f"`{shlex.join(command)}` failed: {problem}", file=sys.stderr)
+
+
+def _run_systemctl(command: tuple[str, ...]) -> str:
+    """Why it failed; empty when it did not."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SYSTEMD_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+
+
+def _find_unit(home: Path, owner: Holder) -> Unit | None:
+    """The service that the owner of the home belongs to; None: it was started by hand."""
+    try:
+        cgroups = Path(f"/proc/{owner.pid}/cgroup").read_text()
+    except OSError:
+        return None
+    both = (_describe(home, system=system) for system in (False, True))
+    return next((unit for unit in both if is_in_unit(cgroups, unit)), None)
 
 
 # --- status
@@ -142,5 +378,13 @@ def _write_time(seconds: float) -> str:
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Path], int]] = MappingProxyType(
-    {"run": _run, "stop": _stop, "status": _status}
+    {
+        "run": _run,
+        "start": _start,
+        "stop": _stop,
+        "restart": _restart,
+        "status": _status,
+        "install": _install,
+        "uninstall": _uninstall,
+    }
 )

@@ -28,12 +28,13 @@ class Entry(NamedTuple):
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
         "chat": Entry("hermes_cli.chat:main", "Chat in the terminal (the default)."),
-        "gateway": Entry("hermes_cli.gateway_cmd:main", "Run the gateway, end it, or see how it is."),
+        "gateway": Entry("hermes_cli.gateway_cmd:main", "Run the gateway here or as a service, end it, or see how it is."),
         "sessions": Entry("hermes_cli.sessions_cmd:main", "List, search, show, export or delete past sessions."),
         "usage": Entry("hermes_cli.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
         "people": Entry("hermes_cli.people_cmd:main", "Decide who may speak, and what is kept of them."),
         "config": Entry("hermes_cli.config_cmd:main", "Read, change and explain the settings."),
         "plugins": Entry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "backup": Entry("hermes_cli.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
         "doctor": Entry("hermes_cli.doctor:main", "Find out what is wrong, and how to put it right."),
         "lab": Entry("hermes_cli.lab:main", "Serve a scripted model on this machine, for tests."),
     }

@@ -1,0 +1,76 @@
+"""`hermes backup`: makes a back-up of the home, checks one, or puts one back."""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from hermes_constants import get_hermes_home
+from hermes_state.backup import FILE, SECRETS, Manifest, create_backup, verify_backup
+from hermes_state.backup_restore import restore_backup
+
+_SHOWN = 5  # names of what was left out
+
+
+def main(args: list[str]) -> int:
+    parsed = _build_parser().parse_args(args)
+    for line in _ACTIONS[parsed.action](parsed):
+        print(line)
+    return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes backup", description="Back up the home, check a back-up, or put it back.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="create|verify|restore")
+    create = actions.add_parser("create", help="write a back-up; Hermes may run meanwhile")
+    create.add_argument("-o", "--output", metavar="FILE", type=Path, help="a new file (one in backups/ of the home)")
+    create.add_argument("--with-secrets", action="store_true", help=f"also {', '.join(SECRETS)}: the keys")
+    verify = actions.add_parser("verify", help="compare every hash and open the store in it")
+    restore = actions.add_parser("restore", help="make the home what the back-up holds; Hermes must not run")
+    for action in (verify, restore):
+        action.add_argument("file", metavar="FILE", type=Path)
+    restore.add_argument("--into", metavar="FOLDER", type=Path, help="another folder than the home")
+    restore.add_argument("--yes", action="store_true", help="replace a home that is not empty; its content is kept")
+    return parser
+
+
+def _create(parsed: argparse.Namespace) -> Iterator[str]:
+    made = create_backup(get_hermes_home(), parsed.output, with_secrets=parsed.with_secrets)
+    verify_backup(made.path)
+    yield f"Written and checked: {made.path}"
+    yield from _describe(made.manifest)
+    if made.left_out:
+        more = ", …" if len(made.left_out) > _SHOWN else ""
+        names = ", ".join(map(ascii, made.left_out[:_SHOWN]))
+        yield f"Left out, since they are links or no files: {names}{more}"
+
+
+def _verify(parsed: argparse.Namespace) -> Iterator[str]:
+    manifest = verify_backup(parsed.file)
+    yield f"{parsed.file} is whole."
+    yield from _describe(manifest)
+
+
+def _restore(parsed: argparse.Namespace) -> Iterator[str]:
+    done = restore_backup(parsed.file, parsed.into or get_hermes_home(), overwrite=parsed.yes)
+    yield f"{done.home} is now as it was at {done.manifest.created}."
+    if done.old:
+        yield f"What was there before is kept in {done.old}"
+    if not done.manifest.has_secrets:
+        yield f"The back-up holds no keys: those in {done.home / SECRETS[0]} stay as they are, if there are any."
+
+
+def _describe(manifest: Manifest) -> Iterator[str]:
+    files = [member for member in manifest.members if member.kind == FILE]
+    yield f"Made by Hermes {manifest.program} at {manifest.created}: {len(files)} files, {manifest.size:,} bytes."
+    tops = dict.fromkeys(member.name.partition("/")[0] for member in manifest.members)
+    yield f"It holds {', '.join(tops)}."
+    if manifest.layout:
+        yield f"The layout of the store is {manifest.layout}."
+    keys = ", ".join(SECRETS)
+    yield f"Keys ({keys}) are in it: keep it safe." if manifest.has_secrets else f"Keys ({keys}) are not in it."
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Iterator[str]]] = MappingProxyType(
+    {"create": _create, "verify": _verify, "restore": _restore}
+)
