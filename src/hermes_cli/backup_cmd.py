@@ -62,7 +62,7 @@ def _restore(parsed: argparse.Namespace) -> Iterator[str]:
 
 def _describe(manifest: Manifest) -> Iterator[str]:
     files = [member for member in manifest.members if member.kind == FILE]
-    yield f"Made by Hermes {manifest.program} at {manifest.created}: {len(files)} files, {manifest.size:,} bytes."
+    yield f"Made by Hermes {manifest.program} at {manifest.created}: {manifest.size:,} bytes, files: {len(files)}."
     tops = dict.fromkeys(member.name.partition("/")[0] for member in manifest.members)
     yield f"It holds {', '.join(tops)}."
     if manifest.layout:

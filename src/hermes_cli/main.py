@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
         "chat": Entry("hermes_cli.chat:main", "Chat in the terminal (the default)."),
-        "gateway": Entry("hermes_cli.gateway_cmd:main", "Run the gateway here or as a service, end it, or see how it is."),
+        "gateway": Entry("hermes_cli.gateway_cmd:main", "Run the gateway, here or as a service."),
         "sessions": Entry("hermes_cli.sessions_cmd:main", "List, search, show, export or delete past sessions."),
         "usage": Entry("hermes_cli.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
         "people": Entry("hermes_cli.people_cmd:main", "Decide who may speak, and what is kept of them."),

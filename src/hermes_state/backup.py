@@ -1,0 +1,391 @@
+"""Back-ups of a home: one archive of all that is the person's, taken beside a running Hermes, and checked to the byte.
+
+The archive begins with a manifest that names each member with its hash. What is not in the manifest is refused.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import tarfile
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from hermes_base.errors import ConfigProblem, HermesError
+from hermes_constants import VERSION
+from hermes_state import schema
+from hermes_state.connection import say_errors
+from hermes_state.schema import STORE_FILE
+
+FORMAT, FORMAT_VERSION = "hermes-backup", 1
+FOLDER = "backups"  # in the home
+MANIFEST = "manifest.json"
+SECRETS = (".env",)
+#: Names in a home that are the person's. The rest (logs, locks, sockets, files on their way) can be made anew.
+KEPT = (
+    *(STORE_FILE, "config.yaml", "SOUL.md", "prices.json", "chat_history"),
+    *("memories", "skills", "people", "todos", "workspace", "plugins"),
+)
+#: Names below `people/ID` that pass, as they do in the home itself.
+PASSING_OF_PEOPLE = frozenset({"outbox", "file-changes"})
+FILE, DIRECTORY = "file", "folder"
+_PATIENCE = 30.0  # seconds to wait for a store that is locked
+_PAGES, _PAUSE = 512, 0.002  # the store is copied in steps, so that its writers get their turn at the disk
+_CHUNK = 1 << 20
+_LARGEST_MANIFEST = 256 << 20
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file or folder of a back-up, by its path in the home."""
+
+    name: str
+    kind: str
+    mode: int
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a back-up holds; layout 0: there was no store yet."""
+
+    program: str
+    created: str
+    layout: int
+    members: tuple[Member, ...]
+
+    @property
+    def has_secrets(self) -> bool:
+        return any(member.name in SECRETS for member in self.members)
+
+    @property
+    def size(self) -> int:
+        return sum(member.size for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A finished back-up; `left_out` are links and other things that are no files."""
+
+    path: Path
+    manifest: Manifest
+    left_out: tuple[str, ...]
+
+
+class BadBackup(HermesError):
+    """The archive is cut, damaged, foreign or newer than this program."""
+
+
+# --- making one
+
+
+def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = False) -> Made:
+    """Copy what is the person's into a new archive; Hermes may run and write meanwhile."""
+    path = path or home / FOLDER / time.strftime("hermes-%Y%m%d-%H%M%S.tar.gz")
+    if path.exists():
+        raise ConfigProblem(f"{path} is there already.", kept="It was not changed.", fix="Choose another name.")
+    names = (*KEPT, *SECRETS) if with_secrets else KEPT
+    found = [name for top in names for name in _list_below(home, top)]  # before the copies come to lie anywhere
+    if not found:
+        raise ConfigProblem(f"There is nothing to back up in {home}.", fix="Start Hermes once, or set HERMES_HOME.")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix=".hermes-backup-", dir=path.parent) as work:
+        copies = Path(work) / "copies"
+        copies.mkdir()
+        members = [member for name in found if (member := _copy_member(home, name, copies)) is not None]
+        layout = _read_layout(copies / STORE_FILE) if STORE_FILE in found else 0
+        manifest = Manifest(VERSION, time.strftime("%Y-%m-%dT%H:%M:%S%z"), layout, tuple(members))
+        archive = Path(work) / "archive"
+        _write_archive(archive, manifest, copies)
+        os.rename(archive, path)
+    sync_folder(path.parent)
+    copied = {member.name for member in members}
+    return Made(path, manifest, tuple(name for name in found if name not in copied))
+
+
+def _list_below(home: Path, name: str) -> Iterator[str]:
+    """The path itself and, of a folder, what is in it, in a fixed order."""
+    place = home / name
+    if not os.path.lexists(place):
+        return
+    yield name
+    if place.is_symlink() or not place.is_dir():
+        return
+    for below in sorted(os.listdir(place)):
+        if not _is_passing(f"{name}/{below}"):
+            yield from _list_below(home, f"{name}/{below}")
+
+
+def _is_passing(name: str) -> bool:
+    parts = name.split("/")
+    return len(parts) == 3 and parts[0] == "people" and parts[2] in PASSING_OF_PEOPLE
+
+
+def _copy_member(home: Path, name: str, copies: Path) -> Member | None:
+    """Copy one file or folder; None: it is neither, or has gone meanwhile."""
+    source, target = home / name, copies / name
+    try:
+        status = source.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            target.mkdir()
+            return Member(name, DIRECTORY, stat.S_IMODE(status.st_mode) & 0o777)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        if name == STORE_FILE:
+            _copy_store(source, target)
+        else:
+            _copy_file(source, target)
+    except FileNotFoundError:
+        return None
+    return Member(name, FILE, stat.S_IMODE(status.st_mode) & 0o777, target.stat().st_size, hash_file(target))
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with os.fdopen(os.open(source, _READ_FLAGS), "rb") as taken, target.open("xb") as put:
+        shutil.copyfileobj(taken, put, _CHUNK)
+
+
+def _copy_store(source: Path, target: Path) -> None:
+    """Copy one state of the store without a write to it and without its side files.
+
+    The side files are missing only while nobody has the store open; then the file is read as it stands, and read again
+    if somebody came meanwhile.
+    """
+    with say_errors(source):
+        if not _is_open(source):
+            try:
+                _copy_pages(source, "mode=ro&immutable=1", target)
+            except sqlite3.Error:
+                if not _is_open(source):
+                    raise
+            if not _is_open(source):
+                return
+            target.unlink(missing_ok=True)
+        _copy_pages(source, "mode=ro", target)
+
+
+def _is_open(store: Path) -> bool:
+    return os.path.exists(f"{store}-wal")
+
+
+def _copy_pages(source: Path, options: str, target: Path) -> None:
+    with (
+        closing(_connect(source, options)) as db,
+        closing(sqlite3.connect(target, isolation_level=None)) as copy,
+    ):
+        db.execute("begin")
+        db.execute("select count(*) from sqlite_schema").fetchone()  # from here on all steps see this one state
+        db.backup(copy, pages=_PAGES, sleep=_PAUSE)
+        db.execute("rollback")
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+
+
+def _read_layout(store: Path) -> int:
+    with say_errors(store), closing(_connect(store, "mode=ro&immutable=1")) as db:
+        return schema.check_readable(db)
+
+
+def _write_archive(path: Path, manifest: Manifest, copies: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as raw:
+        with gzip.GzipFile("", "wb", 6, raw) as packed, tarfile.open(fileobj=packed, mode="w|") as archive:
+            _add(archive, Member(MANIFEST, FILE, 0o600), _encode(manifest))
+            for member in manifest.members:
+                _add(archive, member, copies / member.name)
+        raw.flush()
+        os.fsync(raw.fileno())
+
+
+def _add(archive: tarfile.TarFile, member: Member, content: bytes | Path) -> None:
+    entry = tarfile.TarInfo(member.name)
+    entry.mode, entry.mtime = member.mode, int(time.time())
+    if member.kind == DIRECTORY:
+        entry.type = tarfile.DIRTYPE
+        archive.addfile(entry)
+        return
+    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as taken:
+        entry.size = taken.seek(0, os.SEEK_END)
+        taken.seek(0)
+        archive.addfile(entry, taken)
+
+
+def _encode(manifest: Manifest) -> bytes:
+    fields = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(manifest)}
+    return json.dumps(fields, ensure_ascii=True, indent=1).encode()
+
+
+# --- reading one
+
+
+def verify_backup(path: Path) -> Manifest:
+    """What the archive holds, after every hash was compared and its store was opened; BadBackup says what is wrong."""
+    with tempfile.TemporaryDirectory(prefix="hermes-verify-") as work:
+        store = Path(work) / STORE_FILE
+        manifest = read_archive(path, lambda member: store if member.name == STORE_FILE else None)
+        check_store(path, store, manifest)
+    return manifest
+
+
+def read_archive(path: Path, place: Callable[[Member], Path | None]) -> Manifest:
+    """Compare every member with the manifest; those that `place` has a place for are written there."""
+    if not path.is_file():
+        raise BadBackup(f"There is no file {path}.", fix="Check the path.")
+    try:
+        with gzip.open(path, "rb") as packed, tarfile.open(fileobj=packed, mode="r|") as archive:
+            entries = iter(archive)
+            manifest = _read_manifest(path, archive, next(entries, None))
+            waiting = {member.name: member for member in manifest.members}
+            for entry in entries:
+                member = _match(path, entry, waiting)
+                _take(path, archive, entry, member, place(member))
+            _drain(packed)
+    except _UNREADABLE as error:
+        raise BadBackup(f"{path} is cut, damaged or no back-up: {error}.", fix="Use another one.") from error
+    if waiting:
+        raise BadBackup(f"{path} is cut: {_show(min(waiting))} is missing.", fix="Use another back-up.")
+    return manifest
+
+
+def check_store(path: Path, store: Path, manifest: Manifest) -> None:
+    """The store of a back-up must open, have a known layout and be whole."""
+    if not any(member.name == STORE_FILE for member in manifest.members):
+        return
+    try:
+        with closing(_connect(store, "mode=ro&immutable=1")) as db:
+            layout = schema.check_readable(db)
+            problem = str(db.execute("pragma integrity_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        layout, problem = manifest.layout, str(error)
+    if problem != "ok":
+        raise BadBackup(f"The store in {path} is damaged: {problem}.", fix="Use another back-up.")
+    if layout != manifest.layout:
+        raise BadBackup(
+            f"The store in {path} has layout {layout}, and the manifest says {manifest.layout}.",
+            fix="Use another back-up.",
+        )
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder outlive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_manifest(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo | None) -> Manifest:
+    foreign = BadBackup(f"{path} is not a back-up of Hermes.", kept="Nothing was changed.", fix="Check the path.")
+    if entry is None or entry.name != MANIFEST or not entry.isreg() or entry.size > _LARGEST_MANIFEST:
+        raise foreign
+    taken = archive.extractfile(entry)
+    assert taken is not None, "a regular file has content"
+    try:
+        fields = json.loads(taken.read())
+        if fields["format"] != FORMAT:
+            raise foreign
+        if fields["version"] > FORMAT_VERSION:
+            raise BadBackup(f"{path} was made by a newer Hermes ({fields['program']}).", fix="Update Hermes.")
+        return _decode(path, fields)
+    except (ValueError, KeyError, TypeError) as error:
+        raise foreign from error
+
+
+def _decode(path: Path, fields: dict[str, Any]) -> Manifest:
+    members = tuple(Member(**member) for member in fields["members"])
+    folders = {""}
+    for member in members:
+        _check_name(path, member.name)
+        is_known = member.kind in (FILE, DIRECTORY) and 0 <= member.mode <= 0o777 and member.size >= 0
+        if not is_known or member.name.rpartition("/")[0] not in folders:
+            raise ValueError(member.name)
+        if member.kind == DIRECTORY:
+            folders.add(member.name)
+    return Manifest(str(fields["program"]), str(fields["created"]), int(fields["layout"]), members)
+
+
+def _check_name(path: Path, name: str) -> None:
+    """Only plain paths below the names of the table: an archive decides nothing about where it is written."""
+    parts = name.split("/")
+    if parts[0] not in (*KEPT, *SECRETS) or {"", ".", ".."} & set(parts) or "\0" in name:
+        raise BadBackup(
+            f"{path} has a member that does not belong into a home: {_show(name)}.",
+            kept="Nothing was written.",
+            fix="Do not use this file.",
+        )
+
+
+def _match(path: Path, entry: tarfile.TarInfo, waiting: dict[str, Member]) -> Member:
+    _check_name(path, entry.name)
+    member = waiting.pop(entry.name, None)
+    kind = FILE if entry.isreg() else DIRECTORY if entry.isdir() else ""
+    if member is None or member.kind != kind or (kind == FILE and entry.size != member.size):
+        raise BadBackup(
+            f"{path} was changed: {_show(entry.name)} is not what the manifest says.",
+            kept="Nothing was changed.",
+            fix="Do not use this file.",
+        )
+    return member
+
+
+def _take(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo, member: Member, target: Path | None) -> None:
+    if member.kind == DIRECTORY:
+        if target is not None:
+            target.mkdir(mode=0o700)
+        return
+    taken = archive.extractfile(entry)
+    assert taken is not None, "a regular file has content"
+    if _copy_hashed(taken, target, member.mode) != member.sha256:
+        raise BadBackup(
+            f"{path} is damaged: {_show(member.name)} does not have the hash that the manifest says.",
+            kept="Nothing was changed.",
+            fix="Use another back-up.",
+        )
+
+
+def _copy_hashed(taken: IO[bytes], target: Path | None, mode: int) -> str:
+    """The hash of what was read; with a target, it is on the disk afterwards."""
+    digest = hashlib.sha256()
+    descriptor = os.open(target or os.devnull, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if target else 0), 0o600)
+    with os.fdopen(descriptor, "wb") as put:
+        while chunk := taken.read(_CHUNK):
+            digest.update(chunk)
+            put.write(chunk)
+        if target is not None:
+            put.flush()
+            os.fchmod(put.fileno(), mode)
+            os.fsync(put.fileno())
+    return digest.hexdigest()
+
+
+def _drain(packed: gzip.GzipFile) -> None:
+    """Read on to the end, where the check sum of the whole is."""
+    while packed.read(_CHUNK):
+        pass
+
+
+def _show(name: str) -> str:
+    """A name from a file that nobody has checked yet must not steer the terminal."""
+    return ascii(name)
