@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from gateway.intake import is_command, message_text
-from hermes_base.inbound import NOTICE, FileRef, Inbound, read_inbound
-from hermes_state.turns import Waiting
+from hermes_base.inbound import NOTICE, FileRef, Inbound
 
 MAX_MESSAGES = 20
 MAX_BYTES = 32 * 1024  # of text
@@ -30,10 +29,6 @@ class Message:
     def alone(self) -> bool:
         """Whether it never shares a turn: the house's own words, and what is no turn at all."""
         return self.inbound.origin == NOTICE or is_command(self.inbound.text)
-
-
-def read_waiting(row: Waiting) -> Message:
-    return Message(row.seq, read_inbound(row.body), row.accepted, row.attempts > 0)
 
 
 def group(rows: Sequence[Message], window: float) -> tuple[Message, ...]:

@@ -204,10 +204,6 @@ class Lane:
         return self.claim.conversation
 
     @property
-    def waiting(self) -> int:
-        return len(self._queue)
-
-    @property
     def starter(self) -> str:
         return self.slot.job.first.sender.person if self.slot else ""
 
@@ -245,6 +241,9 @@ class Lane:
             self.suspend("another process works on this conversation")
         except StoreFailure as problem:
             log.warning("%s waits for the store: %s", self.key, problem)
+        except Exception:  # the top of a lane: what runs in it goes on, and it looks again
+            log.exception("%s could not look at its messages", self.key)
+            self._unseen = True
         return STORE_PAUSE
 
     def stop(self, reason: str) -> bool:
@@ -281,7 +280,7 @@ class Lane:
         self._unseen, known = False, len(self._known)
         try:
             arrivals = await self._house.call(self._house.look, self.claim, frozenset(self._known))
-        except StoreFailure:
+        except Exception:
             self._unseen = True
             raise
         if known + len(arrivals) >= LOOKED_AT:  # there may be more of them
@@ -290,7 +289,7 @@ class Lane:
             self._known.add(arrival.row.seq)
             try:
                 await self._take(await self._drop_replaced(arrival))
-            except StoreFailure:
+            except Exception:
                 self._forget_message(arrival.row.seq)
                 raise
 

@@ -202,7 +202,8 @@ class Gateway:
         """Store a message; only then may its platform be told that it was received (C1)."""
         if self.closing:
             return Refused(CLOSING, closing=True)
-        inbound = as_from_outside(inbound)
+        redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
+        inbound = replace(as_from_outside(inbound), text=redact(inbound.text))
         if not has_room(self.home):
             return Refused(DISK_FULL)
         key = inbound.key(self.profile)
@@ -217,8 +218,7 @@ class Gateway:
 
     async def _accept(self, key: str, inbound: Inbound) -> int | None:
         address = inbound.address
-        redact = cli_config.redactor()  # today's secrets; what is stored is what is sent (G6)
-        body = write_inbound(replace(inbound, text=redact(inbound.text)))
+        body = write_inbound(inbound)
         storing = asyncio.ensure_future(
             self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body, self._claimer(key))
         )

@@ -92,11 +92,6 @@ BEGIN_MESSAGE = (
     "update inbox set attempts = attempts + 1, begun = coalesce(begun, :now) "
     "where conversation = :conversation and seq = :seq"
 )
-JOIN_MESSAGE = (
-    "update inbox set attempts = max(attempts, (select t.attempts from inbox t where t.conversation = :conversation "
-    "and t.seq = :turn)), begun = coalesce(begun, :now) "
-    "where conversation = :conversation and seq = :seq and done_epoch is null"
-)
 TAKE_MESSAGE = "update inbox set taken = 1 where conversation = :conversation and seq = :seq"
 CLOSE_MESSAGE = (
     "update inbox set done_epoch = :epoch where conversation = :conversation and seq = :seq and done_epoch is null"

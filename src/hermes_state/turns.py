@@ -191,10 +191,6 @@ class TurnStore(Protocol):
         """
         ...
 
-    def join_turn(self, claim: Claim, seq: int, more: Sequence[int]) -> None:
-        """Messages that were put into a running turn: they count as begun with it."""
-        ...
-
     def append(self, claim: Claim, seq: int, written: Written, usage: Sequence[UsageRow] = ()) -> int:
         """Finished rows in mid-turn with their calls' usage; the new version. Messages named by `Row.inbox` are marked
         as taken in the same transaction."""

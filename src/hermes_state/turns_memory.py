@@ -102,15 +102,6 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         return turn
 
     @locked
-    def join_turn(self, claim: Claim, seq: int, more: Sequence[int]) -> None:
-        self._check_claim(claim)
-        inbox, now = self._tables.inbox.get(claim.conversation, {}), self._clock()
-        for message in (inbox[one] for one in more if one in inbox):
-            if message.done_epoch is None:
-                message.attempts = max(message.attempts, inbox[seq].attempts)
-                message.begun = now if message.begun is None else message.begun
-
-    @locked
     def append(self, claim: Claim, seq: int, written: Written, usage: Sequence[UsageRow] = ()) -> int:
         batch = records.write_batch(written.rows)
         self._check_claim(claim)

@@ -94,12 +94,6 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
                 _set_choices(db, claim.conversation, choices)
             return turn
 
-    def join_turn(self, claim: Claim, seq: int, more: Sequence[int]) -> None:
-        with self._db.write() as db:
-            check_claim(db, claim)
-            turn = {"turn": seq, "now": self._clock()}
-            db.executemany(sql.JOIN_MESSAGE, [{**name_message(claim, one), **turn} for one in more])
-
     def append(self, claim: Claim, seq: int, written: Written, usage: Sequence[UsageRow] = ()) -> int:
         batch = records.write_batch(written.rows)
         with self._db.write() as db:

@@ -6,9 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.bursts import MAX_BYTES, MAX_MESSAGES, Message, group, read_waiting, text_of, whole_at
-from hermes_base.inbound import NOTICE, Address, FileRef, Inbound, write_inbound
-from hermes_state.turns import Waiting
+from gateway.bursts import MAX_BYTES, MAX_MESSAGES, Message, group, text_of, whole_at
+from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 
 DM, GROUP = Address("p", "bot", "1"), Address("p", "bot", "2", "group")
 WINDOW = 0.5
@@ -65,12 +64,6 @@ def test_it_is_known_when_a_burst_cannot_grow_any_more() -> None:
     assert whole_at([message(1, at=10.0, begun=True)], WINDOW) == 10.0
     assert whole_at([message(1, at=10.0, origin=NOTICE)], WINDOW) == 10.0
     assert whole_at([message(n, at=10.0) for n in range(MAX_MESSAGES)], WINDOW) == 10.0
-
-
-def test_a_stored_row_is_read() -> None:
-    inbound = message(5, "hello").inbound
-    row = Waiting(5, write_inbound(inbound), attempts=1, taken=False, accepted=3.0, begun=2.0)
-    assert read_waiting(row) == Message(5, inbound, 3.0, begun=True)
 
 
 def test_the_model_reads_texts_names_and_files() -> None:

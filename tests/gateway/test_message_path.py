@@ -130,19 +130,25 @@ def test_a_choice_survives_a_restart(house: LocalHouse, person: Person, lab: Lab
 def test_after_a_fallback_the_next_message_starts_on_the_first_choice_with_the_same_agent(
     house: LocalHouse, person: Person, lab: LabServer
 ) -> None:
-    """Restoration, not eviction."""
-    entry = {"provider": "custom", "model": "second", "base_url": lab.base_url, "context_length": 100_000}
-    (house.home / "config.yaml").write_text(
-        f"model: {{base_url: '{lab.base_url}', default: lab-model, fallbacks: [{entry}]}}"
-    )
-    person.ask("[[say warm]]")
-    lab.set_plan([{"fault": {"status": 402, "message": "no credit"}}])
-    person.ask("[[say by the second]]")
-    lab.set_plan([])
-    hits = house.counters["hit"]
-    person.ask("[[say again]]")
-    assert house.counters["hit"] == hits + 1
-    assert lab.requests[-1].json()["model"] in ("lab-model", "second")  # as the health of the first allows
+    """D3: restoration, not eviction."""
+    from agent.health import health
+
+    with LabServer() as second:
+        entry = {"provider": "custom", "model": "second", "base_url": second.base_url, "context_length": 100_000}
+        (house.home / "config.yaml").write_text(
+            f"model: {{base_url: '{lab.base_url}', default: lab-model, fallbacks: [{entry}]}}"
+        )
+        person.ask("[[say warm]]")
+        agent = house.gateway.runner.cached_agent(person.conversation)
+        lab.set_plan([{"fault": {"status": 402, "message": "no credit"}}])
+        assert person.ask("[[say by the second]]") == "by the second"
+        assert [request.json()["model"] for request in second.requests] == ["second"]
+        lab.set_plan([])
+        health._circuits.clear()  # the pause of the first choice is over
+        assert person.ask("[[say by the first]]") == "by the first"
+        assert lab.requests[-1].json()["model"] == "lab-model"
+        assert len(second.requests) == 1
+        assert house.gateway.runner.cached_agent(person.conversation) is agent
 
 
 def test_everyone_who_knows_a_session_learns_the_new_one(house: LocalHouse, person: Person) -> None:
@@ -518,6 +524,38 @@ def test_plugins_learn_where_a_turn_was_asked(house: LocalHouse, person: Person)
     finally:
         registry.deregister("where")
     assert get_session_env("HERMES_SESSION_CHAT_ID", "nowhere") == "nowhere"
+
+
+def test_what_others_hear_holds_no_secret(house: LocalHouse, person: Person) -> None:
+    """G6: another terminal in the conversation sees what is stored."""
+    config.set_value("MY_SERVICE_API_KEY", "canary-5d1c77aa")
+    other = Person(house.client("two", conversation=person.conversation))
+    person.ask("my key is canary-5d1c77aa [[say thanks]]")
+    (heard,) = [line.event.text for line in other.client.find(wire.Happened) if "Said" in type(line.event).__name__]
+    assert "canary" not in heard
+    assert "[redacted MY_SERVICE_API_KEY]" in heard
+
+
+def test_a_lane_survives_what_nobody_expected(
+    house: LocalHouse, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B6, C2: a look that breaks while a turn runs neither loses a message nor starts a second turn."""
+    from gateway.front import FrontDoor
+
+    config.set_value("gateway.busy", "queue")
+    look, broken = FrontDoor.look, [ValueError("odd"), ValueError("odder")]
+
+    def break_twice(door: FrontDoor, claim: Any, known: Any, **more: Any) -> Any:
+        if broken and known:
+            raise broken.pop()
+        return look(door, claim, known, **more)
+
+    monkeypatch.setattr(FrontDoor, "look", break_twice)
+    person.say("[[stall 3]][[say one]]")
+    time.sleep(0.5)
+    person.say("[[say two]]")
+    wait_until(lambda: person.shown() == ["one", "two"])
+    assert not broken
 
 
 def test_a_file_of_the_agent_is_handed_over(house: LocalHouse, person: Person, tmp_path: Path) -> None:

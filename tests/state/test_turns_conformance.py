@@ -364,17 +364,6 @@ def test_what_waited_long_without_a_turn_is_fresh(bench: Bench) -> None:
     assert turn.given_up == ""
 
 
-def test_messages_put_into_a_turn_count_as_begun(bench: Bench) -> None:
-    turns, claim = bench.turns, bench.own()
-    for _ in range(3):
-        bench.accept()
-    for _ in range(2):
-        turns.begin(claim, [1])
-    turns.join_turn(claim, 1, [2])
-    assert [row.attempts for row in turns.waiting(claim)] == [2, 2, 0]
-    assert [row.begun is not None for row in turns.waiting(claim)] == [True, True, False]
-
-
 def test_a_step_with_the_same_number_replaces(bench: Bench) -> None:
     turns, claim = bench.turns, bench.own()
     bench.accept()

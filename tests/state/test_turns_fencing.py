@@ -36,7 +36,6 @@ def _dump_tables(db: sqlite3.Connection) -> str:
 Call = Callable[[Bench, Claim, str], Any]
 CALLS: Mapping[str, Call] = {
     "begin": lambda it, claim, _: it.turns.begin(claim, [1, 2], answer("going on")),
-    "join_turn": lambda it, claim, _: it.turns.join_turn(claim, 1, [2]),
     "append": lambda it, claim, session: it.turns.append(claim, 1, written(session, 1, say("late", 2)), [USAGE]),
     "rotate": lambda it, claim, session: it.turns.rotate(claim, 1, written(session, 1, say("late", 2)), "compaction"),
     "step": lambda it, claim, _: it.turns.step(claim, 1, 1, "late", {}),
