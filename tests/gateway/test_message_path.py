@@ -556,6 +556,7 @@ def test_a_lane_survives_what_nobody_expected(
     person.say("[[say two]]")
     wait_until(lambda: person.shown() == ["one", "two"])
     assert not broken
+    assert [note.split(":")[0] for note in person.shown(NOTE)] == ["Queued"]
 
 
 def test_a_file_of_the_agent_is_handed_over(house: LocalHouse, person: Person, tmp_path: Path) -> None:
