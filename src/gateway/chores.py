@@ -121,7 +121,7 @@ class Chores:
         try:
             await adapter.connect(core)
         except HermesError as problem:
-            if adapter.spec.trusted:
+            if adapter.spec.always_on:
                 raise
             log.error("%s is not connected: %s", adapter.spec.label, problem)
             self._gateway.spawn(self._connect_later(adapter, core))

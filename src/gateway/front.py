@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import people
-from gateway.admission import LOCAL_OWNER, admit, pairing_sentence
+from gateway.admission import LOCAL_OWNER, admit, pairing_sentence, standing
 from gateway.intake import Standing, View
 from gateway.lane import LOOKED_AT, Arrival
 from gateway.platforms.base import PlatformSpec
@@ -86,12 +86,15 @@ class FrontDoor:
         if inbound.origin == NOTICE:
             last = self._turns.choices(conversation)
             return Standing(str(last.get("person", "")), str(last.get("role", "")))
-        if spec.trusted:
+        if spec.trusted or (spec.knows_people and inbound.sender == LOCAL_OWNER.person):
             return LOCAL_OWNER
+        if spec.knows_people:
+            return standing(self._people.get(inbound.sender))
         return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
 
     def _pair(self, inbound: Inbound, sender: Standing) -> str:
-        if sender.role or inbound.origin == NOTICE or inbound.address.kind != "dm":
+        known = spec_of(inbound.address.platform).knows_people
+        if sender.role or known or inbound.origin == NOTICE or inbound.address.kind != "dm":
             return ""
         address = inbound.address
         return pairing_sentence(self._people, address.platform, inbound.sender, inbound.sender_name, address.chat)

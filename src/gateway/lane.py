@@ -31,7 +31,7 @@ from gateway.intake import (
     is_command,
     route,
 )
-from gateway.platforms.base import Dealt, LiveEvent, Moved
+from gateway.platforms.base import Begun, Dealt, LiveEvent, Moved
 from gateway.turn import StoreFace, start_thread
 from hermes_base import commands
 from hermes_base.errors import Fenced, HermesError, StoreFailure
@@ -465,6 +465,7 @@ class Lane:
             if not done.again:
                 return done
             slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
+        self._house.show(self.key, Begun(slot.job.seqs))
         return await self._unless_abandoned(slot, lambda: self._house.perform_turn(slot.job, slot.live))
 
     async def _unless_abandoned(self, slot: Slot, work: Callable[[], Done]) -> Done:

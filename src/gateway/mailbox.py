@@ -68,12 +68,14 @@ class Mailbox:
         store: QuestionStore,
         announce: Announce,
         *,
+        ended: Callable[[str], None] = lambda _: None,
         members_approve: Callable[[], bool] = lambda: False,
         node: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._announce = announce  # called on the asking thread, after the question is stored
+        self._ended = ended  # the same, with the conversation, when a question that was announced is open no more
         self._members_approve = members_approve
         self._node = node
         self._clock = clock
@@ -127,6 +129,7 @@ class Mailbox:
             if not waiting.closed.is_set():
                 self._show(waiting)
                 waiting.closed.wait(question.expires_in)
+                self._ended(question.conversation)
         finally:
             self._leave(waiting)
         return self._note_end(waiting)

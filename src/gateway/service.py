@@ -27,7 +27,7 @@ from gateway.mailbox import Mailbox
 from gateway.operations import Operations
 from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
-from gateway.platforms.base import Accepted, Adapter, Heard, LiveEvent, Refused
+from gateway.platforms.base import Accepted, Adapter, Asking, Heard, LiveEvent, Refused
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
 from gateway.run import GatewayRunner
 from gateway.stage import Draft, Stage
@@ -63,6 +63,7 @@ STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, an
 SLOW_STORE_SECONDS = 3.0
 STORE_HELD = "Another process holds the store; your message waits for it."
 OUTBOX = "outbox"  # folder for files on their way
+SHOWN = "shown"  # folder for files that can be fetched, until retention takes them
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
@@ -118,6 +119,7 @@ class Gateway:
         self.mailbox = Mailbox(
             self.people,
             self._announce,
+            ended=lambda conversation: self._show_soon(conversation, Asking(None)),
             members_approve=lambda: members_approve(cli_config.load_last_good()),
             node=self.node,
         )
@@ -136,7 +138,7 @@ class Gateway:
         self._turn_performer = TurnPerformer(tools)
         self.operations = Operations(self)
         self._command_performer = CommandPerformer(
-            tools, self._turn_performer, lambda platform: spec_of(platform).trusted, self.operations.describe
+            tools, self._turn_performer, lambda platform: spec_of(platform).joins, self.operations.describe
         )
 
     async def _connect(self) -> None:
@@ -148,7 +150,7 @@ class Gateway:
         await self.delivery.start()
         door = LocalDoor(self)
         for adapter in self.adapters:
-            await self.chores.connect(adapter, door if adapter.spec.trusted else self)
+            await self.chores.connect(adapter, door if adapter.spec.always_on else self)
 
     async def stop(self, reason: str) -> None:
         """Stop intake, let turns end, cut those that do not, deliver what is there, leave (C14)."""
@@ -307,6 +309,10 @@ class Gateway:
     def show(self, conversation: str, event: LiveEvent) -> None:
         self.stage.show(conversation, event)
 
+    def _show_soon(self, conversation: str, event: LiveEvent) -> None:
+        """On any thread."""
+        self._loop.call_soon_threadsafe(self.show, conversation, event)
+
     def burst_seconds(self, inbound: Inbound) -> float:
         return spec_of(inbound.address.platform).burst_seconds
 
@@ -339,17 +345,20 @@ class Gateway:
         del person
         address = self._address_of(question.conversation)
         self.turns.post(question.conversation, f"question:{question.id}", write_question(address, question))
+        self._show_soon(question.conversation, Asking(question))
         self.delivery.wake(address)
 
     def _address_of(self, conversation: str) -> Address:
         return Address(**Choices.of(self.turns.choices(conversation)).address)
 
     def _send_file(self, conversation: str, file: FileRef, caption: str, data: bytes) -> None:
-        """The agent hands over a file; for a network it is copied, since it is sent later. On a tool's thread."""
+        """The agent hands over a file; where it is sent or fetched later, as a copy. On a tool's thread."""
         address = self._address_of(conversation)
-        if not spec_of(address.platform).trusted:
+        spec = spec_of(address.platform)
+        if spec.fetches_files or not spec.trusted:
             person = self.people.person_of(conversation)
-            file = keep_copy(self.home / FOLDER / person if person else self.home, file, data)
+            own = self.home / FOLDER / person if person else self.home
+            file = keep_copy(own / (SHOWN if spec.fetches_files else OUTBOX), file, data)
         outgoing = Outgoing(address, caption, FILE, file=file)
         self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
         self.delivery.wake(address)
@@ -426,15 +435,19 @@ class ProcessNotices:
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:
-    """Only the house speaks as the house, and only the machine's own terminals choose conversation and folder."""
-    if spec_of(inbound.address.platform).trusted:
-        return replace(inbound, origin=PERSON)
-    return replace(inbound, origin=PERSON, conversation="", folder="")
+    """Only the house speaks as the house; who may choose a conversation and a folder, the platform's facts say."""
+    spec = spec_of(inbound.address.platform)
+    return replace(
+        inbound,
+        origin=PERSON,
+        conversation=inbound.conversation if spec.joins else "",
+        folder=inbound.folder if spec.trusted else "",
+    )
 
 
-def keep_copy(own: Path, file: FileRef, data: bytes) -> FileRef:
-    """The file as it was, in the folder of whoever gets it, until it is sent."""
-    folder = own / OUTBOX / uuid.uuid4().hex[:16]
+def keep_copy(place: Path, file: FileRef, data: bytes) -> FileRef:
+    """The file as it was, in a folder of its own below `place`."""
+    folder = place / uuid.uuid4().hex[:16]
     folder.mkdir(parents=True, mode=0o700)
     path = folder / file.name
     path.write_bytes(data)
@@ -442,7 +455,7 @@ def keep_copy(own: Path, file: FileRef, data: bytes) -> FileRef:
 
 
 def drop_copy(file: FileRef) -> None:
-    """Delete what `keep_copy` made; any other file stays where it is."""
+    """Delete the copy of a file that was on its way; any other stays where it is."""
     path = Path(file.path)
     if path.parent.parent.name == OUTBOX:
         path.unlink(missing_ok=True)
@@ -450,12 +463,12 @@ def drop_copy(file: FileRef) -> None:
 
 
 def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:
-    """The local platform, and those that the settings switch on."""
+    """The platforms of the house itself, and those that the settings switch on."""
     sections = settings.get("platforms") or {}
     made = []
     for spec in all_specs():
         section = sections.get(spec.name) or {}
-        if spec.trusted or section.get("enabled") is True:
+        if spec.always_on or section.get("enabled") is True:
             made.append(make_adapter(find_spec(spec.name), str(section.get("account") or spec.name), section, home))
     return made
 

@@ -234,6 +234,50 @@ SETTINGS: tuple[Setting, ...] = (
         [],
         "Folders that the file tools may use unasked for everybody, beside each person's own workspace.",
     ),
+    Setting(
+        "web.enabled", "bool", True, "Serve the web page and the API while the gateway runs.", takes_effect=NEXT_START
+    ),
+    Setting(
+        "web.host",
+        "str",
+        "127.0.0.1",
+        "The address that the page and the API listen on. Any but this machine's own needs HERMES_WEB_PASSWORD.",
+        takes_effect=NEXT_START,
+    ),
+    Setting(
+        "web.port",
+        "int?",
+        None,
+        "The port of the page and the API; null: 8642, or the next free one.",
+        at_least=0,
+        at_most=65535,
+        takes_effect=NEXT_START,
+    ),
+    Setting(
+        "web.names",
+        "list[str]",
+        [],
+        "Host names under which the page may be reached, beside this machine's own (behind a proxy, for example).",
+        takes_effect=NEXT_START,
+    ),
+    Setting("web.upload_megabytes", "int", 50, "Largest file that the page takes.", at_least=1, takes_effect=AT_ONCE),
+    Setting(
+        "retention.queue_days",
+        "float",
+        30.0,
+        "Delivered messages, answered questions and files that were handed over are kept so long; the conversations "
+        "themselves stay. 0: for ever.",
+        at_least=0,
+        takes_effect=AT_ONCE,
+    ),
+    Setting(
+        "retention.session_days",
+        "float",
+        0.0,
+        "Conversations that nobody touched for so long are deleted; their cost stays in the ledger. 0: never.",
+        at_least=0,
+        takes_effect=AT_ONCE,
+    ),
     Setting("display.markdown", "bool", True, "Render markdown in the terminal.", takes_effect=NEXT_START),
     Setting(
         "display.tool_progress",
@@ -251,6 +295,22 @@ SETTINGS: tuple[Setting, ...] = (
         "How much goes to the log.",
         choices=LOG_LEVELS,
         takes_effect=NEXT_START,
+    ),
+    Setting(
+        "log.megabytes",
+        "int",
+        10,
+        "Size at which the gateway's log begins a new file.",
+        at_least=1,
+        takes_effect=NEXT_START,
+    ),
+    Setting("log.files", "int", 5, "How many old log files are kept.", at_least=1, takes_effect=NEXT_START),
+    Setting(
+        "titles.enabled",
+        "bool",
+        True,
+        "Have the model name new conversations: one short call each. Otherwise the first words are the name.",
+        takes_effect=AT_ONCE,
     ),
 )
 

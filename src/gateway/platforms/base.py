@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from hermes_base.chat import Event
+from hermes_base.chat import Event, Question
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
 
@@ -27,6 +27,7 @@ class PlatformSpec:
     has_buttons: bool = False
     has_typing: bool = False
     takes_files: bool = False
+    fetches_files: bool = False  # its clients fetch files from here later: a copy is kept for them
     max_file_bytes: int = 0  # 0: no limit
     shows_events: bool = False  # it takes live events (`show`) instead of drafts that are edited
     # --- limits: calls to one chat
@@ -37,6 +38,9 @@ class PlatformSpec:
     # --- messages that come in
     burst_seconds: float = 0.4  # messages of one sender within this time are one turn
     trusted: bool = False  # whoever can connect is the owner of the machine
+    knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
+    joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
+    always_on: bool = False  # it belongs to the house, and no setting switches it on
     needs_mention: bool = True  # in a group only what speaks to us is for us
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
 
@@ -95,8 +99,22 @@ class Moved:
     conversation: str
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """From here on events belong to the turn of these messages."""
+
+    seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The question that is open in a conversation from now on; None: none is."""
+
+    question: Question | None
+
+
 #: What a platform that shows events is told: what happens in a turn, and what became of messages.
-LiveEvent = Event | Heard | Dealt | Moved
+LiveEvent = Event | Heard | Begun | Dealt | Moved | Asking
 
 
 @dataclass(frozen=True, slots=True)

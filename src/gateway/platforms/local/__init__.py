@@ -14,6 +14,8 @@ SPEC = PlatformSpec(
     shows_events=True,
     burst_seconds=0.05,  # what is pasted at once is one message; whoever types does not notice the wait
     trusted=True,
+    joins=True,
+    always_on=True,
     needs_mention=False,
     settings={"idempotent": "false: clients get no keys, and a repeated message is shown again, with a mark"},
 )

@@ -1,0 +1,1 @@
+"""The API: what OpenAI clients and programs talk to."""

@@ -1,0 +1,18 @@
+"""The API as a platform. Its server has checked the key, so the sender is a person of this house."""
+
+from gateway.platforms.base import PlatformSpec
+
+SPEC = PlatformSpec(
+    name="api",
+    label="The API",
+    factory="gateway.platforms.api.adapter:ApiAdapter",
+    takes_keys=True,
+    takes_files=True,
+    fetches_files=True,
+    shows_events=True,
+    burst_seconds=0.0,
+    knows_people=True,
+    joins=True,
+    always_on=True,
+    needs_mention=False,
+)

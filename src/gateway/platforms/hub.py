@@ -1,0 +1,133 @@
+"""Hands live events to whoever watches a conversation, for platforms whose clients read everything else from the store.
+
+Such a platform has nothing to deliver: what is in the outbox is where its clients look. A watcher that is too slow is
+not waited for: its events are given up, and it is told to look at the store again.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.platforms.base import BaseAdapter, Core, LiveEvent, Part
+from hermes_base.inbound import Address, FileRef, Outgoing
+
+MOST_WAITING = 2_000  # events for one watcher
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A row of the outbox stands where its clients look."""
+
+    row: int
+    outgoing: Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Events were given up: what the watcher knows is not the whole truth any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The gateway closes."""
+
+
+Watched = LiveEvent | Sent | Lost | Ended
+
+
+class Watch:
+    """What one watcher has not read yet."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Watched] = deque()
+        self._woken = asyncio.Event()
+
+    def put(self, event: Watched) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.clear()
+            self._waiting.append(Lost())
+        self._waiting.append(event)
+        self._woken.set()
+
+    async def next(self) -> Watched:
+        while not self._waiting:
+            self._woken.clear()
+            await self._woken.wait()
+        return self._waiting.popleft()
+
+    def take_all(self) -> list[Watched]:
+        """What waits now, without waiting for more."""
+        taken = list(self._waiting)
+        self._waiting.clear()
+        return taken
+
+
+class Hub:
+    """Who watches which conversation; on the event loop."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, set[Watch]] = {}
+
+    @contextmanager
+    def watch(self, conversation: str) -> Iterator[Watch]:
+        watch = Watch()
+        self._watches.setdefault(conversation, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            others = self._watches[conversation]
+            others.discard(watch)
+            if not others:
+                del self._watches[conversation]
+
+    def show(self, conversation: str, event: Watched) -> None:
+        for watch in self._watches.get(conversation, ()):
+            watch.put(event)
+
+    def show_all(self, event: Watched) -> None:
+        for conversation in self._watches:
+            self.show(conversation, event)
+
+    def count(self) -> int:
+        return sum(map(len, self._watches.values()))
+
+
+class HubAdapter(BaseAdapter):
+    """An account whose clients come over HTTP. They are known before they speak, and speak through `core`."""
+
+    core: Core
+
+    def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
+        super().__init__(account, settings, home)
+        self.hub = Hub()
+
+    async def connect(self, core: Core) -> None:
+        self.core = core
+        self.last_seen = time.time()
+
+    async def disconnect(self) -> None:
+        self.hub.show_all(Ended())
+
+    async def send(self, part: Part) -> str:
+        return self._tell(part, None)
+
+    async def send_file(self, part: Part, file: FileRef) -> str:
+        return self._tell(part, file)
+
+    def _tell(self, part: Part, file: FileRef | None) -> str:
+        outgoing = part.outgoing or Outgoing(part.address, part.text, file=file)
+        conversation = self.conversation_of(part.address)
+        self.hub.show(conversation, Sent(part.row, outgoing))
+        return str(part.row)
+
+    async def show(self, conversation: str, event: LiveEvent) -> None:
+        self.hub.show(conversation, event)
+
+    def conversation_of(self, address: Address) -> str:
+        """The chat of these platforms is the key of the conversation, whose ever it is."""
+        return address.chat

@@ -1,0 +1,8 @@
+"""The web page's account: pages watch the conversations that they show."""
+
+from gateway.platforms.hub import HubAdapter
+from gateway.platforms.web import SPEC
+
+
+class WebAdapter(HubAdapter):
+    spec = SPEC
