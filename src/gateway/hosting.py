@@ -1,8 +1,7 @@
-"""Where a gateway lives: in the foreground of its own process, or on a thread of a terminal that hosts it."""
+"""A gateway on a thread of the terminal that hosts it; `gateway.serving` runs one in its own process."""
 
 import asyncio
 import logging
-import signal
 import threading
 from pathlib import Path
 
@@ -14,23 +13,6 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
-
-
-def run_gateway(home: Path) -> int:
-    """Own the home and serve until a signal or an operator ends it; HomeBusy when somebody else owns it."""
-    with HomeLock(home):
-        asyncio.run(_serve(home))
-    return 0
-
-
-async def _serve(home: Path) -> None:
-    gateway = Gateway(home)
-    await gateway.start()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, gateway.shut_down, f"signal {name.name}")
-    print(f"The gateway of {home} runs. Ctrl-C stops it.", flush=True)
-    await gateway.wait_closed()
 
 
 class GatewayThread:

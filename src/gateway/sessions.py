@@ -26,16 +26,25 @@ def find_session(
     raise HermesError(f"{len(near)} sessions begin with {wanted!r}: {few}.", fix="Type more of the id.")
 
 
-def branch_session(store: Store, session: str) -> SessionInfo:
-    """A copy of a session in the same conversation, now its current one; the bytes that were sent are copied along."""
+def branch_session(store: Store, session: str, *, before: int | None = None, conversation: str = "") -> SessionInfo:
+    """A copy of a session, up to a position if one is given, now the current one of its conversation or of another;
+    the bytes that were sent are copied along."""
     old, transcript = store.session(session), store.load(session)
     assert old is not None
     new = store.open_session(
-        NewSession(old.conversation, platform=old.platform, model=old.model, title=old.title, person=old.person)
+        NewSession(
+            conversation or old.conversation,
+            platform=old.platform,
+            model=old.model,
+            title=old.title if before is None else "",
+            person=old.person,
+        )
     )
     for (part, dialect), body in transcript.frozen.items():
         store.freeze(new.id, PART_PLACES[part], dialect, body)
-    store.append(new.id, make_writer_id(), 0, transcript.rows)
+    rows = [row for row in transcript.rows if before is None or row.position < before]
+    if rows:
+        store.append(new.id, make_writer_id(), 0, rows)
     copied = store.session(new.id)
     assert copied is not None
     return copied

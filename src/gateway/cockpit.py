@@ -1,0 +1,31 @@
+"""The house as the page and the API see it: one object with a desk for each kind of question."""
+
+from typing import TYPE_CHECKING
+
+from gateway.cockpit_desk import TurnDesk
+from gateway.cockpit_house import HouseDesk
+from gateway.cockpit_keys import Keys
+from gateway.cockpit_setup import Setup
+from gateway.cockpit_threads import ThreadDesk
+from hermes_base.cockpit import Cockpit, Desk, HousePanel, KeyDesk, SetupDesk, Threads
+
+if TYPE_CHECKING:
+    from gateway.service import Gateway
+
+
+class GatewayCockpit:
+    """Implements `Cockpit`."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self.version = gateway.version
+        self.profile = gateway.profile
+        threads = ThreadDesk(gateway)
+        self.threads: Threads = threads
+        self.desk: Desk = TurnDesk(gateway, threads)
+        self.house: HousePanel = HouseDesk(gateway)
+        self.setup: SetupDesk = Setup(gateway)
+        self.keys: KeyDesk = Keys(gateway)
+
+
+def make_cockpit(gateway: "Gateway") -> Cockpit:
+    return GatewayCockpit(gateway)

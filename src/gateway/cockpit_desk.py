@@ -1,0 +1,72 @@
+"""Turns under way for the page and the API: stops them, answers their questions, tells what came of a message."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gateway.cockpit_threads import ThreadDesk
+from gateway.intake import Standing
+from gateway.people import may_stop
+from hermes_base.chat import Question
+from hermes_base.cockpit import Caller, NotAllowed
+from hermes_base.inbound import Outgoing
+
+if TYPE_CHECKING:
+    from gateway.service import Gateway
+
+
+class TurnDesk:
+    """Implements `Desk`."""
+
+    def __init__(self, gateway: "Gateway", threads: ThreadDesk) -> None:
+        self._gateway = gateway
+        self._threads = threads
+
+    async def stop(self, caller: Caller, conversation: str) -> bool:
+        await self._gateway.call(self._threads.check, caller, conversation)
+        lane = self._gateway.lanes.get(conversation)
+        if lane is None or lane.slot is None:
+            return False
+        if not may_stop(caller.role, caller.person, lane.starter):
+            raise NotAllowed("This turn is somebody else's.", kept="It goes on.")
+        return lane.stop("stopped by the user")
+
+    async def answer(self, caller: Caller, question: str, text: str) -> bool:
+        gateway = self._gateway
+        row = await gateway.call(gateway.people.question, question)
+        if row is None:
+            return False
+        await gateway.call(self._threads.check, caller, row.conversation)
+        return gateway.answer_question(row.conversation, question, text, Standing(caller.person, caller.role))
+
+    async def question(self, caller: Caller, conversation: str) -> Question | None:
+        await self._gateway.call(self._threads.check, caller, conversation)
+        return await self._gateway.call(self._threads.find_question, conversation)
+
+    async def answers(self, conversation: str, seqs: Sequence[int]) -> Sequence[Outgoing]:
+        gateway = self._gateway
+        found = [row for seq in sorted(seqs) for row in await gateway.call(gateway.turns.outbox_of, conversation, seq)]
+        return [row.outgoing for row in found]
+
+    async def find_message(self, account: str, stem: str) -> tuple[int, bool] | None:
+        rows = await self._gateway.call(self._gateway.turns.find_message, account, stem)
+        return (rows[-1][0], rows[-1][2]) if rows else None
+
+    async def usage(self, conversation: str, since: float) -> Mapping[str, int]:
+        return await self._gateway.call(self._sum, conversation, since)
+
+    def _sum(self, conversation: str, since: float) -> dict[str, int]:
+        store = self._gateway.store
+        current = store.current(conversation)
+        if current is None:
+            return {"input": 0, "cached": 0, "output": 0, "reasoning": 0}
+        spent = store.usage(task=current.task, since=since)
+        return {
+            "input": spent.prompt_tokens,
+            "cached": spent.cache_read_tokens,
+            "output": spent.output_tokens,
+            "reasoning": spent.reasoning_tokens,
+        }
+
+    def is_working(self, conversation: str) -> bool:
+        lane = self._gateway.lanes.get(conversation)
+        return lane is not None and lane.slot is not None

@@ -1,0 +1,306 @@
+"""Conversations for the page and the API: lists, finds, shows, copies and deletes them. Everybody sees their own."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gateway.building import Choices
+from gateway.lane import Lane
+from gateway.people import is_shared
+from gateway.session_export import FORMS, name_session
+from gateway.sessions import branch_session
+from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk
+from hermes_base.chat import Question
+from hermes_base.cockpit import (
+    Caller,
+    Exchange,
+    FoundWords,
+    NotNow,
+    NotThere,
+    Thread,
+    Timeline,
+    WaitingMessage,
+)
+from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.inbound import read_inbound
+from hermes_base.journal import Row
+from hermes_base.keys import ConversationKey, parse_key
+from hermes_cli import config as cli_config
+from hermes_state.interface import NewSession, SessionInfo
+from hermes_state.records import make_session_id, make_writer_id
+
+if TYPE_CHECKING:
+    from gateway.service import Gateway
+
+T = TypeVar("T")
+NOT_THERE = "There is no such conversation."
+AT_WORK = "This conversation is in the middle of a turn."
+LOOKED_THROUGH = 500  # sessions of a key that are compared with what a client brings
+NOTES_SHOWN = 500
+TITLE_CHARS = 200
+ROTATED = frozenset({"compression", "history_replaced"})  # ends of sessions that go on as their child
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+class ThreadDesk:
+    """Implements `Threads`; what reads the store does so on its threads."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+
+    # --- reading
+
+    async def list(self, caller: Caller, *, limit: int = 50, before: float | None = None) -> Sequence[Thread]:
+        return await self._call(self._list, caller, limit, before)
+
+    def _list(self, caller: Caller, limit: int, before: float | None) -> Sequence[Thread]:
+        found = self._gateway.store.sessions(limit=limit, person=self.scope(caller), before=before)
+        return [self._describe(info) for info in found if info.end_reason not in ROTATED]
+
+    async def search(self, caller: Caller, words: str, *, limit: int = 20) -> Sequence[FoundWords]:
+        return await self._call(self._search, caller, words, limit)
+
+    def _search(self, caller: Caller, words: str, limit: int) -> Sequence[FoundWords]:
+        store = self._gateway.store
+        found = []
+        for hit in store.search(words, limit=limit, person=self.scope(caller)):
+            info = store.session(hit.session)
+            if info is not None:
+                found.append(FoundWords(self._describe(info), hit.role, hit.excerpt, hit.created))
+        return found
+
+    async def find(self, caller: Caller, session: str) -> Thread:
+        return await self._call(lambda: self._describe(self._find(caller, session)))
+
+    async def timeline(
+        self, caller: Caller, conversation: str, *, session: str = "", before: int | None = None, limit: int = 100
+    ) -> Timeline:
+        return await self._call(self._read, caller, conversation, session, before, limit)
+
+    def _read(self, caller: Caller, conversation: str, session: str, before: int | None, limit: int) -> Timeline:
+        gateway, store = self._gateway, self._gateway.store
+        self.check(caller, conversation)
+        info = self._find(caller, session) if session else store.current(conversation)
+        waiting, question = self._find_waiting(conversation), self.find_question(conversation)
+        if info is None:
+            notes = list_notes(gateway.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
+            return Timeline(conversation, None, tuple(notes), waiting=waiting, question=question)
+        rows = store.page(info.id, before=before, limit=limit + 1)
+        more, rows = len(rows) > limit, rows[-limit:]
+        since = rows[0].created if rows and more else info.started
+        until = None if before is None else rows[-1].created if rows else info.started
+        notes = list_notes(gateway.turns.outbox_from(conversation, since, NOTES_SHOWN))
+        kept = [note for note in notes if until is None or note.at <= until]
+        entries = merge(list_entries(rows), kept)
+        return Timeline(conversation, self._describe(info), entries, more, info.version, waiting, question)
+
+    def _find_waiting(self, conversation: str) -> tuple[WaitingMessage, ...]:
+        """Messages that are not dealt with; those of the turn under way may stand in the transcript already."""
+        turns = self._gateway.turns
+        opened = turns.open_seqs(conversation)
+        if not opened:
+            return ()
+        wanted = set(opened)
+        found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100)
+        said = [(seq, read_inbound(body)) for seq, body in found if seq in wanted]
+        return tuple(
+            WaitingMessage(seq, inbound.text, inbound.sender_name, inbound.files, inbound.received)
+            for seq, inbound in said
+        )
+
+    def find_question(self, conversation: str) -> Question | None:
+        gateway = self._gateway
+        asked = gateway.mailbox.open(conversation)
+        row = gateway.people.question(asked.id) if asked else None
+        if row is None:
+            return None
+        left = max(0.0, row.expires - gateway.turns.now())
+        return Question(row.id, row.kind, row.text, row.choices, left, "", conversation, row.turn)
+
+    # --- opening
+
+    async def open(self, caller: Caller, platform: str, *, name: str = "", model: str = "") -> str:
+        return await self._call(self._open, caller, platform, name, model)
+
+    def _open(self, caller: Caller, platform: str, name: str, model: str) -> str:
+        if name and not _NAME.fullmatch(name):
+            raise HermesError(
+                "A conversation's name is 1 to 64 letters, digits, dots, dashes and underscores.",
+                kept="Nothing was sent.",
+            )
+        chat = f"{caller.person}..{name}" if name else f"{_own_prefix(caller)}{make_session_id()}"
+        conversation = str(ConversationKey(self._gateway.profile, platform, "dm", chat))
+        if model:
+            self._choose_model(conversation, model)
+        return conversation
+
+    def _choose_model(self, conversation: str, model: str) -> None:
+        gateway = self._gateway
+        before = Choices.of(gateway.turns.choices(conversation))
+        if before.model == model:
+            return
+        gateway.builder.find_runtime(cli_config.load_last_good(), model, before.provider)  # raises what is wrong
+        gateway.turns.choose(conversation, replace(before, model=model).as_stored())
+
+    async def resume(self, caller: Caller, session: str) -> Thread:
+        info = await self._call(self._find, caller, session)
+        await self._call(self._make_current, info)
+        return await self.find(caller, session)
+
+    def _make_current(self, info: SessionInfo) -> None:
+        store = self._gateway.store
+        current = store.current(info.conversation)
+        if current is not None and current.id == info.id:
+            return
+        self._check_idle(info.conversation)
+        store.resume(info.conversation, info.id)
+        self._gateway.runner._evict_cached_agent(info.conversation, "resumed")
+
+    # --- changing
+
+    async def fork(self, caller: Caller, session: str, *, before: int | None = None, apart: bool = False) -> Thread:
+        return await self._call(self._fork, caller, session, before, apart)
+
+    def _fork(self, caller: Caller, session: str, before: int | None, apart: bool) -> Thread:
+        info = self._find(caller, session)
+        target = self._open(caller, parse_key(info.conversation).platform, "", "") if apart else info.conversation
+        if not apart:
+            self._check_idle(info.conversation)
+        new = branch_session(self._gateway.store, session, before=before, conversation=target)
+        self._gateway.runner._evict_cached_agent(target, "branched")
+        return self._describe(new)
+
+    async def rename(self, caller: Caller, session: str, title: str) -> Thread:
+        title = " ".join(title.split())
+        if not 0 < len(title) <= TITLE_CHARS:
+            raise HermesError(f"A title has 1 to {TITLE_CHARS} characters.", kept="It was not changed.")
+        await self._call(self._find, caller, session)
+        await self._call(self._gateway.store.set_title, session, title)
+        return await self.find(caller, session)
+
+    async def delete(self, caller: Caller, session: str) -> None:
+        info = await self._call(self._find, caller, session)
+        lane = self._lane(info.conversation)
+        if lane is not None and await self._call(self._is_current, info):
+            raise NotNow(AT_WORK, kept="Nothing was deleted.", fix="Stop it first.")
+        await self._gateway.operations.delete_session({"session": session})
+
+    async def export(self, caller: Caller, session: str, form: str) -> str:
+        return await self._call(self._export, caller, session, form)
+
+    def _export(self, caller: Caller, session: str, form: str) -> str:
+        write = FORMS.get(form)
+        if write is None:
+            raise HermesError(f"There is no form {form!r}.", fix="Choose md or json.")
+        info = self._find(caller, session)
+        return cli_config.redactor()(write(info, self._gateway.store.load(session).rows)) + "\n"
+
+    # --- histories that clients bring
+
+    async def match(self, caller: Caller, exchanges: Sequence[Exchange]) -> str:
+        return await self._call(self._match, caller, tuple(exchanges)) if exchanges else ""
+
+    def _match(self, caller: Caller, exchanges: Sequence[Exchange]) -> str:
+        store, gateway = self._gateway.store, self._gateway
+        prefix = str(ConversationKey(gateway.profile, "api", "dm", _own_prefix(caller)))
+        for info in store.sessions(limit=LOOKED_THROUGH, person=self.scope(caller)):
+            if not info.conversation.startswith(prefix) or not self._is_current(info):
+                continue
+            said = list_exchanges(paged.row for paged in store.page(info.id, limit=1_000_000))
+            if same_talk(said, exchanges):
+                return info.conversation
+        return ""
+
+    async def plant(self, caller: Caller, conversation: str, exchanges: Sequence[Exchange]) -> None:
+        await self._call(self._plant, caller, conversation, tuple(exchanges))
+
+    def _plant(self, caller: Caller, conversation: str, exchanges: Sequence[Exchange]) -> None:
+        store = self._gateway.store
+        if store.current(conversation) is not None:
+            raise NotNow("This conversation has begun already.", kept="Nothing was added to it.")
+        platform = parse_key(conversation).platform
+        redact = cli_config.redactor()
+        new = store.open_session(NewSession(conversation, platform=platform, person=self.scope(caller) or ""))
+        rows = [
+            Row({"role": role, "content": redact(text)})
+            for exchange in exchanges
+            for role, text in (("user", exchange.asked), ("assistant", exchange.answered))
+            if text
+        ]
+        store.append(new.id, make_writer_id(), 0, rows)
+
+    # --- whose is it
+
+    def scope(self, caller: Caller) -> str | None:
+        """Whose conversations the caller sees; None: everybody's, where all is shared."""
+        if not is_shared(cli_config.load_last_good()):
+            return None
+        return "" if caller.is_owner else caller.person
+
+    def check(self, caller: Caller, conversation: str) -> None:
+        """NotThere for what is somebody else's. A key that nobody has spoken under yet says itself whose it is."""
+        key = _read_key(conversation)
+        scope = self.scope(caller)
+        belongs = self._gateway.people.person_of(conversation)
+        own = key.platform == "api" and key.chat.partition(".")[0] == caller.person
+        if key.profile != self._gateway.profile or (
+            scope is not None and belongs != scope and not (own and not belongs)
+        ):
+            raise NotThere(NOT_THERE)
+
+    def _find(self, caller: Caller, session: str) -> SessionInfo:
+        info = self._gateway.store.session(session)
+        scope = self.scope(caller)
+        if info is None or (scope is not None and info.person != scope):
+            raise NotThere(NOT_THERE, fix="The list shows those that there are.")
+        return info
+
+    # --- at work
+
+    def _lane(self, conversation: str) -> Lane | None:
+        lane = self._gateway.lanes.get(conversation)
+        return lane if lane is not None and lane.slot is not None else None
+
+    def _check_idle(self, conversation: str) -> None:
+        if self._lane(conversation) is not None:
+            raise NotNow(AT_WORK, kept="Nothing was changed.", fix="Wait for it, or stop it.")
+
+    def _is_current(self, info: SessionInfo) -> bool:
+        current = self._gateway.store.current(info.conversation)
+        return current is not None and current.id == info.id
+
+    def _describe(self, info: SessionInfo) -> Thread:
+        current = self._is_current(info)
+        return Thread(
+            info.id,
+            info.conversation,
+            name_session(info),
+            info.preview,
+            info.platform,
+            info.model,
+            info.started,
+            info.updated,
+            info.messages,
+            info.task,
+            info.parent or "",
+            current,
+            current and self._lane(info.conversation) is not None,
+        )
+
+    async def _call(self, work: Callable[..., T], *args: Any) -> T:
+        return await self._gateway.call(work, *args)
+
+
+def _own_prefix(caller: Caller) -> str:
+    """The beginning of the chats that belong to one key."""
+    return f"{caller.person}.{caller.key}."
+
+
+def _read_key(conversation: str) -> ConversationKey:
+    try:
+        return parse_key(conversation)
+    except StoreFailure:
+        raise
+    except HermesError as problem:
+        raise NotThere(NOT_THERE) from problem

@@ -1,0 +1,73 @@
+"""Runs the gateway of a home in the foreground of its own process, with the web page and the API beside it."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.cockpit import make_cockpit
+from gateway.platforms.api.adapter import ApiAdapter
+from gateway.platforms.web.adapter import WebAdapter
+from gateway.service import Gateway
+from gateway.web.server import HttpServer, Place, open_server
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config as cli_config
+from hermes_state.home_lock import HomeLock
+
+log = logging.getLogger(__name__)
+
+PASSWORD = "HERMES_WEB_PASSWORD"
+
+
+def run_gateway(home: Path) -> int:
+    """Own the home and serve until a signal or an operator ends it; HomeBusy when somebody else owns it."""
+    with HomeLock(home):
+        asyncio.run(_serve(home))
+    return 0
+
+
+async def _serve(home: Path) -> None:
+    gateway = Gateway(home)
+    await gateway.start()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, gateway.shut_down, f"signal {name.name}")
+    print(f"The gateway of {home} runs. Ctrl-C stops it.", flush=True)
+    server = await open_page(gateway)
+    if server is not None:
+        print(f"The page: {server.address}", flush=True)
+    await gateway.wait_closed()
+
+
+async def open_page(gateway: Gateway) -> HttpServer | None:
+    """Serve the page and the API. What is wrong with their settings is told, and the chats go on without them."""
+    settings = cli_config.load_last_good()
+    if not settings["web"]["enabled"]:
+        return None
+    web, api = _find(gateway, WebAdapter), _find(gateway, ApiAdapter)
+    try:
+        server = await open_server(make_cockpit(gateway), web, api, read_place(settings, gateway.home))
+    except ConfigProblem as problem:
+        log.error("The web page is not served: %s", problem)
+        return None
+    gateway.doors.append(server.close)
+    gateway.address = server.plain_address
+    return server
+
+
+def read_place(settings: Mapping[str, Any], home: Path) -> Place:
+    section = settings["web"]
+    return Place(
+        home=home,
+        host=str(section["host"]),
+        port=section["port"],
+        names=tuple(str(name) for name in section["names"]),
+        password=cli_config.env_value(PASSWORD),
+        upload_bytes=lambda: int(cli_config.load_last_good()["web"]["upload_megabytes"]) * 1024 * 1024,
+    )
+
+
+def _find(gateway: Gateway, kind: type[Any]) -> Any:
+    return next(adapter for adapter in gateway.adapters if isinstance(adapter, kind))

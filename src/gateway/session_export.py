@@ -1,0 +1,48 @@
+"""A session as a document: markdown for people, JSON for programs."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
+
+from hermes_base.journal import Row, shown_text
+from hermes_state.interface import SessionInfo
+
+
+def write_markdown(info: SessionInfo, rows: Sequence[Row]) -> str:
+    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.started))
+    head = [f"# {name_session(info)}", "", f"{info.id}, {begun}, {info.model or 'no model'}"]
+    return "\n".join([*head, *_write_messages(rows)])
+
+
+def write_json(info: SessionInfo, rows: Sequence[Row]) -> str:
+    messages = [dict(row.message) | ({"shown": row.shown} if row.shown is not None else {}) for row in rows]
+    return dump({"session": asdict(info), "messages": messages})
+
+
+def dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=_write_odd)
+
+
+def name_session(info: SessionInfo) -> str:
+    return info.title or info.preview or "(untitled)"
+
+
+def _write_messages(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        calls = [str((call.get("function") or {}).get("name")) for call in row.message.get("tool_calls") or ()]
+        text = shown_text(row).strip()
+        if calls:
+            text = f"{text}\n\n(calls {', '.join(calls)})".strip()
+        yield f"\n## {row.message.get('role', row.kind)}\n\n{text}"
+
+
+def _write_odd(value: object) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+FORMS: Mapping[str, Callable[[SessionInfo, Sequence[Row]], str]] = MappingProxyType(
+    {"json": write_json, "markdown": write_markdown, "md": write_markdown}
+)

@@ -1,0 +1,139 @@
+"""A transcript as people see it: entries for the page, exchanges for clients that bring their own history. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hermes_base.cockpit import ASSISTANT, FILE, NOTE, TOOL, USER, Entry, Exchange
+from hermes_base.inbound import ANSWER, FileRef, Outgoing
+from hermes_base.inbound import FILE as FILE_ROW
+from hermes_base.inbound import NOTE as NOTE_ROW
+from hermes_base.journal import Row, is_question, shown_text
+from hermes_state.interface import PagedRow
+from hermes_state.turns import OutboxRow
+
+RESULT_CHARS = 4_000  # of a tool's result; the whole stands in the transcript
+DETAIL_CHARS = 1_000
+#: How a file stands in the text of a message (`gateway.bursts`).
+_FILE_LINE = re.compile(r"\[(image|audio|file) ([^\n]*): (/[^\n]*)\]")
+_INTERRUPTED = re.compile(r"\[interrupted: ([^\n]*)\]\Z")
+
+
+# --- entries
+
+
+def list_entries(rows: Sequence[PagedRow]) -> list[Entry]:
+    """The rows as entries: a call of a tool and what came back are one."""
+    results = {str(paged.row.message.get("tool_call_id")): paged for paged in rows if _role(paged.row) == "tool"}
+    return [entry for paged in rows for entry in _describe(paged, results)]
+
+
+def _describe(paged: PagedRow, results: Mapping[str, PagedRow]) -> Iterator[Entry]:
+    row, role = paged.row, _role(paged.row)
+    name = f"m{row.position}"
+    if role == "user" and is_question(row):
+        text, files = split_files(shown_text(row))
+        yield Entry(name, USER, text, paged.created, row.position, files=files)
+    elif role == "assistant":
+        yield from _describe_answer(name, paged)
+        for number, call in enumerate(row.message.get("tool_calls") or ()):
+            yield _describe_call(f"{name}.{number}", paged, call, results.get(str(call.get("id"))))
+
+
+def _describe_answer(name: str, paged: PagedRow) -> Iterator[Entry]:
+    row = paged.row
+    text = shown_text(row)
+    stopped = _INTERRUPTED.search(str(row.message.get("content") or ""))
+    reasoning = row.message.get("reasoning_content")
+    reasoning = reasoning if isinstance(reasoning, str) else ""
+    if text.strip() or reasoning.strip():
+        level, detail = ("warning", stopped[1]) if stopped else ("info", "")
+        text = text.removesuffix(stopped[0]).rstrip() if stopped else text
+        yield Entry(name, ASSISTANT, text, paged.created, row.position, level=level, detail=detail, reasoning=reasoning)
+
+
+def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: PagedRow | None) -> Entry:
+    function = call.get("function") or {}
+    said = shown_text(result.row) if result else ""
+    return Entry(
+        name,
+        TOOL,
+        shorten(said, RESULT_CHARS),
+        paged.created,
+        paged.row.position,
+        name=str(function.get("name") or ""),
+        detail=shorten(str(function.get("arguments") or ""), DETAIL_CHARS),
+        ok=None if result is None else not said.lstrip().startswith('{"error"'),
+    )
+
+
+def list_notes(rows: Iterable[OutboxRow]) -> list[Entry]:
+    """What the house said that stands in no transcript: notes, files, and why there was no answer."""
+    return [entry for row in rows if (entry := describe_row(row.id, row.outgoing, row.created)) is not None]
+
+
+def describe_row(row: int, outgoing: Outgoing, at: float) -> Entry | None:
+    name = f"o{row}"
+    if outgoing.kind == FILE_ROW and outgoing.file is not None:
+        return Entry(name, FILE, outgoing.text, at, files=(outgoing.file,))
+    unwritten = outgoing.kind == ANSWER and not outgoing.turn
+    if outgoing.kind == NOTE_ROW or unwritten:
+        return Entry(name, NOTE, outgoing.text, at, level=outgoing.level)
+    return None
+
+
+def merge(entries: Sequence[Entry], notes: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Both by time; of one moment the transcript first. The order within each stays."""
+    merged = sorted(
+        [
+            *((entry.at, 0, n, entry) for n, entry in enumerate(entries)),
+            *((note.at, 1, n, note) for n, note in enumerate(notes)),
+        ],
+        key=lambda item: item[:3],
+    )
+    return tuple(entry for *_, entry in merged)
+
+
+def split_files(text: str) -> tuple[str, tuple[FileRef, ...]]:
+    """The text without the lines that name its files, and the files."""
+    lines = text.split("\n")
+    files: list[FileRef] = []
+    while lines and (named := _FILE_LINE.fullmatch(lines[-1])):
+        kind, name, path = named.groups()
+        files.insert(0, FileRef(path, name, kind))
+        lines.pop()
+    return "\n".join(lines), tuple(files)
+
+
+def shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _role(row: Row) -> str:
+    return str(row.message.get("role") or "")
+
+
+# --- exchanges
+
+
+def list_exchanges(rows: Iterable[Row]) -> list[Exchange]:
+    """Questions, each with all that was said to it, as a client saw it."""
+    found: list[tuple[str, list[str]]] = []
+    for row in rows:
+        if _role(row) == "user" and is_question(row):
+            found.append((split_files(shown_text(row))[0], []))
+        elif _role(row) == "assistant" and found and shown_text(row).strip():
+            found[-1][1].append(shown_text(row).strip())
+    return [Exchange(asked, "\n\n".join(answers)) for asked, answers in found]
+
+
+def same_talk(one: Sequence[Exchange], other: Sequence[Exchange]) -> bool:
+    """Whether two histories say the same; white space does not count, since clients tidy it."""
+    return len(one) == len(other) and all(
+        _squeeze(left.asked) == _squeeze(right.asked) and _squeeze(left.answered) == _squeeze(right.answered)
+        for left, right in zip(one, other, strict=True)
+    )
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())

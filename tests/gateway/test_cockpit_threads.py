@@ -1,0 +1,292 @@
+"""Conversations as the page and the API see and change them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cockpit_house import OWNER, CockpitHouse
+from waiting import wait_until
+
+from hermes_base.cockpit import Caller, Entry, Exchange, NotNow, NotThere, Timeline
+from hermes_base.errors import HermesError
+from hermes_base.inbound import FileRef
+from hermes_cli import config
+from hermes_lab.server import LabServer
+
+CALL = '[[tool todo {"todos": []}]][[then]][[say Done.]]'
+
+
+@pytest.fixture
+def house(settings: None, home: Path) -> Iterator[CockpitHouse]:
+    made = CockpitHouse(home)
+    yield made
+    made.stop()
+
+
+def kinds(timeline: Timeline) -> list[tuple[str, str]]:
+    return [(entry.kind, entry.text) for entry in timeline.entries]
+
+
+def session_of(timeline: Timeline) -> str:
+    assert timeline.thread is not None
+    return timeline.thread.session
+
+
+def sent(lab: LabServer) -> list[list[tuple[str, str]]]:
+    """The messages of each request, without the system prompt."""
+    return [
+        [(message["role"], message["content"]) for message in request.json()["messages"] if message["role"] != "system"]
+        for request in lab.requests
+    ]
+
+
+# --- looking
+
+
+def test_a_conversation_is_shown_as_people_see_it(house: CockpitHouse) -> None:
+    talk = house.open()
+    house.ask(talk, f"Look. {CALL}")
+    seen = house.ask(talk, "/tools")
+    user, tool, answer, note = seen.entries
+    assert (user.kind, tool.kind, answer.kind, note.kind) == ("user", "tool", "assistant", "note")
+    assert (tool.name, tool.ok, answer.text) == ("todo", True, "Done.")
+    assert "todo" in note.text
+    assert [thread.session for thread in house.run(house.cockpit.threads.list(OWNER))] == [session_of(seen)]
+
+
+def test_an_empty_conversation_can_be_looked_at(house: CockpitHouse) -> None:
+    seen = house.look(house.open())
+    assert (seen.thread, seen.entries, seen.waiting, seen.question) == (None, (), (), None)
+
+
+def test_long_conversations_come_in_pages(house: CockpitHouse) -> None:
+    talk = house.open()
+    for number in range(5):
+        house.ask(talk, f"[[say answer {number}]]")
+    newest = house.look(talk, limit=4)
+    assert [entry.text for entry in newest.entries if entry.kind == "assistant"] == ["answer 3", "answer 4"]
+    assert newest.more
+    older = house.look(talk, limit=100, before=newest.entries[0].position)
+    assert [entry.text for entry in older.entries if entry.kind == "assistant"] == ["answer 0", "answer 1", "answer 2"]
+    assert not older.more
+
+
+def test_a_message_that_came_with_a_file_shows_it_apart(house: CockpitHouse, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("x")
+    talk = house.open()
+    seen = house.ask(talk, "Read this.", files=(FileRef(str(path), "notes.txt", "file", 1),))
+    assert seen.entries[0].text == "Read this."
+    assert [file.name for file in seen.entries[0].files] == ["notes.txt"]
+
+
+def test_why_there_is_no_answer_is_shown(house: CockpitHouse) -> None:
+    talk = house.open()
+    house.gateway.turns.choose(talk, {"provider": "nobody"})
+    seen = house.ask(talk, "hello")
+    assert [(entry.kind, entry.level) for entry in seen.entries] == [("note", "error")]
+    assert "nobody" in seen.entries[0].text
+
+
+def test_a_failed_turn_is_shown_once(house: CockpitHouse) -> None:
+    talk = house.open()
+    seen = house.ask(talk, "[[fail 401]]")
+    assert [entry.kind for entry in seen.entries] == ["user", "assistant"]
+
+
+def test_messages_wait_in_sight(house: CockpitHouse) -> None:
+    talk = house.open()
+    house.say(talk, "[[stall 3]][[say late]]")
+    wait_until(lambda: house.cockpit.desk.is_working(talk))
+    house.say(talk, "/queue and then?")
+    wait_until(lambda: len(house.look(talk).waiting) == 2)
+    assert house.look(talk).waiting[1].text == "/queue and then?"
+    assert house.run(house.cockpit.desk.stop(OWNER, talk))
+    house.wait_idle(talk)
+    stopped = [entry for entry in house.look(talk).entries if entry.level == "warning"]
+    assert stopped[0].detail == "stopped by the user"
+    assert not house.run(house.cockpit.desk.stop(OWNER, talk))
+
+
+def test_answers_that_nobody_watches_do_not_pile_up(house: CockpitHouse) -> None:
+    """What is in the outbox is where the page looks: nothing waits there to be sent."""
+    talk = house.open()
+    house.ask(talk, "hello")
+    wait_until(lambda: house.gateway.turns.depth() == (0, 0))
+
+
+# --- changing
+
+
+def test_edited_messages_go_on_in_a_copy(house: CockpitHouse, lab: LabServer) -> None:
+    """A1: what stands before the edited message is sent again byte for byte."""
+    talk = house.open()
+    house.ask(talk, "[[say one]]")
+    seen = house.ask(talk, "[[say two]]")
+    old = session_of(seen)
+    place = [entry for entry in seen.entries if entry.kind == "user"][1].position
+    fork = house.run(house.cockpit.threads.fork(OWNER, old, before=place))
+    assert fork.conversation == talk
+    assert fork.current
+    after = house.ask(talk, "[[say three]]")
+    assert [text for kind, text in kinds(after) if kind == "assistant"] == ["one", "three"]
+    first, second, third = (request.body for request in lab.requests)
+    shared = second.index(b"[[say two]]") - 200
+    assert third[:shared] == second[:shared]
+    assert [text for kind, text in kinds(house.look(talk, session=old)) if kind == "assistant"] == ["one", "two"]
+    back = house.run(house.cockpit.threads.resume(OWNER, old))
+    assert back.current
+    assert [text for kind, text in kinds(house.look(talk)) if kind == "assistant"] == ["one", "two"]
+
+
+def test_the_first_message_can_be_edited(house: CockpitHouse, lab: LabServer) -> None:
+    talk = house.open()
+    seen = house.ask(talk, "frist")
+    house.run(house.cockpit.threads.fork(OWNER, session_of(seen), before=seen.entries[0].position))
+    assert house.look(talk).entries == ()
+    house.ask(talk, "first")
+    assert [[role for role, _ in request] for request in sent(lab)] == [["user"], ["user"]]
+
+
+def test_a_copy_can_live_apart(house: CockpitHouse) -> None:
+    talk = house.open()
+    seen = house.ask(talk, "[[say one]]")
+    fork = house.run(house.cockpit.threads.fork(OWNER, session_of(seen), apart=True))
+    assert fork.conversation != talk
+    house.ask(fork.conversation, "[[say two]]")
+    assert len(house.look(talk).entries) == 2
+    assert len(house.look(fork.conversation).entries) == 4
+
+
+def test_nothing_is_changed_under_a_turn(house: CockpitHouse) -> None:
+    talk = house.open()
+    session = session_of(house.ask(talk, "hello"))
+    other = house.run(house.cockpit.threads.fork(OWNER, session)).session
+    house.say(talk, "[[stall 5]]")
+    wait_until(lambda: house.cockpit.desk.is_working(talk))
+    threads = house.cockpit.threads
+    for change in (threads.resume(OWNER, session), threads.fork(OWNER, other), threads.delete(OWNER, other)):
+        with pytest.raises(NotNow, match="in the middle of a turn"):
+            house.run(change)
+    house.run(house.cockpit.desk.stop(OWNER, talk))
+    house.wait_idle(talk)
+
+
+def test_titles_exports_and_deletions(house: CockpitHouse) -> None:
+    talk = house.open()
+    session = session_of(house.ask(talk, "[[say Blue.]] What colour?"))
+    threads = house.cockpit.threads
+    assert house.run(threads.rename(OWNER, session, "  The   colour ")).title == "The colour"
+    with pytest.raises(HermesError, match="1 to 200"):
+        house.run(threads.rename(OWNER, session, " "))
+    assert house.run(threads.export(OWNER, session, "md")).startswith("# The colour")
+    assert '"Blue."' in house.run(threads.export(OWNER, session, "json"))
+    with pytest.raises(HermesError, match="no form"):
+        house.run(threads.export(OWNER, session, "pdf"))
+    house.run(threads.delete(OWNER, session))
+    with pytest.raises(NotThere):
+        house.run(threads.find(OWNER, session))
+    assert house.ask(talk, "[[say Again.]]").entries[-1].text == "Again."
+
+
+# --- whose they are
+
+
+def test_everybody_sees_their_own(house: CockpitHouse) -> None:
+    """G12: lists, search, single conversations and stops are scoped to the person of the key."""
+    ann = house.gateway.people.add("Ann", "member", "api", "ann")
+    member = Caller(ann.id, "member", "k1")
+    own = house.open(member, "api")
+    theirs = session_of(house.ask(own, "the secret of ann", caller=member, platform="api"))
+    mine = house.open()
+    session = session_of(house.ask(mine, "the secret of the owner"))
+    threads = house.cockpit.threads
+    assert [thread.session for thread in house.run(threads.list(member))] == [theirs]
+    assert [thread.session for thread in house.run(threads.list(OWNER))] == [session]
+    assert {found.thread.session for found in house.run(threads.search(member, "secret"))} == {theirs}
+    for caller, foreign, conversation in ((member, session, mine), (OWNER, theirs, own)):
+        for call in (threads.find(caller, foreign), threads.timeline(caller, conversation)):
+            with pytest.raises(NotThere):
+                house.run(call)
+    with pytest.raises(NotThere):
+        house.run(house.cockpit.desk.stop(member, mine))
+    with pytest.raises(NotThere):
+        house.run(threads.timeline(member, "no key at all"))
+
+
+def test_a_removed_person_gets_no_turn(house: CockpitHouse, lab: LabServer) -> None:
+    """G3: a message that was stored before does not start a model call after."""
+    ann = house.gateway.people.add("Ann", "member", "api", "ann")
+    member = Caller(ann.id, "member", "k1")
+    talk = house.open(member, "api")
+    house.gateway.people.remove(ann.id)
+    house.say(talk, "hello", caller=member, platform="api")
+    house.wait_idle(talk)
+    assert not lab.requests
+
+
+# --- histories that clients bring
+
+
+def test_a_history_finds_its_conversation(house: CockpitHouse) -> None:
+    key = Caller(key="k1")
+    talk = house.open(key, "api")
+    house.ask(talk, f"Look. {CALL}", platform="api")
+    house.ask(talk, "[[say Fine.]] And?", platform="api")
+    said = [Exchange(f"Look.  {CALL}", "Done."), Exchange("[[say Fine.]] And?", "Fine.\n")]
+    threads = house.cockpit.threads
+    assert house.run(threads.match(key, said)) == talk
+    assert house.run(threads.match(key, said[:1])) == ""
+    assert house.run(threads.match(Caller(key="k2"), said)) == ""
+    assert house.run(threads.match(key, [])) == ""
+
+
+def test_a_foreign_history_is_planted(house: CockpitHouse, lab: LabServer) -> None:
+    key = Caller(key="k1")
+    talk = house.open(key, "api")
+    house.run(house.cockpit.threads.plant(key, talk, [Exchange("My name is Bo.", "Hello Bo.")]))
+    house.ask(talk, "[[say Bo.]] Who am I?", platform="api")
+    assert [role for role, _ in sent(lab)[0]] == ["user", "assistant", "user"]
+    assert sent(lab)[0][1] == ("assistant", "Hello Bo.")
+    with pytest.raises(NotNow, match="begun"):
+        house.run(house.cockpit.threads.plant(key, talk, [Exchange("x", "y")]))
+
+
+def test_names_lead_to_the_same_conversation(house: CockpitHouse) -> None:
+    assert house.open(OWNER, "api", name="work") == house.open(Caller(key="other"), "api", name="work")
+    assert house.open(OWNER, "api") != house.open(OWNER, "api")
+    with pytest.raises(HermesError, match="1 to 64"):
+        house.open(OWNER, "api", name="../x")
+
+
+# --- questions
+
+
+def test_an_approval_is_answered_from_the_page(house: CockpitHouse) -> None:
+    """G4: the answer binds the question that is open, once."""
+    config.set_value("approvals.mode", "ask")
+    talk = house.open()
+    house.say(talk, '[[tool terminal {"command": "touch made && echo yes-made"}]][[then]][[say Ready.]]')
+    wait_until(lambda: house.look(talk).question is not None)
+    question = house.look(talk).question
+    assert question is not None
+    assert "touch made" in question.text
+    assert not house.run(house.cockpit.desk.answer(OWNER, "another", "approve"))
+    assert house.run(house.cockpit.desk.answer(OWNER, question.id, "approve"))
+    house.wait_idle(talk)
+    assert not house.run(house.cockpit.desk.answer(OWNER, question.id, "approve"))
+    entries = house.look(talk).entries
+    tool: Entry = next(entry for entry in entries if entry.kind == "tool")
+    assert "yes-made" in tool.text
+    assert house.look(talk).question is None
+
+
+def test_what_came_of_a_message_is_told(house: CockpitHouse) -> None:
+    talk = house.open()
+    seq = house.say(talk, "[[say One.]]")
+    house.wait_idle(talk)
+    (answer,) = house.run(house.cockpit.desk.answers(talk, [seq]))
+    assert (answer.text, answer.completed) == ("One.", True)
+    spent = house.run(house.cockpit.desk.usage(talk, 0.0))
+    assert spent["input"] > 0
+    assert spent["output"] > 0

@@ -1,0 +1,64 @@
+"""A transcript as people see it: pure."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.bursts import Message, text_of
+from gateway.timeline import list_entries, list_exchanges, merge, same_talk, split_files
+from hermes_base.cockpit import Entry, Exchange
+from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.journal import Row
+from hermes_state.interface import PagedRow
+
+WORDS = st.text("ab \n.", min_size=1, max_size=20)
+FILES = st.lists(st.builds(lambda n: FileRef(f"/home/uploads/{n}/x.png", f"{n}.png", "image"), st.integers(0, 9)))
+
+
+def page(*messages: dict[str, object]) -> list[PagedRow]:
+    return [PagedRow(Row(message, position=place), float(place)) for place, message in enumerate(messages)]
+
+
+@given(st.text("ab \n", min_size=1).map(str.strip).filter(bool), FILES)
+def test_files_are_found_in_the_text_that_the_model_reads(text: str, files: list[FileRef]) -> None:
+    inbound = Inbound(Address("web", "web", "x"), "1", "owner", text, files=tuple(files))
+    found_text, found = split_files(text_of([Message(1, inbound, 0.0)]))
+    assert found_text == text
+    assert [(file.path, file.name, file.kind) for file in found] == [(one.path, one.name, one.kind) for one in files]
+
+
+def test_a_call_without_a_result_is_open() -> None:
+    call = {"id": "c", "function": {"name": "terminal", "arguments": "{}"}}
+    (tool,) = list_entries(page({"role": "assistant", "content": "", "tool_calls": [call]}))
+    assert (tool.kind, tool.name, tool.ok) == ("tool", "terminal", None)
+    asked, answered = {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c"}
+    (failed,) = list_entries(page(asked, {**answered, "content": '{"error": "no"}'}))
+    assert failed.ok is False
+
+
+def test_words_of_the_house_to_the_model_are_not_shown() -> None:
+    rows = [PagedRow(Row({"role": "user", "content": "go on"}, shown="", position=0), 0.0)]
+    assert list_entries(rows) == []
+    assert list_exchanges(paged.row for paged in rows) == []
+
+
+@given(st.lists(st.floats(0, 9)), st.lists(st.floats(0, 9)))
+def test_merging_keeps_all_and_each_order(times: list[float], notes: list[float]) -> None:
+    entries = [Entry(f"m{n}", "user", at=at) for n, at in enumerate(sorted(times))]
+    said = [Entry(f"o{n}", "note", at=at) for n, at in enumerate(sorted(notes))]
+    merged = merge(entries, said)
+    assert [entry for entry in merged if entry.kind == "user"] == entries
+    assert [entry for entry in merged if entry.kind == "note"] == said
+    assert [entry.at for entry in merged] == sorted([*times, *notes])
+
+
+@given(st.lists(st.tuples(WORDS, st.lists(WORDS, max_size=3)), max_size=4))
+def test_exchanges_hold_all_that_was_said(talk: list[tuple[str, list[str]]]) -> None:
+    rows = []
+    for asked, answers in talk:
+        rows.append(Row({"role": "user", "content": asked}))
+        rows.extend(Row({"role": "assistant", "content": answer}) for answer in answers)
+    found = list_exchanges(rows)
+    wanted = [Exchange(asked, "\n\n".join(part.strip() for part in parts if part.strip())) for asked, parts in talk]
+    assert found == wanted
+    assert same_talk(found, [Exchange(f" {one.asked}\n", one.answered.replace("\n\n", "\n")) for one in wanted])
+    assert not same_talk(found, [*wanted, Exchange("more", "")])
