@@ -11,12 +11,14 @@ help:  ## show the targets
 $(INSTALLED): pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
 
-run: chat  ## start hermes
+run: $(INSTALLED)  ## start hermes: the gateway with the web page, whose address it prints
+	@$(BIN)/hermes gateway run
 
 chat: $(INSTALLED)  ## chat in the terminal
 	@$(BIN)/hermes chat
 
 test: $(INSTALLED)  ## run the tests
+	@scripts/setup browser
 	@$(BIN)/python -m pytest -m "not soak"
 
 check: $(INSTALLED)  ## lint, types, import contracts, size gate

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benches.gateway_load import measure_gateway
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
+from benches.web_load import measure_web
 from hermes_base.hooks import NoHooks
 from hermes_state.journal import StoreJournal
 from hermes_state.sqlite import SqliteStore
@@ -154,6 +155,7 @@ def main() -> int:
             *measure_commands(),
             *measure_prompt(base_url),
             *measure_gateway(base_url, Path(folder)),
+            *measure_web(),
         ]
     for figure in figures:
         mark = "ok" if figure.holds else "OVER"
