@@ -10,7 +10,7 @@ from gateway.lane import Lane
 from gateway.people import is_shared
 from gateway.session_export import FORMS, name_session
 from gateway.sessions import branch_session
-from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk
+from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from hermes_base.chat import Question
 from hermes_base.cockpit import (
     Caller,
@@ -38,6 +38,7 @@ NOT_THERE = "There is no such conversation."
 AT_WORK = "This conversation is in the middle of a turn."
 LOOKED_THROUGH = 500  # sessions of a key that are compared with what a client brings
 NOTES_SHOWN = 500
+LIKENESS = 40  # characters at the beginning of a session by which it is told from others without reading it
 TITLE_CHARS = 200
 ROTATED = frozenset({"compression", "history_replaced"})  # ends of sessions that go on as their child
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -204,8 +205,10 @@ class ThreadDesk:
     def _match(self, caller: Caller, exchanges: Sequence[Exchange]) -> str:
         store, gateway = self._gateway.store, self._gateway
         prefix = str(ConversationKey(gateway.profile, "api", "dm", _own_prefix(caller)))
+        first = squeeze(exchanges[0].asked)[:LIKENESS]
         for info in store.sessions(limit=LOOKED_THROUGH, person=self.scope(caller)):
-            if not info.conversation.startswith(prefix) or not self._is_current(info):
+            begins_so = squeeze(info.preview)[:LIKENESS] == first and info.conversation.startswith(prefix)
+            if not begins_so or not self._is_current(info):
                 continue
             said = list_exchanges(paged.row for paged in store.page(info.id, limit=1_000_000))
             if same_talk(said, exchanges):

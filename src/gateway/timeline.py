@@ -130,10 +130,10 @@ def list_exchanges(rows: Iterable[Row]) -> list[Exchange]:
 def same_talk(one: Sequence[Exchange], other: Sequence[Exchange]) -> bool:
     """Whether two histories say the same; white space does not count, since clients tidy it."""
     return len(one) == len(other) and all(
-        _squeeze(left.asked) == _squeeze(right.asked) and _squeeze(left.answered) == _squeeze(right.answered)
+        squeeze(left.asked) == squeeze(right.asked) and squeeze(left.answered) == squeeze(right.answered)
         for left, right in zip(one, other, strict=True)
     )
 
 
-def _squeeze(text: str) -> str:
+def squeeze(text: str) -> str:
     return " ".join(text.split())

@@ -1,21 +1,21 @@
-"""`hermes sessions`: lists, searches, shows, exports and deletes what was said before.
+"""`hermes sessions`: lists, searches, shows, exports and deletes what was said before, and makes the search index anew.
 
-Reading works while another process owns the home; deleting is done by the owner.
+Reading works while another process owns the home; deleting is done by the owner. The index is derived data that all
+writers keep up by the same rule, so it is rebuilt here, beside the owner.
 """
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
+from gateway.session_export import FORMS, dump, name_session, write_markdown
 from hermes_base.errors import HermesError
-from hermes_base.journal import Row, shown_text
+from hermes_base.journal import Row
 from hermes_cli import config, owner
 from hermes_constants import get_hermes_home
 from hermes_state.interface import SessionInfo, Store
@@ -32,15 +32,15 @@ def main(args: list[str]) -> int:
     if not path.exists():
         print("[]" if getattr(parsed, "json", False) else "There are no sessions yet. `hermes` starts one.")
         return 0
-    if parsed.action == "delete":
-        return _delete(parsed, path)
+    if parsed.action in _WRITERS:
+        return _WRITERS[parsed.action](parsed, path)
     with closing(SqliteStore.open_readonly(path)) as store:
         return _READERS[parsed.action](parsed, store)
 
 
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes sessions", description="Look at what was said before.")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|search|show|export|delete")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|search|show|export|delete|reindex")
     listing = actions.add_parser("list", help="the newest first")
     search = actions.add_parser("search", help="find messages that hold these words")
     search.add_argument("words", metavar="WORDS", nargs="+")
@@ -55,6 +55,7 @@ def _build_parser() -> argparse.ArgumentParser:
     export.add_argument("--format", choices=("json", "markdown"), default="json")
     export.add_argument("-o", "--output", type=Path, metavar="FILE")
     delete.add_argument("--yes", action="store_true", help="do not ask")
+    actions.add_parser("reindex", help="make the search index anew; Hermes may run meanwhile")
     return parser
 
 
@@ -70,11 +71,11 @@ def _read_count(text: str) -> int:
 def _list(parsed: argparse.Namespace, store: Store) -> int:
     found = store.sessions(limit=parsed.limit)
     if parsed.json:
-        print(_write_json([asdict(info) for info in found]))
+        print(dump([asdict(info) for info in found]))
     elif not found:
         print("There are no sessions yet. `hermes` starts one.")
     for info in () if parsed.json else found:
-        print(_clean(f"{info.id}  {_write_time(info.updated)}  {info.messages:>4} messages  {_name(info)}"))
+        print(_clean(f"{info.id}  {_write_time(info.updated)}  {info.messages:>4} messages  {name_session(info)}"))
     return 0
 
 
@@ -82,7 +83,7 @@ def _search(parsed: argparse.Namespace, store: Store) -> int:
     words = " ".join(parsed.words)
     found = store.search(words, limit=parsed.limit)
     if parsed.json:
-        print(_write_json([asdict(hit) for hit in found]))
+        print(dump([asdict(hit) for hit in found]))
     elif not found:
         print(f"Nothing was found for: {_clean(words)}")
     for hit in () if parsed.json else found:
@@ -93,14 +94,14 @@ def _search(parsed: argparse.Namespace, store: Store) -> int:
 
 def _show(parsed: argparse.Namespace, store: Store) -> int:
     info = find_session(store, parsed.session)
-    print(_clean(_write_markdown(info, _read_rows(store, info))))
+    print(_clean(write_markdown(info, _read_rows(store, info))))
     return 0
 
 
 def _export(parsed: argparse.Namespace, store: Store) -> int:
     info = find_session(store, parsed.session)
     # Transcripts are stored without secrets; one that was configured later may still stand in an old one.
-    text = config.redactor()(_FORMATS[parsed.format](info, _read_rows(store, info))) + "\n"
+    text = config.redactor()(FORMS[parsed.format](info, _read_rows(store, info))) + "\n"
     if parsed.output is None:
         sys.stdout.write(text)
         return 0
@@ -149,46 +150,26 @@ def _delete(parsed: argparse.Namespace, path: Path) -> int:
 def _confirm(info: SessionInfo) -> bool:
     if not sys.stdin.isatty():
         raise HermesError("Deleting needs your consent, and nobody can be asked here.", fix="Add --yes.")
-    answer = input(f"Delete {info.id} ({info.messages} messages, {_clean(_name(info))}) for good? [y/N] ")
+    answer = input(f"Delete {info.id} ({info.messages} messages, {_clean(name_session(info))}) for good? [y/N] ")
     return answer.strip().lower() in ("y", "yes")
+
+
+# --- the search index
+
+
+def _reindex(parsed: argparse.Namespace, path: Path) -> int:
+    del parsed
+    with closing(SqliteStore(path)) as store:
+        count = store.rebuild_search()
+    print(f"The search index is new: {count} messages are in it.")
+    return 0
 
 
 # --- writing
 
 
-def _write_markdown(info: SessionInfo, rows: tuple[Row, ...]) -> str:
-    head = [f"# {_name(info)}", "", f"{info.id}, {_write_time(info.started)}, {info.model or 'no model'}"]
-    return "\n".join([*head, *_write_messages(rows)])
-
-
-def _write_messages(rows: tuple[Row, ...]) -> Iterator[str]:
-    for row in rows:
-        calls = [str(config.cfg_get(call, "function", "name")) for call in row.message.get("tool_calls") or ()]
-        text = shown_text(row).strip()
-        if calls:
-            text = f"{text}\n\n(calls {', '.join(calls)})".strip()
-        yield f"\n## {row.message.get('role', row.kind)}\n\n{text}"
-
-
-def _write_export(info: SessionInfo, rows: tuple[Row, ...]) -> str:
-    messages = [dict(row.message) | ({"shown": row.shown} if row.shown is not None else {}) for row in rows]
-    return _write_json({"session": asdict(info), "messages": messages})
-
-
-def _write_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=_write_odd)
-
-
-def _write_odd(value: object) -> Any:
-    return dict(value) if isinstance(value, Mapping) else str(value)
-
-
 def _write_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-def _name(info: SessionInfo) -> str:
-    return info.title or info.preview or "(untitled)"
 
 
 def _clean(text: str) -> str:
@@ -196,9 +177,9 @@ def _clean(text: str) -> str:
     return text.translate(_CONTROL)
 
 
+_WRITERS: Mapping[str, Callable[[argparse.Namespace, Path], int]] = MappingProxyType(
+    {"delete": _delete, "reindex": _reindex}
+)
 _READERS: Mapping[str, Callable[[argparse.Namespace, Store], int]] = MappingProxyType(
     {"list": _list, "search": _search, "show": _show, "export": _export}
-)
-_FORMATS: Mapping[str, Callable[[SessionInfo, tuple[Row, ...]], str]] = MappingProxyType(
-    {"json": _write_export, "markdown": _write_markdown}
 )

@@ -50,6 +50,14 @@ class SessionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PagedRow:
+    """A visible row of a transcript, without its encoded forms, and when it was written."""
+
+    row: Row
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A message found by search."""
 
@@ -121,9 +129,15 @@ class Store(Protocol):
     def session(self, session: str) -> SessionInfo | None: ...
 
     def sessions(
-        self, *, limit: int = 50, conversation: str | None = None, person: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        conversation: str | None = None,
+        person: str | None = None,
+        before: float | None = None,
     ) -> list[SessionInfo]:
-        """Newest activity first; sessions without a message are left out. With `person`, only what is theirs."""
+        """Newest activity first; sessions without a message are left out. With `person`, only what is theirs; with
+        `before`, only those whose last activity is older."""
         ...
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
@@ -142,6 +156,15 @@ class Store(Protocol):
         """Remove a session with its rows, search entries and blobs nobody else uses; usage rows stay in the ledger."""
         ...
 
+    def stale_sessions(self, before: float, limit: int) -> list[str]:
+        """Sessions that nobody touched since then, nor a later one of their chain; none whose conversation has open
+        messages, and no current one that a living process has. The oldest first, those without messages last."""
+        ...
+
+    def delete_stale(self, session: str, before: float) -> bool:
+        """As `delete`, but only if it is stale even now."""
+        ...
+
     # --- transcripts
     def load(self, session: str) -> Transcript:
         """The visible rows and frozen parts as sent; the version counts all rows."""
@@ -149,6 +172,11 @@ class Store(Protocol):
 
     def history(self, session: str) -> Iterator[Row]:
         """Every row ever written, taken-back ones and head rows included, in order."""
+        ...
+
+    def page(self, session: str, *, before: int | None = None, limit: int = 100) -> list[PagedRow]:
+        """The last `limit` visible rows, or those before a position, in order and without what was sent; it costs what
+        is on the page, however long the session is."""
         ...
 
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:

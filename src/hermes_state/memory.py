@@ -4,10 +4,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from hermes_base.journal import Row, Transcript, UsageRow, visible
-from hermes_state import records
-from hermes_state.interface import BreakRow, Hit, NewSession, SessionInfo, UsageGroup, UsageSum
+from hermes_state import paging, records, retention_memory
+from hermes_state.interface import BreakRow, Hit, NewSession, PagedRow, SessionInfo, UsageGroup, UsageSum
+from hermes_state.keys import KeyStore
+from hermes_state.keys_memory import MemoryKeys
 from hermes_state.memory_state import MemoryState, Message, locked, read_message
 from hermes_state.people import PeopleStore
 from hermes_state.people_memory import MemoryPeople
@@ -21,8 +24,10 @@ class MemoryStore:
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._state = MemoryState()
+        self._clock = clock
         self.turns: TurnStore = MemoryTurns(self._state, clock)
         self.people: PeopleStore = MemoryPeople(self._state, clock)
+        self.keys: KeyStore = MemoryKeys(self._state, clock)
 
     # --- sessions
 
@@ -45,13 +50,19 @@ class MemoryStore:
 
     @locked
     def sessions(
-        self, *, limit: int = 50, conversation: str | None = None, person: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        conversation: str | None = None,
+        person: str | None = None,
+        before: float | None = None,
     ) -> list[SessionInfo]:
-        wanted = None if conversation is None else clean(conversation)
+        wanted, end = None if conversation is None else clean(conversation), math.inf if before is None else before
         infos = [
             kept.info
             for kept in self._state.sessions.values()
             if kept.info.messages and wanted in (None, kept.info.conversation) and person in (None, kept.info.person)
+            if kept.info.updated < end
         ]
         return sorted(infos, key=lambda info: (info.updated, info.id), reverse=True)[:limit]
 
@@ -85,6 +96,17 @@ class MemoryStore:
         self._state.drop_unused(set(kept.sent.values()))
         return True
 
+    @locked
+    def stale_sessions(self, before: float, limit: int) -> list[str]:
+        return list(islice(retention_memory.find_stale(self._state, before, self._clock()), limit))
+
+    @locked
+    def delete_stale(self, session: str, before: float) -> bool:
+        kept = self._state.sessions.get(session)
+        if kept is None or not retention_memory.is_stale(self._state, kept, before, self._clock()):
+            return False
+        return self.delete(session)
+
     # --- transcripts
 
     @locked
@@ -104,6 +126,14 @@ class MemoryStore:
     @locked
     def history(self, session: str) -> Iterator[Row]:
         return iter(self._state.read_rows(self._state.get(session)))
+
+    @locked
+    def page(self, session: str, *, before: int | None = None, limit: int = 100) -> list[PagedRow]:
+        messages = self._state.get(session).messages
+        rows = [read_message(message) for message in messages]
+        standing = [range(row.position, row.position + 1) for row in visible(rows)]
+        picked = paging.pick_last(standing, before, limit)
+        return [PagedRow(rows[run.start], messages[run.start].created) for run in picked]
 
     @locked
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:

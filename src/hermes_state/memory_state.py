@@ -11,6 +11,8 @@ from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
 from hermes_state import records
 from hermes_state.interface import BreakRow, NewSession, SessionInfo
+from hermes_state.keys import KeyRow
+from hermes_state.people import QuestionRow
 from hermes_state.texts import clean
 from hermes_state.turn_tables import TurnTables
 
@@ -64,6 +66,8 @@ class MemoryState:
         self.order = 0
         self.searchable = True
         self.turns = TurnTables()
+        self.questions: dict[str, QuestionRow] = {}
+        self.keys: dict[str, KeyRow] = {}  # by digest
 
     def get(self, session: str) -> Kept:
         kept = self.sessions.get(session)
@@ -105,6 +109,12 @@ class MemoryState:
             if kept.info.conversation == conversation:
                 kept.info = replace(kept.info, person=person)
         return person
+
+    def revoke_keys(self, person: str, now: float) -> None:
+        """The keys of a person who was removed hold no more."""
+        for digest, key in self.keys.items():
+            if key.person == person and key.revoked is None:
+                self.keys[digest] = replace(key, revoked=now)
 
     def add_child(self, kept: Kept) -> Kept:
         info = kept.info

@@ -71,6 +71,16 @@ class MemoryOutbox:
         entries = self._tables.outbox.items()
         return [_show(entry) for row, entry in entries if row > after and entry.row.conversation == wanted][:limit]
 
+    @locked
+    def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
+        own = (_show(entry) for entry in self._tables.outbox.values() if entry.row.conversation == clean(conversation))
+        return sorted((row for row in own if row.seq == seq), key=lambda row: row.n)
+
+    @locked
+    def outbox_from(self, conversation: str, since: float, limit: int = 100) -> list[OutboxRow]:
+        own = (_show(entry) for entry in self._tables.outbox.values() if entry.row.conversation == clean(conversation))
+        return [row for row in own if row.created >= since][:limit]
+
     # --- the steps of those calls, under the lock
 
     def _advance(self, row: int, lease_epoch: int, change: Callable[[Progress], Progress]) -> None:

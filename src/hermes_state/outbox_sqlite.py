@@ -62,6 +62,16 @@ class SqliteOutbox:
         found = self._db.read(lambda db: db.execute(sql.OUTBOX_SINCE, wanted).fetchall())
         return [turn_rules.make_row(row) for row in found]
 
+    def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
+        wanted = {"conversation": clean(conversation), "seq": seq}
+        found = self._db.read(lambda db: db.execute(sql.OUTBOX_OF, wanted).fetchall())
+        return [turn_rules.make_row(row) for row in found]
+
+    def outbox_from(self, conversation: str, since: float, limit: int = 100) -> list[OutboxRow]:
+        wanted = {"conversation": clean(conversation), "since": since, "limit": limit}
+        found = self._db.read(lambda db: db.execute(sql.OUTBOX_FROM, wanted).fetchall())
+        return [turn_rules.make_row(row) for row in found]
+
     def _advance(self, row: int, lease_epoch: int, change: Callable[[Progress], Progress]) -> None:
         """Note how far the sender has come; Fenced when the row is another's by now."""
         with self._db.write() as db:

@@ -124,7 +124,8 @@ class MemoryOwnership:
     @locked
     def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> Delivery:
         name, now, tables = clean(conversation), self._clock(), self._tables
-        row = ControlRow(len(tables.controls) + 1, name, clean(kind), turn_rules.write_body(body), now)
+        row = ControlRow(tables.last_control + 1, name, clean(kind), turn_rules.write_body(body), now)
+        tables.last_control = row.id
         tables.controls.append(row)
         owner = tables.conversations.get(name, ConversationRow()).owner
         return Delivery(live=tables.is_alive(owner, now))
@@ -140,7 +141,7 @@ class MemoryOwnership:
             and conversations[row.conversation].owner == node
         ]
         for row in found:
-            row.taken_by = node
+            row.taken_by, row.taken_at = node, self._clock()
         return [Control(row.id, row.conversation, row.kind, json.loads(row.body), row.created) for row in found]
 
     # --- named leases

@@ -111,8 +111,8 @@ class PeopleStore(Protocol):
     def set_role(self, person: str, role: str) -> Person: ...
 
     def remove(self, person: str) -> Person:
-        """The person and their identities go, their open questions are void, their data stays (G3). The settings do
-        not bring a removed identity back; an approval does."""
+        """The person and their identities go, their open questions are void, their API keys hold no more, their data
+        stays (G3). The settings do not bring a removed identity back; an approval does."""
         ...
 
     def is_removed(self, platform: str, sender: str) -> bool:
@@ -169,6 +169,6 @@ class PeopleStore(Protocol):
 
     def forget(self, person: str) -> Forgotten:
         """Delete what belongs to a person, and the person: sessions with rows, search entries and blobs nobody else
-        uses, messages that came in and went out in their conversations, identities, requests, questions. Calls stay
-        in the ledger without the names of conversation and session (G12)."""
+        uses, messages that came in and went out in their conversations, identities, requests, questions, API keys.
+        Calls stay in the ledger without the names of conversation and session (G12)."""
         ...

@@ -37,7 +37,7 @@ class MemoryPeople:
         self._identities: dict[Key, Identity] = {}
         self._removed: set[bytes] = set()
         self._pairings: dict[Key, Pairing] = {}
-        self._questions: dict[str, QuestionRow] = {}
+        self._questions = state.questions
 
     # --- people
 
@@ -180,6 +180,7 @@ class MemoryPeople:
             **_forget_messages(self._state.turns, conversations),
             "calls": _forget_calls(self._state, conversations),
         }
+        self._state.keys = {digest: key for digest, key in self._state.keys.items() if key.person != person}
         gone = [q.id for q in self._questions.values() if q.conversation in conversations or q.approver == person]
         for question in gone:
             del self._questions[question]
@@ -235,6 +236,7 @@ class MemoryPeople:
             del self._identities[key]
         self._people.pop(person, None)
         self._void(lambda question: question.approver == person)
+        self._state.revoke_keys(person, self._clock())
         return len(keys), len(pairings)
 
     def _list_pairings(self) -> list[Pairing]:

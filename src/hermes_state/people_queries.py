@@ -49,6 +49,10 @@ VOID_ALL = "update question set state = 'void' where state = 'open'"
 DELETE_QUESTIONS_OF = "delete from question where approver = ?"
 VOID_PERSON = "update question set state = 'void' where approver = ? and state = 'open'"
 
+# --- keys of the API
+REVOKE_KEYS = "update api_key set revoked = ? where person = ? and revoked is null"
+DELETE_KEYS = "delete from api_key where person = ?"
+
 # --- what belongs to whom
 PERSON_OF = "select person from conversation where id = ?"
 CONVERSATIONS_OF = "select id from conversation where person = ? order by id"

@@ -71,7 +71,7 @@ class SqlitePeople:
     def remove(self, person: str) -> Person:
         with self._db.write() as db:
             found = _get_person(db, person)
-            _remove_person(db, person)
+            _remove_person(db, person, self._clock())
             return found
 
     def is_removed(self, platform: str, sender: str) -> bool:
@@ -219,7 +219,7 @@ def _add_identity(db: sqlite3.Connection, person: str, platform: str, sender: st
     db.execute(sql.DELETE_MARK, (rules.mark_identity(platform, sender),))
 
 
-def _remove_person(db: sqlite3.Connection, person: str) -> tuple[int, int]:
+def _remove_person(db: sqlite3.Connection, person: str, now: float) -> tuple[int, int]:
     """Take the person with identities and their requests away; how many there were of each."""
     identities = _list_identities(db, person)
     pairings = 0
@@ -229,6 +229,7 @@ def _remove_person(db: sqlite3.Connection, person: str) -> tuple[int, int]:
     db.execute(sql.DELETE_IDENTITIES, (person,))
     db.execute(sql.DELETE_PERSON, (person,))
     db.execute(sql.VOID_PERSON, (person,))
+    db.execute(sql.REVOKE_KEYS, (now, person))
     return len(identities), pairings
 
 
@@ -278,7 +279,8 @@ def _forget(db: sqlite3.Connection, person: str, now: float) -> Forgotten:
         db.execute(sql.FORGET_BREAKS, (conversation,))
         db.execute(sql.DELETE_CONVERSATION, (conversation,))
     counts["questions"] += db.execute(sql.DELETE_QUESTIONS_OF, (person,)).rowcount
-    identities, pairings = _remove_person(db, person)
+    identities, pairings = _remove_person(db, person, now)
+    db.execute(sql.DELETE_KEYS, (person,))
     return Forgotten(**counts, conversations=len(conversations), identities=identities, pairings=pairings)
 
 

@@ -20,23 +20,14 @@ GET_HEAD = (
 #: among many, the second for what is read in its own order.
 _OF_PERSON = "conversation in (select id from conversation where person = ?)"
 _IS_OF_PERSON = "exists (select 1 from conversation o where o.id = {}.conversation and o.person = ?)"
-#: All read the newest `limit` entries of an index and stop.
-RECENT_SESSIONS = f"select {_INFO} from session s where s.messages > 0 order by s.updated desc, s.id desc limit ?"
-RECENT_OF_CONVERSATION = (
-    f"select {_INFO} from session s where s.messages > 0 and s.conversation = ? "
-    "order by s.updated desc, s.id desc limit ?"
-)
-RECENT_OF_PERSON = (
-    f"select {_INFO} from session s where s.messages > 0 and s.{_OF_PERSON} order by s.updated desc, s.id desc limit ?"
-)
-RECENT_OF_BOTH = (
-    f"select {_INFO} from session s where s.messages > 0 and s.conversation = ? and s.{_OF_PERSON} "
-    "order by s.updated desc, s.id desc limit ?"
-)
-RECENT_OF_OWNER = (
-    f"select {_INFO} from session s where s.messages > 0 and {_IS_OF_PERSON.format('s')} "
-    "order by s.updated desc, s.id desc limit ?"
-)
+#: All read the newest `limit` entries of an index, from a time on backwards, and stop.
+_RECENT = f"select {_INFO} from session s where s.messages > 0 and {{}}s.updated < ? "
+_NEWEST = "order by s.updated desc, s.id desc limit ?"
+RECENT_SESSIONS = _RECENT.format("") + _NEWEST
+RECENT_OF_CONVERSATION = _RECENT.format("s.conversation = ? and ") + _NEWEST
+RECENT_OF_PERSON = _RECENT.format(f"s.{_OF_PERSON} and ") + _NEWEST
+RECENT_OF_BOTH = _RECENT.format(f"s.conversation = ? and s.{_OF_PERSON} and ") + _NEWEST
+RECENT_OF_OWNER = _RECENT.format(f"{_IS_OF_PERSON.format('s')} and ") + _NEWEST
 ADD_SESSION = (
     "insert into session (id, conversation, task, parent, platform, model, title, started, updated) "
     "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing"
@@ -63,6 +54,11 @@ LAST_ROW_OF_TURN = "select coalesce(max(n), 0) from message where conversation =
 LAST_CALL_OF_TURN = "select coalesce(max(call), 0) from usage where conversation = ? and seq = ?"
 GET_MESSAGES = (
     "select position, kind, body, shown from message where session = ? and position >= ? and position < ? "
+    "order by position"
+)
+GET_HEADS = "select position, body from message where session = ? and kind = 'head' order by position"
+GET_PAGE = (
+    "select position, kind, body, shown, created from message where session = ? and position >= ? and position < ? "
     "order by position"
 )
 GET_SENT = (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
-from hermes_state import queries, schema_people, schema_turns
+from hermes_state import queries, schema_daily, schema_people, schema_turns
 
 STORE_FILE = "hermes-store.db"
 
@@ -124,6 +124,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, 1, _TURNS_AND_BREAKS),
     Migration(3, 1, schema_turns.STATEMENTS),
     Migration(4, 1, schema_people.STATEMENTS),
+    Migration(5, 1, schema_daily.STATEMENTS),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -1,5 +1,6 @@
 """The store in one SQLite file: every call is one transaction, written through before it returns."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from hermes_base.journal import Row, Transcript, UsageRow
-from hermes_state import queries, records, search_index
+from hermes_state import queries, records, retention_sqlite, search_index
 from hermes_state import sqlite_steps as steps
 from hermes_state.connection import Database
-from hermes_state.interface import BreakRow, Hit, NewSession, SessionInfo, UsageGroup, UsageSum
+from hermes_state.interface import BreakRow, Hit, NewSession, PagedRow, SessionInfo, UsageGroup, UsageSum
+from hermes_state.keys import KeyStore
+from hermes_state.keys_sqlite import SqliteKeys
 from hermes_state.people import PeopleStore
 from hermes_state.people_sqlite import SqlitePeople
 from hermes_state.texts import clean
@@ -62,8 +65,10 @@ class SqliteStore:
     ) -> None:
         self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly)
         self.turns: TurnStore = SqliteTurns(self._db, clock)
+        self._clock = clock
         self._rebuild_lock = threading.Lock()
         self.people: PeopleStore = SqlitePeople(self._db, clock)
+        self.keys: KeyStore = SqliteKeys(self._db, clock)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
@@ -87,11 +92,17 @@ class SqliteStore:
         return self._db.read(lambda db: steps.find_info(db, queries.GET_SESSION, session))
 
     def sessions(
-        self, *, limit: int = 50, conversation: str | None = None, person: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        conversation: str | None = None,
+        person: str | None = None,
+        before: float | None = None,
     ) -> list[SessionInfo]:
         asked = conversation is not None, person is not None
         query = queries.RECENT_OF_OWNER if (conversation, person) == (None, "") else _RECENT[asked]
-        wanted = (*(clean(value) for value in (conversation, person) if value is not None), limit)
+        named = (clean(value) for value in (conversation, person) if value is not None)
+        wanted = (*named, math.inf if before is None else before, limit)
         return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
@@ -124,6 +135,13 @@ class SqliteStore:
             db.executemany(queries.DROP_UNUSED_BLOB, hashes)
             return True
 
+    def stale_sessions(self, before: float, limit: int) -> list[str]:
+        return self._db.read(lambda db: retention_sqlite.find_stale(db, before, self._clock(), limit))
+
+    def delete_stale(self, session: str, before: float) -> bool:
+        with self._db.write() as db:
+            return retention_sqlite.delete_stale(db, session, before, self._clock())
+
     # --- transcripts
 
     def load(self, session: str) -> Transcript:
@@ -132,6 +150,9 @@ class SqliteStore:
     def history(self, session: str) -> Iterator[Row]:
         version = self._db.read(lambda db: steps.get_head(db, session).version)
         return self._page_history(session, version)
+
+    def page(self, session: str, *, before: int | None = None, limit: int = 100) -> list[PagedRow]:
+        return self._db.read(lambda db: steps.read_page(db, session, before, limit))
 
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         batch = records.write_batch(rows)
@@ -196,10 +217,12 @@ class SqliteStore:
                 state = search_index.restart(db)
             total = 0
             while state.done < state.until:
+                begun = time.monotonic()
                 with self._db.write() as db:
                     state, indexed = search_index.extend(db, state)
                 total += indexed
-                time.sleep(REBUILD_PAUSE)  # a lock is not fair: without a pause the waiting writers would not get it
+                # A lock is not fair: the writers, here and in other processes, get as much time as this took.
+                time.sleep(max(REBUILD_PAUSE, time.monotonic() - begun))
             return total
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """The steps of the calls on the SQLite store, inside their transaction: sessions, rows, usage, and reading them."""
 
+import json
 import logging
 import sqlite3
 import time
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 from itertools import count, repeat
 
 from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
-from hermes_state import queries, records, search_index
-from hermes_state.interface import NewSession, SessionInfo
+from hermes_state import paging, queries, records, search_index
+from hermes_state.interface import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
 
 log = logging.getLogger(__name__)
@@ -210,6 +211,17 @@ def read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
 def read_rows(db: sqlite3.Connection, session: str, first: int, last: int) -> list[Row]:
     _, sent = records.split_sent(read_sent(db, session, first, last))
     return list(read_messages(db, session, first, last, sent))
+
+
+def read_page(db: sqlite3.Connection, session: str, before: int | None, limit: int) -> list[PagedRow]:
+    """The last visible rows before a position; of the others only those that take back are read."""
+    version = get_head(db, session).version
+    heads = [(position, int(json.loads(body)["keep"])) for position, body in db.execute(queries.GET_HEADS, (session,))]
+    return [
+        PagedRow(records.read_row(kind, body, shown, position), created)
+        for run in paging.pick_last(paging.find_standing(version, heads), before, limit)
+        for position, kind, body, shown, created in db.execute(queries.GET_PAGE, (session, run.start, run.stop))
+    ]
 
 
 def read_sent(db: sqlite3.Connection, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:

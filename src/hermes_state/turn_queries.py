@@ -94,7 +94,8 @@ BEGIN_MESSAGE = (
 )
 TAKE_MESSAGE = "update inbox set taken = 1 where conversation = :conversation and seq = :seq"
 CLOSE_MESSAGE = (
-    "update inbox set done_epoch = :epoch where conversation = :conversation and seq = :seq and done_epoch is null"
+    "update inbox set done_epoch = :epoch, done = :now "
+    "where conversation = :conversation and seq = :seq and done_epoch is null"
 )
 COUNT_OUT = "update conversation set pending = pending - :closed where id = :conversation"
 POSTPONE = (
@@ -151,7 +152,14 @@ SET_PROGRESS = (
     "retry_at = :retry_at, reason = :reason, ended = :ended where id = :id"
 )
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
-LATEST_ROW = "select coalesce(max(id), 0) from outbox where conversation = :conversation"
+OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and seq = :seq order by n"
+OUTBOX_FROM = (
+    f"select {_ROW} from outbox where conversation = :conversation and created >= :since order by id limit :limit"
+)
+LATEST_ROW = (
+    "select max(coalesce((select max(id) from outbox where conversation = :conversation), 0), "
+    "coalesce((select last_row from conversation where id = :conversation), 0))"
+)
 COUNT_OUTBOX = "select count(*) from outbox where ended is null"
 
 # --- choices

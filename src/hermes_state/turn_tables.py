@@ -22,6 +22,7 @@ class ConversationRow:
     next_seq: int = 0
     ready_at: float = 0.0
     choices: str = "{}"
+    last_row: int = 0  # the newest of its outbox rows that were let go
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class InboxRow:
     retry_at: float = 0.0
     error: str = ""
     done_epoch: int | None = None
+    done_at: float | None = None
 
     def show(self) -> Waiting:
         return Waiting(self.seq, self.body, self.attempts, self.taken, self.accepted, self.begun)
@@ -74,6 +76,7 @@ class ControlRow:
     body: str
     created: float
     taken_by: str | None = None
+    taken_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class TurnTables:
     controls: list[ControlRow] = field(default_factory=list)
     leases: dict[str, LeaseRow] = field(default_factory=dict)
     last_row: int = 0  # the newest number of an outbox row; none is given twice
+    last_control: int = 0
 
     def get_conversation(self, name: str) -> ConversationRow:
         """The conversation's row, made at first use."""

@@ -6,7 +6,7 @@ the conversation has another epoch or owner. All calls are synchronous and may b
 the database's. `SqliteStore.turns` and `MemoryStore.turns` implement this and pass one conformance suite.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -282,6 +282,14 @@ class TurnStore(Protocol):
         """What was said to the conversation after this row, sent or not, for a client that comes back."""
         ...
 
+    def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
+        """What was said to the turn of this message (the smallest one of its turn), in order."""
+        ...
+
+    def outbox_from(self, conversation: str, since: float, limit: int = 100) -> list[OutboxRow]:
+        """What was said to the conversation from this time on, in order."""
+        ...
+
     def inbox_since(self, conversation: str, after: int, limit: int = 100) -> list[tuple[int, str]]:
         """What was said in the conversation after this seq, done or not: seq and body."""
         ...
@@ -306,6 +314,17 @@ class TurnStore(Protocol):
 
     def depth(self) -> tuple[int, int]:
         """Messages that wait in the inbox, and in the outbox."""
+        ...
+
+    # --- what is over
+    def sweep(self, before: float, limit: int) -> int:
+        """Delete at most `limit` rows that were over before then, the oldest first, and say how many: messages that are
+        dealt with, answers that were sent or given up, control messages that were taken, questions that are closed.
+        What is open stays, however old; no number is given twice. Leases stay, too: their epochs are fences."""
+        ...
+
+    def mentioned(self, words: Collection[str]) -> set[str]:
+        """Which of these words occur in a message that is kept, come in or going out, dealt with or not."""
         ...
 
     def now(self) -> float:

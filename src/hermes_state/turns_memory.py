@@ -1,12 +1,12 @@
 """Messages and turns in memory: the twin of `SqliteTurns`. Everything is checked before anything is written."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, UsageRow
-from hermes_state import records, turn_rules
+from hermes_state import records, retention_memory, turn_rules
 from hermes_state.interface import SessionInfo
 from hermes_state.memory_state import locked
 from hermes_state.outbox_memory import MemoryOutbox
@@ -66,13 +66,25 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         name, tables = clean(conversation), self._tables
         rows = [row for row, entry in tables.outbox.items() if entry.row.conversation == name]
         known = tables.conversations.get(name)
-        return max(rows, default=0), 0 if known is None else known.next_seq
+        if known is None:
+            return max(rows, default=0), 0
+        return max(*rows, known.last_row, 0), known.next_seq
 
     @locked
     def depth(self) -> tuple[int, int]:
         tables = self._tables
         coming = sum(row.done_epoch is None for row in tables.seen.values())
         return coming, sum(entry.ended is None for entry in tables.outbox.values())
+
+    @locked
+    def sweep(self, before: float, limit: int) -> int:
+        return retention_memory.sweep(self._state, before, limit)
+
+    @locked
+    def mentioned(self, words: Collection[str]) -> set[str]:
+        bodies = [row.body for row in self._tables.seen.values()]
+        bodies += [turn_rules.write_answer(entry.row.outgoing)["body"] for entry in self._tables.outbox.values()]
+        return {word for word in words if any(word in body for body in bodies)}
 
     # --- a turn
 
@@ -222,7 +234,7 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
     def _close(self, claim: Claim, seqs: Sequence[int]) -> None:
         inbox = self._tables.inbox[claim.conversation]
         for seq in seqs:
-            inbox[seq].done_epoch = claim.epoch
+            inbox[seq].done_epoch, inbox[seq].done_at = claim.epoch, self._clock()
             self._tables.steps.pop((claim.conversation, seq), None)
         self._tables.conversations[claim.conversation].pending -= len(seqs)
 

@@ -2,12 +2,13 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, UsageRow
-from hermes_state import queries, records, turn_rules
+from hermes_state import queries, records, retention_sqlite, turn_rules
 from hermes_state import sqlite_steps as steps
 from hermes_state import turn_queries as sql
 from hermes_state.interface import SessionInfo
@@ -16,6 +17,8 @@ from hermes_state.ownership_sqlite import SqliteOwnership, check_claim, claim_fr
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Opened
 from hermes_state.turns import BegunTurn, Claim, Waiting, Written
+
+PAGE = 500
 
 
 class SqliteTurns(SqliteOwnership, SqliteOutbox):
@@ -70,6 +73,19 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         return self._db.read(
             lambda db: (db.execute(sql.COUNT_INBOX).fetchone()[0], db.execute(sql.COUNT_OUTBOX).fetchone()[0])
         )
+
+    def sweep(self, before: float, limit: int) -> int:
+        with self._db.write() as db:
+            return retention_sqlite.sweep(db, before, limit)
+
+    def mentioned(self, words: Collection[str]) -> set[str]:
+        found: set[str] = set()
+        for query in retention_sqlite.PAGES_OF_BODIES:
+            last = 0
+            while page := self._db.read(partial(_read_page, query, last)):
+                found.update(word for word in words if any(word in body for _, body in page))
+                last = page[-1][0]
+        return found
 
     # --- a turn
 
@@ -143,7 +159,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
                 _append(db, claim, turn, written, batch, usage)
             else:
                 _charge(db, claim, turn, usage)
-            _close(db, claim, closing)
+            _close(db, claim, closing, self._clock())
             if answers:
                 add_answers(db, claim.conversation, turn, answers, self._clock())
             if end_session:
@@ -169,6 +185,10 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
 
 # --- the steps of those calls, inside their transaction
+
+
+def _read_page(query: str, last: int, db: sqlite3.Connection) -> list[tuple[int, str]]:
+    return db.execute(query, (last, PAGE)).fetchall()
 
 
 def name_message(claim: Claim, seq: int) -> dict[str, Any]:
@@ -239,9 +259,9 @@ def _charge(db: sqlite3.Connection, claim: Claim, seq: int, usage: Sequence[Usag
     steps.add_usage(db, session, steps.find_head(db, session), usage, mark)
 
 
-def _close(db: sqlite3.Connection, claim: Claim, seqs: Sequence[int]) -> None:
+def _close(db: sqlite3.Connection, claim: Claim, seqs: Sequence[int], now: float) -> None:
     named = [name_message(claim, seq) for seq in seqs]
-    db.executemany(sql.CLOSE_MESSAGE, [{**name, "epoch": claim.epoch} for name in named])
+    db.executemany(sql.CLOSE_MESSAGE, [{**name, "epoch": claim.epoch, "now": now} for name in named])
     db.executemany(sql.DELETE_STEPS, named)
     db.execute(sql.COUNT_OUT, {"conversation": claim.conversation, "closed": len(named)})
 

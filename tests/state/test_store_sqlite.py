@@ -90,7 +90,7 @@ def ask_plan(path: Path, text: str) -> list[tuple[object, ...]]:
         (queries.GET_BREAKS, "break_created (created>"),
         (queries.GET_BREAKS_OF_SESSION, "break_session (session=? AND created>"),
         (queries.GET_BREAKS_OF_TASK, "break_task (task=? AND created>"),
-        (queries.RECENT_OF_CONVERSATION, "session_of_conversation (conversation=?)"),
+        (queries.RECENT_OF_CONVERSATION, "session_of_conversation (conversation=? AND updated<"),
         (queries.RECENT_SESSIONS, "session_recent"),
         (queries.DROP_UNUSED_BLOB, "sent_hash (hash=?)"),
     ],

@@ -1,0 +1,170 @@
+"""Lets go of what is over (F7): rows of the queues, untouched sessions, copies of files, old crash traces.
+
+What is open is never touched, however old: a message that waits, an answer that was not sent, a question without an
+answer, a file that a kept message names. Everything goes in small steps, so that writers get their turn in between.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import stat
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from hermes_state.interface import Store
+from hermes_state.turns import TurnStore
+
+log = logging.getLogger(__name__)
+
+DAY = 86_400.0
+ROWS_AT_ONCE = 500
+SESSIONS_AT_ONCE = 20
+STEPS = 400  # of one kind in one sweep; what is left goes with the next one
+PAUSE = 0.005  # seconds between two steps
+#: Folders of copies below the home and below each person's folder; each entry is a folder or file of its own.
+COPIES = ("shown", "uploads", "outbox")
+PEOPLE, LOGS, TRACES = "people", "logs", "crash-*.txt"
+ROWS, SESSIONS, FILES, CRASHES = "rows", "sessions", "files", "traces"
+
+Settings = Callable[[], Mapping[str, Any]]
+Step = tuple[str, int]
+
+
+class KeptStore(Store, Protocol):
+    turns: TurnStore
+
+
+class Retention:
+    """`run` does its steps one by one through the caller's threads, `sweep` does them here and now."""
+
+    def __init__(self, home: Path, store: KeptStore, settings: Settings) -> None:
+        self._home = home
+        self._store = store
+        self._settings = settings
+
+    async def run(self, call: Callable[..., Awaitable[Any]]) -> dict[str, int]:
+        """One sweep, each step through `call`, which runs a function on a thread of the store."""
+        steps, gone = self._steps(), _none_gone()
+        while (step := await call(next, steps, None)) is not None:
+            gone[step[0]] += step[1]
+            await asyncio.sleep(PAUSE)
+        return _tell(gone)
+
+    def sweep(self) -> dict[str, int]:
+        """How many rows, sessions, files and traces went."""
+        gone = _none_gone()
+        for kind, count in self._steps():
+            gone[kind] += count
+            time.sleep(PAUSE)
+        return _tell(gone)
+
+    def _steps(self) -> Iterator[Step]:
+        """The work of one sweep: each step is done when it is asked for."""
+        limits, now = self._settings()["retention"], self._store.turns.now()
+        queue_days, session_days = float(limits["queue_days"]), float(limits["session_days"])
+        if session_days > 0:
+            yield from self._drop_sessions(now - session_days * DAY)
+        if queue_days > 0:
+            before = now - queue_days * DAY
+            yield from self._drop_rows(before)
+            yield from self._drop_files(before)
+            yield CRASHES, sum(_drop(path) for path in find_traces(self._home, before))
+
+    def _drop_rows(self, before: float) -> Iterator[Step]:
+        for _ in range(STEPS):
+            gone = self._store.turns.sweep(before, ROWS_AT_ONCE)
+            yield ROWS, gone
+            if gone < ROWS_AT_ONCE:
+                return
+
+    def _drop_sessions(self, before: float) -> Iterator[Step]:
+        """Each is looked at again when it is deleted: somebody may have come back to it meanwhile."""
+        for _ in range(STEPS):
+            found = self._store.stale_sessions(before, SESSIONS_AT_ONCE)
+            gone = 0
+            for session in found:
+                count = int(self._store.delete_stale(session, before))
+                gone += count
+                yield SESSIONS, count
+            if not gone:
+                return
+
+    def _drop_files(self, before: float) -> Iterator[Step]:
+        """A copy goes when it is old and no kept message names the folder that it stands in."""
+        old = find_old_copies(self._home, before)
+        if not old:
+            return
+        named = self._store.turns.mentioned({path.name for path in old})
+        for path in old:
+            if path.name not in named:
+                yield FILES, _drop(path)
+
+
+# --- what lies in the home
+
+
+def find_old_copies(home: Path, before: float) -> list[Path]:
+    """Copies of files in which nothing was changed since then."""
+    people = [place for place in _list(home / PEOPLE) if _is_folder(place)]
+    places = [own / name for own in (home, *people) for name in COPIES]
+    return [path for place in places if _is_folder(place) for path in _list(place) if _last_change(path) < before]
+
+
+def find_traces(home: Path, before: float) -> list[Path]:
+    folder = home / LOGS
+    return [path for path in sorted(folder.glob(TRACES)) if _last_change(path) < before]
+
+
+def _list(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _is_folder(path: Path) -> bool:
+    """A folder and no link to one: what lies elsewhere is not ours."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _last_change(path: Path) -> float:
+    """When something in it was last changed; never, as long as that cannot be told."""
+    try:
+        changed = path.lstat().st_mtime
+        for folder, folders, files in os.walk(path):
+            changed = max([changed, *(os.lstat(os.path.join(folder, name)).st_mtime for name in (*folders, *files))])
+    except OSError:
+        return float("inf")
+    return changed
+
+
+def _drop(path: Path) -> int:
+    """Delete a file, a link or a folder with what is in it; 1 if it is gone."""
+    try:
+        if _is_folder(path):
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s is old and cannot be deleted: %s", path, error.strerror or error)
+        return 0
+    return 1
+
+
+# --- saying it
+
+
+def _none_gone() -> dict[str, int]:
+    return dict.fromkeys((ROWS, SESSIONS, FILES, CRASHES), 0)
+
+
+def _tell(gone: dict[str, int]) -> dict[str, int]:
+    if any(gone.values()):
+        log.info("let go of what is over: %s", ", ".join(f"{count} {kind}" for kind, count in gone.items() if count))
+    return gone

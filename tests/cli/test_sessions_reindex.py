@@ -1,0 +1,97 @@
+"""`hermes sessions reindex` as a process of its own, beside an owner that reads and writes."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hermes_base.errors import StoreFailure
+from hermes_base.journal import Row
+from hermes_cli.main import main
+from hermes_state.home_lock import HomeLock
+from hermes_state.interface import NewSession
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+
+HERMES = str(Path(sys.executable).with_name("hermes"))
+OLD = 900
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[SqliteStore]:
+    made = SqliteStore(home / STORE_FILE)
+    for _ in range(3):
+        say(made, *(f"old word {n}" for n in range(OLD // 3)))
+    yield made
+    made.close()
+
+
+def say(store: SqliteStore, *texts: str) -> str:
+    session = store.open_session(NewSession("agent:main:local:dm:1")).id
+    store.append(session, "w", 0, [Row({"role": "user", "content": text}) for text in texts])
+    return session
+
+
+def test_the_index_is_made_anew_while_the_owner_writes(store: SqliteStore, home: Path) -> None:
+    """F8: nothing is missing afterwards, nothing is found twice, and no write of the owner failed."""
+    store.drop_search()
+    with HomeLock(home), subprocess.Popen([HERMES, "sessions", "reindex"], stdout=subprocess.PIPE, text=True) as child:
+        fresh = 0
+        while child.poll() is None or fresh < 20:
+            session = say(store, f"fresh word {fresh}")
+            if fresh % 3 == 2:
+                store.delete(session)
+                say(store, f"fresh word {fresh}")
+            fresh += 1
+        assert child.stdout is not None
+        told = child.stdout.read()
+        assert child.returncode == 0
+    words = told.split()
+    count = int(words[words.index("messages") - 1])
+    assert OLD <= count <= OLD + fresh
+    found = [(hit.session, hit.position) for hit in store.search("word", limit=100_000)]
+    assert len(found) == len(set(found)) == OLD + fresh
+    with store._db.write() as db:
+        db.execute("insert into search (search) values ('integrity-check')")
+
+
+def test_two_at_once_leave_one_whole_index(store: SqliteStore) -> None:
+    """F8: the later one has the last word."""
+    children = [subprocess.Popen([HERMES, "sessions", "reindex"], stdout=subprocess.DEVNULL) for _ in range(2)]
+    ends: list[int] = []
+    threads = [threading.Thread(target=lambda child=child: ends.append(child.wait())) for child in children]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ends == [0, 0]
+    assert len(store.search("word", limit=100_000)) == OLD
+
+
+def test_it_says_how_many(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """F8"""
+    store.drop_search()
+    with pytest.raises(StoreFailure):
+        store.search("word")
+    assert main(["sessions", "reindex"]) == 0
+    assert capsys.readouterr().out == f"The search index is new: {OLD} messages are in it.\n"
+    assert len(store.search("word", limit=100_000)) == OLD
+
+
+def test_without_a_store_nothing_is_made(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H8"""
+    assert main(["sessions", "reindex"]) == 0
+    assert "no sessions yet" in capsys.readouterr().out
+    assert not (home / STORE_FILE).exists()
+
+
+def test_an_index_with_holes_is_whole_again(store: SqliteStore) -> None:
+    """F8: what is damaged in the index is no loss."""
+    with closing(SqliteStore(store._db._path)) as other, other._db.write() as db:
+        db.execute("delete from search_data where id > 10")
+    assert main(["sessions", "reindex"]) == 0
+    assert len(store.search("word", limit=100_000)) == OLD

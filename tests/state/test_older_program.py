@@ -1,0 +1,179 @@
+"""The program one version older on a store that this one has brought up to date.
+
+The older program is this one with the layouts it knew and the statements it had; that it needs nothing newer is shown
+by running it on a store of its own layout, too. What both of them left behind is then used by this program.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
+
+from hermes_base.errors import StoreFailure
+from hermes_base.journal import head_row
+from hermes_state import people_queries, schema, turn_queries
+from hermes_state.interface import NewSession
+from hermes_state.people import MEMBER, QuestionRow
+from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION
+from hermes_state.sqlite import SqliteStore
+from hermes_state.turns import NodeInfo
+
+#: How the older program said what is said in another way today. The last two it did not say at all.
+OLD_STATEMENTS = {
+    (turn_queries, "CLOSE_MESSAGE"): (
+        "update inbox set done_epoch = :epoch where conversation = :conversation and seq = :seq and done_epoch is null"
+    ),
+    (turn_queries, "LATEST_ROW"): "select coalesce(max(id), 0) from outbox where conversation = :conversation",
+    (people_queries, "REVOKE_KEYS"): "select ?, ?",
+    (people_queries, "DELETE_KEYS"): "select ?",
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@contextmanager
+def older_program() -> Iterator[None]:
+    """Within the block, a store that is opened is opened by the older program."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:-1])
+        patch.setattr(schema, "SCHEMA_VERSION", SCHEMA_VERSION - 1)
+        patch.setattr(schema.migrate, "__defaults__", (MIGRATIONS[:-1],))
+        for (module, name), text in OLD_STATEMENTS.items():
+            patch.setattr(module, name, text)
+        yield
+
+
+def work(store: SqliteStore, mark: str) -> str:
+    """A day of the older program: a message, a turn, a delivery, a person, a question, a search, a compaction."""
+    turns, people = store.turns, store.people
+    node = turns.join(NodeInfo("1", alone=True))
+    session = store.open_session(NewSession(CHAT)).id
+    seq = turns.accept(CHAT, ACCOUNT, f"7/{mark}/", "x", node)
+    assert seq is not None
+    (claim,) = turns.ready(node)
+    assert turns.begin(claim, [seq]) is not None
+    turns.append(claim, seq, written(session, 0, say(f"{mark} question", seq), say("wrong"), head_row(1)), [USAGE])
+    turns.step(claim, seq, 1, "tool", {})
+    turns.complete(claim, [seq], written(session, 3, say(f"{mark} answer", role="assistant")), [answer("a")], [USAGE])
+    lease = turns.hold(ACCOUNT, node, 60)
+    assert lease is not None
+    row = turns.outbox_take(ACCOUNT, "7", lease)
+    assert row is not None
+    turns.outbox_sent(row.id, lease, "m1")
+    turns.post(CHAT, mark, answer("unsent"))
+    turns.send_control(CHAT, "stop", {})
+    assert len(turns.take_controls(node)) == 1
+    person = people.add(mark, MEMBER, "chat", mark)
+    people.ask(QuestionRow(f"q-{mark}", CHAT, "t", "approval", "?", approver=person.id, expires=turns.now() + 60))
+    assert people.close_question(f"q-{mark}", "yes", person.id)
+    people.remove(person.id)
+    child = store.rotate(session, "w", 4, "compaction", [say(f"{mark} summary")])
+    assert [hit.session for hit in store.search(f"{mark} question")] == [session]
+    assert {info.id for info in store.sessions(conversation=CHAT)} >= {session, child.id}
+    assert len(store.load(session).rows) == 2
+    assert turns.latest(CHAT)[1] == seq
+    assert turns.depth()[0] == 0
+    turns.leave(node)
+    return session
+
+
+def test_the_older_program_works_on_a_store_of_this_layout(path: Path) -> None:
+    """H4: it starts, reads what this one wrote, writes, and leaves the layout as it is; this one goes on from there."""
+    with closing(SqliteStore(path)) as store:
+        mine = work(store, "new")
+        store.keys.add("laptop", "", "digest")
+    with older_program():
+        with closing(SqliteStore(path)) as store:
+            assert [row.message["content"] for row in store.load(mine).rows] == ["new question", "new answer"]
+            theirs = work(store, "old")
+        with closing(SqliteStore.open_readonly(path)) as reader:
+            assert reader.session(theirs) is not None
+    with closing(SqliteStore(path)) as store:
+        for session, mark in ((mine, "new"), (theirs, "old")):
+            texts = [paged.row.message["content"] for paged in store.page(session)]
+            assert texts == [f"{mark} question", f"{mark} answer"]
+        assert store.keys.find("digest") is not None
+        assert store.usage().calls == 4
+        latest = store.turns.latest(CHAT)
+        assert store.turns.sweep(store.turns.now() + 3600, 1000) == 2 + 2 + 2 + 2
+        assert store.turns.latest(CHAT) == latest
+        assert [row.state for row in store.turns.outbox_since(CHAT, 0)] == ["waiting", "waiting"]
+        work(store, "again")
+    with closing(sqlite3.connect(path)) as db:
+        assert schema.check_readable(db) == SCHEMA_VERSION
+        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+def test_it_is_the_older_program(path: Path) -> None:
+    """It needs nothing of this layout: it does the same on a store of its own, which has none of it."""
+    with older_program(), closing(SqliteStore(path)) as store:
+        work(store, "old")
+        with pytest.raises(StoreFailure):
+            store.keys.keys()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("select value from meta where key = 'schema'").fetchone() == (str(SCHEMA_VERSION - 1),)
+
+
+def test_a_store_of_the_older_layout_is_brought_up_to_date(path: Path) -> None:
+    """H4: what it has done is found by the indexes of today."""
+    with older_program(), closing(SqliteStore(path)) as store:
+        session = work(store, "old")
+    with closing(SqliteStore(path)) as store:
+        assert [paged.row.position for paged in store.page(session)] == [0, 3]
+        assert store.turns.sweep(store.turns.now() + 3600, 1000) == 4
+        assert store.turns.latest(CHAT)[0] == 2
+        work(store, "new")
+
+
+# --- every migration
+
+ADDING = re.compile(
+    r"create table |create virtual table |create (unique )?index |alter table \w+ add column |insert into meta "
+)
+
+
+def read_layout(db: sqlite3.Connection) -> dict[tuple[str, str], tuple[object, ...]]:
+    """Each column with its type, whether it must be given, its default and its place in the key."""
+    tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
+    return {
+        (table, str(column[1])): tuple(column[2:])
+        for table in tables
+        for column in db.execute(f"pragma table_info('{table}')")
+    }
+
+
+@pytest.mark.parametrize("version", [step.version for step in MIGRATIONS[1:]])
+def test_a_migration_only_adds(path: Path, version: int) -> None:
+    """H4: what was there is there as it was; a new column of an old table needs no value; the older program may read
+    it; and a new unique index on an old table refuses nothing that the older program writes."""
+    step = next(one for one in MIGRATIONS if one.version == version)
+    assert step.min_reader <= version - 1
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        schema.migrate(db, [one for one in MIGRATIONS if one.version < version])
+        before = read_layout(db)
+        schema.migrate(db, [one for one in MIGRATIONS if one.version <= version])
+        after = read_layout(db)
+    assert {column: after.get(column) for column in before} == before
+    old_tables = {table for table, _ in before}
+    for table, name in after.keys() - before.keys():
+        _, needed, default, _ = after[table, name]
+        assert table not in old_tables or not needed or default is not None, (table, name)
+    for statement in step.statements:
+        assert ADDING.match(" ".join(statement.split())), statement
+        if unique := re.match(r"create unique index \w+ on (\w+)\(.*\) where (\w+) is not null", statement):
+            assert unique[1] not in old_tables or leaves_empty(version, unique[1], unique[2])
+        else:
+            found = re.match(r"create unique index \w+ on (\w+)", statement)
+            assert found is None or found[1] not in old_tables
+
+
+def leaves_empty(version: int, table: str, column: str) -> bool:
+    """Columns that no program before this layout fills."""
+    return (version, table, column) in {(3, "message", "seq"), (3, "usage", "seq")}
