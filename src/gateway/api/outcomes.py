@@ -1,0 +1,71 @@
+"""What came of a message: read from the answers in the outbox, the text that was streamed, and the transcript. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.api.asking import GAP
+from hermes_base.cockpit import ASSISTANT, USER, Entry
+from hermes_base.inbound import ANSWER, FILE, NOTE, FileRef, Outgoing
+
+NO_ANSWER = "The message was taken, and nothing was said to it."
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    text: str = ""  # all that the assistant said
+    error: str = ""  # why there is no answer; empty: there is one
+    refused: bool = False  # the house did not begin with it: not now
+    interrupted: bool = False
+    reason: str = ""  # of an interrupted one: who or what stopped it
+    files: tuple[FileRef, ...] = ()
+    session: str = ""
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_outcome(answers: Sequence[Outgoing], streamed: str, entries: Sequence[Entry] = ()) -> Outcome:
+    """`streamed` is what was shown live, `entries` the end of the transcript, for what was not seen live."""
+    files = tuple(said.file for said in answers if said.kind == FILE and said.file is not None)
+    answer = next((said for said in reversed(answers) if said.kind == ANSWER), None)
+    if answer is None:
+        return _read_notes([said for said in answers if said.kind == NOTE], files)
+    if answer.interrupted:
+        said = answer.text.removesuffix(f"({answer.reason})").rstrip()
+        return Outcome(_whole(said, streamed, entries), "", False, True, answer.reason, files)
+    if not answer.completed:
+        return Outcome(streamed, answer.text or NO_ANSWER, files=files)
+    return Outcome(_whole(answer.text, streamed, entries), files=files)
+
+
+def _read_notes(notes: Sequence[Outgoing], files: tuple[FileRef, ...]) -> Outcome:
+    """A command answers with notes; a message that was turned away, with a warning."""
+    text = "\n".join(note.text for note in notes)
+    if text and all(note.level == "info" for note in notes):
+        return Outcome(text, files=files)
+    return Outcome("", text or NO_ANSWER, refused=bool(text), files=files)
+
+
+def _whole(answer: str, streamed: str, entries: Sequence[Entry]) -> str:
+    """All texts of the turn, of which `answer` is the last. What was streamed is the truth if it ends with it."""
+    if streamed.rstrip().endswith(answer.strip()):
+        return streamed
+    return join_turn(entries, answer) or answer
+
+
+def join_turn(entries: Sequence[Entry], answer: str) -> str:
+    """The texts of the turn that ended with this answer; empty: it is not among the entries."""
+    texts: list[str] = []
+    for entry in reversed(entries):
+        if texts and entry.kind == USER:
+            break
+        if entry.kind == ASSISTANT and entry.text.strip() and (texts or entry.text.strip() == answer.strip()):
+            texts.append(entry.text.strip())
+    return GAP.join(reversed(texts))
+
+
+def missing_end(streamed: str, text: str) -> str:
+    """What has to be sent so that a reader of the stream has the whole text."""
+    if text.startswith(streamed):
+        return text[len(streamed) :]
+    return "" if streamed.rstrip().endswith(text.strip()) else GAP + text

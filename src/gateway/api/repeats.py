@@ -1,0 +1,78 @@
+"""Which conversation a request with an idempotency key went to, kept in a file, so that its repetition finds the first
+one also after a restart."""
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
+
+FILE_NAME = "api-repeats.jsonl"
+KEPT_SECONDS = 3 * 24 * 3600.0
+MOST_KEPT = 20_000
+
+
+class Repeats:
+    """Called on threads: it reads and writes a file."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FILE_NAME
+        self._lock = threading.Lock()
+        self._places: dict[str, tuple[str, float]] | None = None
+
+    def find(self, name: str) -> str:
+        """The conversation of this request; empty: it is the first."""
+        with self._lock:
+            return self._load().get(name, ("", 0.0))[0]
+
+    def keep(self, name: str, conversation: str) -> None:
+        """Durable when this returns, so that a run is never begun whose place is not known."""
+        with self._lock:
+            places = self._load()
+            places[name] = (conversation, time.time())
+            if len(places) > MOST_KEPT:
+                self._places = self._write_anew(dict(list(places.items())[-MOST_KEPT // 2 :]))
+                return
+            with _open(self._path, os.O_APPEND) as file:
+                _write(file, json.dumps([name, conversation, places[name][1]]) + "\n")
+
+    def _load(self) -> dict[str, tuple[str, float]]:
+        if self._places is None:
+            lines = self._path.read_text("utf-8").splitlines() if self._path.exists() else []
+            self._places = self._write_anew(_read(lines, time.time() - KEPT_SECONDS)) if lines else {}
+        return self._places
+
+    def _write_anew(self, places: dict[str, tuple[str, float]]) -> dict[str, tuple[str, float]]:
+        fresh = self._path.with_suffix(".new")
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()
+        lines = (json.dumps([name, *place]) + "\n" for name, place in places.items())
+        with _open(fresh, os.O_EXCL) as file:
+            _write(file, "".join(lines))
+        fresh.replace(self._path)
+        return places
+
+
+def _open(path: Path, flags: int) -> TextIO:
+    """For writing; only this user can read it."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600), "w", encoding="utf-8")
+
+
+def _write(file: TextIO, text: str) -> None:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _read(lines: Iterable[str], since: float) -> dict[str, tuple[str, float]]:
+    """What the lines say; one that was cut by a crash says nothing."""
+    places: dict[str, tuple[str, float]] = {}
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError):
+            name, conversation, at = json.loads(line)
+            if at >= since:
+                places[str(name)] = (str(conversation), float(at))
+    return places

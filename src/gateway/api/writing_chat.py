@@ -1,0 +1,109 @@
+"""Writes what came of a run in the Chat Completions format, whole or in pieces."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from gateway.api.outcomes import Outcome
+from gateway.api.problems import ApiProblem
+from gateway.api.records import CLOSING, ENDED, REASONING, STARTED, TEXT, Record, RunEvent
+from gateway.api.streams import DONE, PULSE, PULSE_SECONDS, write_event
+from gateway.api.tickets import COMPLETION, RUN
+
+STOPPING = (
+    "Hermes is stopping; the message is kept, and the run goes on when Hermes runs again. Ask for it by its id: {id}."
+)
+
+
+def write_completion(record: Record, outcome: Outcome) -> dict[str, Any]:
+    reasoning = "".join(str(event.data["text"]) for event in record.events if event.kind == REASONING)
+    message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {
+        **_head(record, "chat.completion"),
+        "choices": [choice],
+        "usage": write_usage(outcome.usage),
+        **write_extras(outcome),
+    }
+
+
+def write_usage(usage: Mapping[str, int]) -> dict[str, Any]:
+    read, written = usage.get("input", 0), usage.get("output", 0)
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {"cached_tokens": usage.get("cached", 0)},
+        "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
+    }
+
+
+def write_extras(outcome: Outcome) -> dict[str, Any]:
+    """What OpenAI's form has no place for: that it was stopped, and files that the agent hands over."""
+    extras: dict[str, Any] = {}
+    if outcome.interrupted:
+        extras |= {"interrupted": True, "reason": outcome.reason}
+    if outcome.files:
+        extras["files"] = [{"name": file.name, "kind": file.kind, "size": file.size} for file in outcome.files]
+    return {"hermes": extras} if extras else {}
+
+
+def problem_with(record: Record) -> ApiProblem | None:
+    """Why there is no answer; None: there is one."""
+    if record.outcome is None:
+        return ApiProblem(503, STOPPING.format(id=record.ticket.write(RUN)), "closing")
+    if record.outcome.refused:
+        return ApiProblem(429, record.outcome.error, "not_taken")
+    return ApiProblem(502, record.outcome.error, "run_failed") if record.outcome.error else None
+
+
+async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIterator[str]:
+    """The run as chunks, from its beginning, however far it is already."""
+    yield _chunk(record, {"role": "assistant", "content": ""})
+    async for event in record.follow(pulse=PULSE_SECONDS):
+        if event is None:
+            yield PULSE
+        elif event.kind == TEXT:
+            yield _chunk(record, {"content": event.data["text"]})
+        elif event.kind == REASONING:
+            yield _chunk(record, {"reasoning_content": event.data["text"]})
+        elif event.kind in (ENDED, CLOSING):
+            for piece in _write_end(record, usage):
+                yield piece
+        elif events:
+            yield _event_chunk(record, event)
+
+
+def _write_end(record: Record, usage: bool) -> list[str]:
+    problem = problem_with(record)
+    if problem is not None or record.outcome is None:
+        return [write_event({"error": problem.describe()})] if problem else []
+    extras = write_extras(record.outcome)
+    pieces = [_chunk(record, {}, "stop", extras)]
+    if usage:
+        counted = {"choices": [], "usage": write_usage(record.outcome.usage)}
+        pieces.append(write_event({**_head(record, "chat.completion.chunk"), **counted}))
+    return [*pieces, DONE]
+
+
+def _chunk(
+    record: Record, delta: Mapping[str, Any], finish: str | None = None, extras: Mapping[str, Any] | None = None
+) -> str:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return write_event({**_head(record, "chat.completion.chunk"), "choices": [choice], **(extras or {})})
+
+
+def _event_chunk(record: Record, event: RunEvent) -> str:
+    """For clients that asked for it: what happens beside the text, in a chunk without choices."""
+    told = {"event": event.kind, **event.data} if event.kind != STARTED else {"event": event.kind}
+    return write_event({**_head(record, "chat.completion.chunk"), "choices": [], "hermes": told})
+
+
+def _head(record: Record, kind: str) -> dict[str, Any]:
+    return {
+        "id": record.ticket.write(COMPLETION),
+        "object": kind,
+        "created": int(record.created),
+        "model": record.model or "hermes",
+    }

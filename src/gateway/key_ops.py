@@ -1,0 +1,83 @@
+"""What an operator does with keys of the API: JSON in, JSON out. A key is told once, when it is made; what is kept is
+its digest."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from hermes_base.errors import HermesError
+from hermes_state.keys import KeyRow, KeyStore
+from hermes_state.people import OWNER, PeopleStore
+
+PREFIX = "hk_"
+_KEY = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
+_IDS = "`hermes api-keys list` shows the ids."
+_PEOPLE = "`hermes people list` shows who there is."
+
+
+class HasKeys(Protocol):
+    @property
+    def keys(self) -> KeyStore: ...
+
+    @property
+    def people(self) -> PeopleStore: ...
+
+
+Args = Mapping[str, Any]
+Operation = Callable[[HasKeys, Path, Args], dict[str, Any]]
+
+
+def make_key() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest_of(key: str) -> str:
+    """What is kept of a key. It is random and long, so a plain hash of it tells nothing; empty: this is no key."""
+    return hashlib.sha256(key.encode()).hexdigest() if _KEY.fullmatch(key) else ""
+
+
+def create(store: HasKeys, home: Path, args: Args) -> dict[str, Any]:
+    """A new key for a person, the owner if nobody is named. This answer is the only place where it stands."""
+    del home
+    name, person = _read(args, "name"), _read(args, "person")
+    known = store.people.get(person) if person else None
+    if person and person != OWNER and known is None:
+        raise HermesError(f"There is nobody with the id {person!r}.", kept="No key was made.", fix=_PEOPLE)
+    key = make_key()
+    belongs = "" if known is None or known.role == OWNER else known.id
+    row = store.keys.add(name, belongs, digest_of(key))
+    return {"key": key, **_show(row)}
+
+
+def list_keys(store: HasKeys, home: Path, args: Args) -> dict[str, Any]:
+    """All keys, the revoked ones too. Those of a person who was removed were revoked with them."""
+    del home, args
+    rows = store.keys.keys()
+    return {"keys": [_show(row) for row in rows]}
+
+
+def revoke(store: HasKeys, home: Path, args: Args) -> dict[str, Any]:
+    del home
+    id = _read(args, "id")
+    if not store.keys.revoke(id):
+        raise HermesError(f"There is no key {id!r} that holds.", kept="Nothing was changed.", fix=_IDS)
+    return {"revoked": id}
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType({"create": create, "list": list_keys, "revoke": revoke})
+
+
+def _show(row: KeyRow) -> dict[str, Any]:
+    return asdict(row) | {"person": row.person or OWNER}
+
+
+def _read(args: Args, name: str) -> str:
+    value = args.get(name) or ""
+    if not isinstance(value, str):
+        raise HermesError(f"{name} must be given as text.", kept="Nothing was changed.")
+    return value.strip()

@@ -1,0 +1,71 @@
+"""`hermes api-keys`: makes keys of the API, shows which there are, and revokes them.
+
+The owner of the home does the work: a running gateway, or this command itself when there is none.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from hermes_cli import owner
+
+_CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
+
+
+def main(args: list[str]) -> int:
+    parsed = _build_parser().parse_args(args)
+    given = {name: value for name, value in vars(parsed).items() if name not in ("action", "json")}
+    told = owner.perform(f"keys.{parsed.action}", given)
+    if parsed.json:
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+    else:
+        for line in _WORDS[parsed.action](told):
+            print(line.translate(_CONTROL))
+    return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hermes api-keys", description="Keys for programs that use the API.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke")
+    create = actions.add_parser("create", help="make a key and print it, once")
+    create.add_argument("--name", help="what it is for")
+    create.add_argument("--person", metavar="ID", help="whose it is, as `hermes people list` shows it (the owner)")
+    listing = actions.add_parser("list", help="the keys, without their secrets")
+    revoke = actions.add_parser("revoke", help="end a key, within seconds")
+    revoke.add_argument("id", metavar="ID", help="as `hermes api-keys list` shows it")
+    for action in (create, listing, revoke):
+        action.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+# --- in words
+
+
+def _tell_create(told: Mapping[str, Any]) -> Iterator[str]:
+    yield told["key"]
+    yield f"This is {told['id']} of {told['person']}. It is shown only now: keep it where others cannot read it."
+
+
+def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
+    if not told["keys"]:
+        yield "There are no keys. `hermes api-keys create` makes one."
+    for key in told["keys"]:
+        used = f"used {_date(key['last_used'])}" if key["last_used"] else "never used"
+        notes = f"made {_date(key['created'])}, {used}{', revoked' if key['revoked'] else ''}"
+        yield f"{key['id']}  {key['person']}  {key['name']}  ({notes})"
+
+
+def _tell_revoke(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{told['revoked']} does not hold any more."
+
+
+def _date(moment: float) -> str:
+    return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M")
+
+
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = MappingProxyType(
+    {"create": _tell_create, "list": _tell_list, "revoke": _tell_revoke}
+)

@@ -1,0 +1,44 @@
+"""H11: the examples of the API's page run as they stand, but for the address and the key."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from api_house import ApiHouse
+
+from gateway.api.description import CALLS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+TEXT = PAGE.read_text("utf-8")
+ADDRESS, KEY = "http://127.0.0.1:8642", "hk_..."
+
+
+def find_blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", find_blocks("py"), ids=range(len(find_blocks("py"))))
+def test_python_examples_run(api: ApiHouse, block: str) -> None:
+    """H11: with a key as the command makes it."""
+    assert ADDRESS in block
+    exec(block.replace(ADDRESS, api.address).replace(KEY, api.make_key()), {})
+    assert api.http().get("/v1/sessions").json()["data"]
+
+
+@pytest.mark.parametrize("block", find_blocks("bash"), ids=range(len(find_blocks("bash"))))
+def test_shell_examples_run(api: ApiHouse, block: str) -> None:
+    """H11."""
+    done = subprocess.run(
+        ["bash", "-euc", block.replace(ADDRESS, api.address)],
+        env={"KEY": api.make_key(), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert '"object":"run"' in done.stdout, done.stderr
+
+
+def test_the_page_names_every_call() -> None:
+    assert [path for _, path in CALLS if path not in TEXT] == []

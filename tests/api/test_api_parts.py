@@ -1,0 +1,199 @@
+"""The pure parts of the API: ids, questions made of lists, and what came of a run."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.api import reading
+from gateway.api.asking import HEAD_BEGINS, NOTHING_ASKED, Said, fold
+from gateway.api.outcomes import Outcome, join_turn, missing_end, read_outcome
+from gateway.api.problems import ApiProblem
+from gateway.api.reading import Fields, parse_json
+from gateway.api.reading_chat import read_chat
+from gateway.api.records import Record
+from gateway.api.repeats import Repeats
+from gateway.api.tickets import RESPONSE, RUN, Ticket, read_ticket
+from hermes_base.chat import TextDelta, ToolStarted
+from hermes_base.cockpit import Caller, Entry, Exchange
+from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
+
+HERE = Address("api", "api", "c")
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1, max_size=60)
+
+
+@given(NAMES, NAMES)
+def test_an_id_holds_its_place(conversation: str, message: str) -> None:
+    """What an id was made of is read from it again, and only under its own prefix."""
+    ticket = Ticket(conversation, message)
+    assert read_ticket(ticket.write(RUN), RUN) == ticket
+    assert read_ticket(ticket.write(RUN), RESPONSE) is None
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_an_id_or_none(text: str) -> None:
+    """Nothing that a client invents breaks the reader, and no two ids name the same run."""
+    ticket = read_ticket(RUN + text, RUN)
+    assert ticket is None or ticket.write(RUN) == RUN + text
+
+
+def test_a_list_becomes_a_question() -> None:
+    ask = fold(
+        [
+            Said("system", "Be short."),
+            Said("user", "One"),
+            Said("assistant", "1"),
+            Said("assistant", "one"),
+            Said("user", "Two"),
+            Said("user", "Three"),
+        ]
+    )
+    assert ask.said == "Two\n\nThree"
+    assert ask.before == (Exchange(f"{HEAD_BEGINS}\nBe short.\n[End of the instructions]\n\nOne", "1\n\none"),)
+    assert ask.first_said.endswith("\n\nTwo\n\nThree")
+
+
+def test_a_list_that_begins_with_an_answer_has_a_question() -> None:
+    assert fold([Said("assistant", "Hello."), Said("user", "Hi")]).before == (Exchange(NOTHING_ASKED, "Hello."),)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text(min_size=1, max_size=5))))
+def test_no_word_of_a_list_is_lost(spoken: list[tuple[str, str]]) -> None:
+    """Each text stands once: in the head, in an exchange or in what is said."""
+    ask = fold([Said(role, text) for role, text in spoken])
+    heads = "\n\n".join(text for role, text in spoken if role == "system")
+    assert ask.head == heads
+    told = [part for pair in ask.before for part in (pair.asked, pair.answered)] + [ask.said]
+    everything = "\n\n".join(told)
+    assert all(text in everything for role, text in spoken if role != "system")
+
+
+# --- what came of a run
+
+
+def test_streamed_text_is_the_answer_if_it_ends_with_it() -> None:
+    answer = Outgoing(HERE, "Two.", ANSWER)
+    assert read_outcome([answer], "One.\n\nTwo.").text == "One.\n\nTwo."
+    assert read_outcome([answer], "Tw").text == "Two."
+
+
+def test_what_was_not_seen_comes_from_the_transcript() -> None:
+    entries = [
+        Entry("m0", "user", "?"),
+        Entry("m1", "assistant", "One."),
+        Entry("m2", "tool", "x"),
+        Entry("m3", "assistant", "Two."),
+    ]
+    assert read_outcome([Outgoing(HERE, "Two.", ANSWER)], "something else", entries).text == "One.\n\nTwo."
+    assert join_turn(entries, "Three.") == ""
+
+
+def test_an_interrupted_answer_says_so_apart() -> None:
+    """C6: who stopped it is told beside the text, not in it."""
+    reason = "Interrupted: stopped by the user."
+    ended = Outgoing(HERE, f"Half\n\n({reason})", ANSWER, interrupted=True, completed=False, reason=reason)
+    assert read_outcome([ended], "Half") == Outcome("Half", interrupted=True, reason=reason)
+    alone = Outgoing(HERE, f"({reason})", ANSWER, interrupted=True, completed=False, reason=reason)
+    assert read_outcome([alone], "").text == ""
+
+
+def test_a_message_that_was_turned_away_is_refused() -> None:
+    told = read_outcome([Outgoing(HERE, "Too many wait.", NOTE, "warning")], "")
+    assert (told.error, told.refused) == ("Too many wait.", True)
+    assert read_outcome([Outgoing(HERE, "Done.", NOTE)], "").text == "Done."
+    assert read_outcome([], "").error
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_a_reader_of_the_stream_has_the_whole_text(streamed: str, text: str) -> None:
+    assert (streamed + missing_end(streamed, text)).rstrip().endswith(text.strip())
+
+
+def test_followers_read_the_same_whenever_they_come() -> None:
+    """Every follower sees all events in order, and the texts join to the answer."""
+
+    async def follow() -> None:
+        record = Record(Ticket("c", "m"), Caller(), "hermes", 0.0)
+        early = asyncio.create_task(_collect(record))
+        await asyncio.sleep(0)
+        record.begin(1.0)
+        for event in (TextDelta("One."), ToolStarted("1", "t", ""), TextDelta("Two")):
+            record.show(event)
+            await asyncio.sleep(0)
+        record.end(Outcome("One.\n\nTwo."))
+        late = await _collect(record)
+        assert late == await early
+        assert "".join(text for kind, text in late if kind == "text") == "One.\n\nTwo."
+
+    asyncio.run(follow())
+
+
+async def _collect(record: Record) -> list[tuple[str, str]]:
+    return [(event.kind, event.data.get("text", "")) async for event in record.follow() if event]
+
+
+# --- files and bodies
+
+
+def test_places_of_requests_survive(tmp_path: Path) -> None:
+    """C1: a repetition finds the conversation of the first request, after a restart and after a torn line."""
+    kept = Repeats(tmp_path)
+    assert kept.find("a") == ""
+    kept.keep("a", "conversation-1")
+    kept.keep("b", "conversation-2")
+    path = tmp_path / "api-repeats.jsonl"
+    path.write_text(path.read_text() + '["c", "conv')
+    again = Repeats(tmp_path)
+    assert (again.find("a"), again.find("b"), again.find("c")) == ("conversation-1", "conversation-2", "")
+    again.keep("c", "conversation-3")
+    assert Repeats(tmp_path).find("c") == "conversation-3"
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b'{"a": NaN}',
+        b'{"a": "\\ud800"}',
+        b'{"a":' * 100_000,
+        b'{"a": ' + b"9" * 5_000 + b"}",
+        b"[" * 100_000 + b"]" * 100_000,
+    ],
+    ids=range(10),
+)
+def test_what_is_no_json_is_refused(body: bytes) -> None:
+    with pytest.raises(ApiProblem) as refused:
+        parse_json(body)
+    assert refused.value.status == 400
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+FIELDS = ["messages", "model", "n", "stream", "metadata", "modalities", "response_format", "stream_options", "hermes"]
+
+
+@settings(max_examples=400)
+@given(st.dictionaries(st.sampled_from(FIELDS), json_values))
+def test_any_object_is_read_or_refused(body: dict[str, object]) -> None:
+    """Whatever stands in a body, the answer is a sentence about it, never a crash."""
+    with contextlib.suppress(ApiProblem):
+        read_chat(Fields(body))
+
+
+def test_the_limit_of_a_text_holds() -> None:
+    """Also for a text in pieces."""
+    piece = {"role": "user", "content": "x" * (reading.MOST_CHARS // 2 + 1)}
+    with pytest.raises(ApiProblem, match="longer than"):
+        read_chat(Fields({"model": "hermes", "messages": [piece, piece]}))
+    with pytest.raises(ApiProblem, match="longer than"):
+        Fields({"a": "x" * (reading.MOST_CHARS + 1)}).text("a")
