@@ -1,13 +1,60 @@
 """Settings and providers for the page: what may be changed there, and a probe before anything counts as set up (H5)."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent import choosing, probing
+from gateway.turn import start_thread
+from hermes_base import settings as table
 from hermes_base.cockpit import ModelView, Probed, ProviderChoice, ProviderView, SettingView
-from hermes_base.errors import HermesError
+from hermes_base.errors import ConfigProblem, StoreFailure
+from hermes_base.journal import UsageRow
+from hermes_cli import config as cli_config
 
 if TYPE_CHECKING:
     from gateway.service import Gateway
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+#: What a page may change. Never here: secrets; addresses, and whatever else decides where a key is sent; what makes
+#: code run (plugins, the sandbox's backend); who can reach the page.
+SAFE: tuple[str, ...] = (
+    "model.default",
+    "model.max_tokens",
+    "model.cache_ttl",
+    "agent.reasoning_effort",
+    "agent.max_iterations",
+    "agent.context_files",
+    "approvals.mode",
+    "terminal.timeout",
+    "memory.memory_enabled",
+    "compression.enabled",
+    "compression.threshold",
+    "compression.target_ratio",
+    "compression.protect_first_n",
+    "compression.protect_last_n",
+    "titles.enabled",
+    "gateway.busy",
+    "gateway.tool_progress",
+    "gateway.silence_minutes",
+    "gateway.turn_minutes",
+    "people.members_approve",
+    "web.upload_megabytes",
+    "retention.queue_days",
+    "retention.session_days",
+    "log.level",
+    "log.megabytes",
+    "log.files",
+)
+#: What a choice means for whoever makes it, beside what the table says.
+_CAREFUL = {
+    "approvals.mode": "Careful: with auto the model changes files in its folder and runs programs there without "
+    "asking anybody.",
+    "people.members_approve": "Careful: members can then let the model run commands on this machine.",
+    "retention.session_days": "Careful: what is deleted comes back only from a back-up.",
+}
 
 
 class Setup:
@@ -17,22 +64,95 @@ class Setup:
         self._gateway = gateway
 
     async def settings(self) -> Sequence[SettingView]:
-        return []
+        return await self._gateway.call(lambda: [view_setting(key) for key in SAFE])
 
     async def change(self, key: str, text: str) -> SettingView:
-        raise HermesError("Not there yet.")
+        return await self._gateway.call(change_setting, key, text)
 
     async def model(self) -> ModelView:
-        return ModelView("", "", "", "")
+        return await self._work(self._find_model)
 
     async def models(self) -> Sequence[str]:
-        return []
+        return await self._work(self._list_models)
 
     async def providers(self) -> Sequence[ProviderView]:
-        return []
+        return await self._work(choosing.list_providers)
 
     async def probe(self, choice: ProviderChoice) -> Probed:
-        raise HermesError("Not there yet.")
+        return await self._work(lambda: self._settle(lambda: probing.probe(choosing.runtime_of_choice(choice))))
 
     async def use(self, choice: ProviderChoice) -> Probed:
-        raise HermesError("Not there yet.")
+        return await self._work(lambda: self._settle(lambda: choosing.use_choice(choice)))
+
+    async def _work(self, work: Callable[[], T]) -> T:
+        """On a thread of its own: a slow model server must not keep the store's few threads."""
+        return await start_thread(work, "set-up")
+
+    # --- on that thread
+
+    def _settle(self, ask: Callable[[], probing.ProbeResult]) -> Probed:
+        """The result as the page is told it; what the call cost is in the ledger."""
+        try:
+            result = ask()
+        except ConfigProblem as problem:
+            return Probed(False, str(problem))
+        self._charge(result.usage)
+        return result.probed
+
+    def _charge(self, usage: Sequence[UsageRow]) -> None:
+        try:
+            if usage:
+                self._gateway.store.charge("", usage)
+        except StoreFailure as problem:  # the answer to the person matters more
+            log.warning("a probe could not be put into the ledger: %s", problem)
+
+    def _find_model(self) -> ModelView:
+        try:
+            runtime = self._gateway.builder.find_runtime(cli_config.load_last_good(), "", "")
+        except ConfigProblem as problem:
+            return ModelView("", "", "", "", problem=str(problem))
+        return ModelView(
+            runtime.model,
+            runtime.provider,
+            runtime.facts.label,
+            runtime.source,
+            built_in=runtime.provider == "embedded",
+            window=runtime.context_length,
+        )
+
+    def _list_models(self) -> Sequence[str]:
+        fallbacks = cli_config.cfg_get(cli_config.load_last_good(), "model", "fallbacks", default=[])
+        named = (self._find_model().model, *(str(entry.get("model") or "") for entry in fallbacks))
+        return list(dict.fromkeys(name for name in named if name))
+
+
+def view_setting(key: str) -> SettingView:
+    """A setting of the list as it stands; while the file is broken, as it was read last."""
+    row = table.find(key)
+    assert row is not None
+    value: Any = cli_config.cfg_get(cli_config.load_last_good(), *key.split("."))
+    return SettingView(
+        key,
+        row.kind,
+        value,
+        row.default,
+        " ".join(part for part in (row.doc, _CAREFUL.get(key, "")) if part),
+        row.takes_effect,
+        row.choices,
+        row.breaks_prefix,
+        changed=value != row.default,
+    )
+
+
+def change_setting(key: str, text: str) -> SettingView:
+    """Write one setting, comments in the file kept; ConfigProblem when it is not of the list or the value cannot be."""
+    if key not in SAFE:
+        if table.find(key) is None:
+            raise cli_config.unknown_key(key)
+        raise ConfigProblem(
+            f"{key} cannot be changed from the page.",
+            kept="Nothing was changed.",
+            fix=f"On the machine: hermes config set {key} VALUE",
+        )
+    cli_config.set_value(key, text)
+    return view_setting(key)

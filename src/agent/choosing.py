@@ -1,0 +1,181 @@
+"""Which provider a person chose to be answered by: what there is to choose, whether it can be, and how it is kept.
+
+A stored key goes to the address that it was stored for and to no other, whatever somebody asks for.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent import probing
+from agent.auxiliary_client import environment
+from agent.local_servers import probe_model_servers
+from agent.providers import PROVIDERS, Provider, find_provider, provider_or_custom
+from agent.runtime import Runtime, find_key, needs_key, runtime_of_entry
+from hermes_base.cockpit import ProviderChoice, ProviderView
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config as cli_config
+
+_NOT_OFFERED = frozenset({"embedded"})  # it answers by itself where nothing else is set up
+_UNCHANGED = "Nothing was changed."
+#: Settings of `model` that belong to what was chosen before: what they depend on, and what they are without it.
+_OF_THE_FORMER: Mapping[str, tuple[frozenset[str], Any]] = {
+    "key_env": (frozenset({"provider", "key"}), ""),
+    "api_mode": (frozenset({"provider", "base_url"}), ""),
+    "context_length": (frozenset({"provider", "default"}), None),
+    "max_tokens": (frozenset({"provider", "default"}), None),
+}
+
+
+def list_providers() -> Sequence[ProviderView]:
+    """All that can be chosen; asks the ports of local servers, so it blocks for a moment."""
+    env, section = environment(), _section()
+    models = probe_model_servers([facts.base_url for facts in PROVIDERS.values() if facts.local])
+    return [_view(facts, env, section, models) for facts in PROVIDERS.values() if facts.name not in _NOT_OFFERED]
+
+
+def _view(
+    facts: Provider, env: Mapping[str, str], section: Mapping[str, Any], models: Mapping[str, Sequence[str]]
+) -> ProviderView:
+    asks = not facts.base_url
+    found = models.get(facts.base_url) or ()
+    return ProviderView(
+        facts.name,
+        facts.label,
+        needs_key=needs_key(facts, facts.base_url),
+        key_env=facts.key_env[0] if facts.key_env else "",
+        has_key=bool(find_key(facts, env, _key_name(facts, section))),
+        default_model=facts.default_model or (found[0] if found else ""),
+        base_url=str(section.get("base_url") or "") if asks and _is_named(facts, section) else facts.base_url,
+        asks_address=asks,
+        local=facts.local,
+    )
+
+
+def runtime_of_choice(choice: ProviderChoice) -> Runtime:
+    """What the choice means, complete; ConfigProblem when it cannot be called as it stands."""
+    facts = find_provider(choice.provider)
+    address = _find_address(facts, choice.base_url.strip())
+    key = choice.key.strip() or _find_stored_key(facts, address)
+    if not key and needs_key(facts, address):
+        raise ConfigProblem(f"{facts.label} needs a key.", kept=_UNCHANGED, fix="Paste the one that it gave you.")
+    model = choice.model.strip() or facts.default_model or _first_model(facts, address)
+    return runtime_of_entry({"provider": facts.name, "model": model, "base_url": address, "api_key": key}, {})
+
+
+def _find_address(facts: Provider, given: str) -> str:
+    address = given or (str(_section().get("base_url") or "") if _is_named(facts, _section()) else "")
+    address = address or facts.base_url
+    if facts.name in _NOT_OFFERED:
+        return ""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigProblem(
+            f"'{address}' is no address of a model server." if address else "The server's address is missing.",
+            kept=_UNCHANGED,
+            fix="It begins with http:// or https://, for example http://127.0.0.1:8000/v1",
+        )
+    if "@" in parts.netloc:
+        raise ConfigProblem(
+            "The address holds a user name or a password.", kept=_UNCHANGED, fix="Give the secret as the key."
+        )
+    return address
+
+
+def _find_stored_key(facts: Provider, address: str) -> str:
+    section = _section()
+    key = find_key(facts, environment(), _key_name(facts, section))
+    known = {facts.base_url.rstrip("/")}
+    if _is_named(facts, section):
+        known.add(str(section.get("base_url") or "").rstrip("/"))
+    wants_one = bool(key) or needs_key(facts, facts.base_url)
+    if wants_one and address.rstrip("/") not in known:
+        raise ConfigProblem(
+            f"A key that is kept for {facts.label} is not sent to another address.",
+            kept=_UNCHANGED,
+            fix="Give the key for this address, too.",
+        )
+    return key
+
+
+def _is_named(facts: Provider, section: Mapping[str, Any]) -> bool:
+    """Whether the settings name this provider; an address alone means an own one."""
+    return provider_or_custom(str(section.get("provider") or "custom")) is facts
+
+
+def _key_name(facts: Provider, section: Mapping[str, Any]) -> str:
+    """The variable that the settings name for this provider's key."""
+    return str(section.get("key_env") or "") if _is_named(facts, section) else ""
+
+
+def _first_model(facts: Provider, address: str) -> str:
+    models = probe_model_servers([address]).get(address)
+    if not models:
+        raise ConfigProblem(
+            f"No model is named, and {_who(facts)} at {address} does not tell which it has.",
+            kept=_UNCHANGED,
+            fix="Name one, and check that the server runs.",
+        )
+    return models[0]
+
+
+def _who(facts: Provider) -> str:
+    return "the server" if facts.name == "custom" else facts.label
+
+
+def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> probing.ProbeResult:
+    """Probe, and keep the choice if the probe went through; otherwise nothing is written (H5)."""
+    runtime = runtime_of_choice(choice)
+    variable = _find_variable(find_provider(runtime.provider), choice.key.strip())
+    cli_config.load_config_readonly()  # settings that cannot be read cannot be changed: say so before the call
+    result = probing.probe(runtime, seconds)
+    if result.probed.ok:
+        keep(runtime, variable)
+    return result
+
+
+def _find_variable(facts: Provider, key: str) -> str:
+    """Where the key is kept; empty: there is none to keep."""
+    if not key:
+        return ""
+    name = facts.key_env[0] if facts.key_env else PROVIDERS["custom"].key_env[0]
+    if os.environ.get(name, key) not in ("", key):
+        raise ConfigProblem(
+            f"{name} is set in the environment of this program, and that wins over a key kept here.",
+            kept=_UNCHANGED,
+            fix="Change it there, or take it out and start Hermes again.",
+        )
+    return name
+
+
+def keep(runtime: Runtime, variable: str = "") -> None:
+    """Write provider, model and address in one step, after the key: no call ever pairs a key with another's address."""
+    before = cli_config.env_value(variable) if variable else ""
+    if variable:
+        cli_config.set_value(variable, runtime.api_key)
+    try:
+        _keep_model(runtime, variable)
+    except ConfigProblem:
+        if variable:
+            cli_config.set_value(variable, before)
+        raise
+
+
+def _keep_model(runtime: Runtime, variable: str) -> None:
+    settings = cli_config.load_config()
+    facts, section = runtime.facts, settings["model"]
+    is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
+    chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": runtime.base_url if is_own else ""}
+    changed = {name for name, value in chosen.items() if section.get(name) != value}
+    changed |= {"key"} if variable else set()
+    section.update({name: plain for name, (of, plain) in _OF_THE_FORMER.items() if of & changed})
+    section.update(chosen)
+    if variable and variable not in facts.key_env:
+        section["key_env"] = variable
+    cli_config.save_config(settings)
+
+
+def _section() -> Mapping[str, Any]:
+    section = cli_config.load_config_readonly().get("model")
+    return section if isinstance(section, Mapping) else {}

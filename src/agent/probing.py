@@ -1,0 +1,142 @@
+"""One small real call to a model, and a sentence on what came of it (H5). Nothing is kept, and no key is ever told."""
+
+import re
+import threading
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agent import clients
+from agent.auxiliary_client import AuxiliaryCall, build_client, complete, connect_runtime
+from agent.reply import Reply
+from agent.runtime import Runtime
+from agent.usage_pricing import ledger_row
+from hermes_base.cancel import CancelToken
+from hermes_base.cockpit import Probed
+from hermes_base.errors import HermesError, Interrupted, ModelFailure
+from hermes_base.journal import UsageRow
+from hermes_base.redact import Redactor
+from hermes_cli import config as cli_config
+
+SECONDS = 30.0
+#: Enough for two letters after a short thought; some providers take no smaller limit than 16.
+MOST_TOKENS = 64
+QUESTION = "Say OK."
+KIND = "probe"
+SHORTEST_KEY = 4  # what is shorter is no key, and a part of many words
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What came of it, and what it cost where it cost anything."""
+
+    probed: Probed
+    usage: tuple[UsageRow, ...] = ()
+
+
+class Sentence(NamedTuple):
+    """What is wrong and what to do; `{who}`, `{model}` and `{address}` are filled in."""
+
+    what: str
+    fix: str
+
+
+WRONG_KEY = Sentence(
+    "{who} did not accept the key.", "Check that it was copied whole, that it belongs to {who} and was not revoked."
+)
+NO_CREDIT = Sentence("{who} has no credit left for this key.", "Add credit there, or choose another provider.")
+NOT_ALLOWED = Sentence("{who} does not let this key use {model}.", "Choose another model, or check the key's rights.")
+NO_MODEL = Sentence("{who} has no model '{model}' at {address}.", "Check the model's name and the address.")
+LIMITED = Sentence(
+    "{who} limits the rate of requests just now, so nothing could be tried.", "Wait a minute and try again."
+)
+UNREACHABLE = Sentence(
+    "{who} cannot be reached at {address}.", "Check the address, the network, and that the server runs."
+)
+SLOW = Sentence("{who} did not answer in time.", "Try again, or choose a faster model.")
+BROKEN = Sentence("{who} has a problem of its own.", "Try again later, or choose another provider.")
+CUT = Sentence("The answer of {who} broke off.", "Try again; if it stays so, choose another provider or model.")
+
+_BY_STATUS = {401: WRONG_KEY, 402: NO_CREDIT, 403: NOT_ALLOWED, 404: NO_MODEL, 408: SLOW, 429: LIMITED}
+#: Some providers refuse a key or a name with a plain 400, and only their words tell which.
+_BY_WORDS: tuple[tuple[re.Pattern[str], Sentence], ...] = (
+    (re.compile(r"api.?key|authenticat|unauthorized|credential", re.IGNORECASE), WRONG_KEY),
+    (re.compile(r"(?=.*\bmodel\b).*(not (found|exist)|does not exist|invalid|unknown|not a valid)", re.I), NO_MODEL),
+)
+
+
+def probe(runtime: Runtime, seconds: float = SECONDS) -> ProbeResult:
+    """Ask the model for two letters; blocks for at most about `seconds`."""
+    begun = time.monotonic()
+    cancel = CancelToken()
+    clock = threading.Timer(seconds, cancel.cancel)
+    clock.daemon = True
+    clock.start()
+    try:
+        connected = connect_runtime(runtime)
+        reply = _ask(connected, seconds, cancel)
+    except Interrupted:
+        return _failed(SLOW, runtime, begun)
+    except ModelFailure as failure:
+        return _failed(choose_sentence(failure), runtime, begun, failure)
+    except HermesError as problem:  # there is nothing to call: no SDK, no built-in model
+        return ProbeResult(Probed(False, str(problem), runtime.model, time.monotonic() - begun))
+    finally:
+        clock.cancel()
+    took = time.monotonic() - begun
+    text = f"{runtime.model} ({runtime.facts.label}) answered in {took:.1f} s."
+    row = ledger_row(reply.usage, runtime.provider, runtime.model, KIND)
+    return ProbeResult(Probed(True, text, runtime.model, took), (row,))
+
+
+def _ask(runtime: Runtime, seconds: float, cancel: CancelToken) -> Reply:
+    call = AuxiliaryCall([{"role": "user", "content": QUESTION}], max_tokens=MOST_TOKENS, timeout=seconds)
+    client = build_client(runtime)
+    try:
+        return complete(runtime, client, call, cancel)
+    finally:
+        clients.release_client(client)
+
+
+def choose_sentence(failure: ModelFailure) -> Sentence | None:
+    """The sentence of a failure; None: the failure's own words say it best."""
+    if failure.began:
+        return CUT
+    if failure.transport:
+        return SLOW if _is_read_timeout(failure) else UNREACHABLE
+    if failure.status is None:
+        return None
+    if failure.status >= 500:
+        return BROKEN
+    by_words = (sentence for pattern, sentence in _BY_WORDS if pattern.search(failure.what))
+    return _BY_STATUS.get(failure.status) or next(by_words, None)
+
+
+def _is_read_timeout(failure: ModelFailure) -> bool:
+    """The address took the request and stayed silent; otherwise it was not reached at all."""
+    error: BaseException | None = failure
+    while error is not None:
+        if type(error).__name__ == "ReadTimeout":
+            return True
+        error = error.__cause__
+    return False
+
+
+def _failed(
+    sentence: Sentence | None, runtime: Runtime, begun: float, failure: ModelFailure | None = None
+) -> ProbeResult:
+    facts = {"who": _name(runtime), "model": runtime.model, "address": runtime.base_url}
+    text = " ".join(part.format_map(facts) for part in sentence) if sentence else str(failure)
+    probed = Probed(False, hide_key(text, runtime.api_key), runtime.model, time.monotonic() - begun)
+    paid = sentence is CUT or (sentence is SLOW and failure is None)  # it may be on the bill: nobody told a count
+    return ProbeResult(probed, (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ())
+
+
+def _name(runtime: Runtime) -> str:
+    return "The server" if runtime.provider == "custom" else runtime.facts.label
+
+
+def hide_key(text: str, key: str) -> str:
+    """A provider may repeat the key in its answer; the one that was tried is not configured yet."""
+    text = Redactor({"the key": key})(cli_config.redactor()(text))
+    return text.replace(key, "***") if len(key) >= SHORTEST_KEY else text

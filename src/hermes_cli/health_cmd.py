@@ -1,0 +1,103 @@
+"""`hermes health`: asks the running gateway whether it lives, or would take a message now; for whatever watches it."""
+
+import argparse
+import http.client
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from hermes_base.errors import ConfigProblem, HermesError
+from hermes_cli import config
+from hermes_cli.local_client import call, connect
+from hermes_constants import get_hermes_home
+
+OK, NOT_WELL = 0, 1
+SECONDS = 5.0
+#: An address that listens everywhere is asked from inside.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+class Finding(NamedTuple):
+    well: bool
+    words: str
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser("hermes health", description="Exit code 0 when the gateway is well, else 1.")
+    parser.add_argument("--ready", action="store_true", help="whether it would take a message now")
+    found = look(get_hermes_home(), ready=parser.parse_args(args).ready)
+    print(found.words)
+    return OK if found.well else NOT_WELL
+
+
+def look(home: Path, *, ready: bool) -> Finding:
+    """What the gateway says of itself: over HTTP where it serves that, else over its socket."""
+    path = "/ready" if ready else "/health"
+    try:
+        place = find_fixed_place()
+        if place is not None and (found := ask(*place, path)) is not None:
+            return found
+        place = find_place(home)
+    except HermesError as problem:
+        return Finding(False, str(problem))
+    if place is not None:
+        return ask(*place, path) or Finding(False, f"The gateway of {home} does not answer on port {place[1]}.")
+    if ready and serves_page():
+        return Finding(False, "The gateway runs, and its web page is not served. Its log says why.")
+    return Finding(True, "ok")
+
+
+def serves_page() -> bool:
+    """Whether the settings ask for the page; settings that cannot be read change nothing of what runs."""
+    try:
+        return bool(config.load_config_readonly()["web"]["enabled"])
+    except ConfigProblem:
+        return False
+
+
+def find_fixed_place() -> tuple[str, int] | None:
+    """Where the page is, if the settings say so; else the gateway has chosen a port, and knows it."""
+    try:
+        section = config.load_config_readonly()["web"]
+    except ConfigProblem:
+        return None
+    host, port = str(section["host"]), section["port"]
+    return (_EVERYWHERE.get(host, host), int(port)) if section["enabled"] and port else None
+
+
+def find_place(home: Path) -> tuple[str, int] | None:
+    """Where the running gateway serves; None: it answers, and serves no HTTP. HermesError when nobody answers."""
+    connection = connect(home)
+    if connection is None:
+        raise HermesError(f"No gateway runs in {home}.")
+    with closing(connection):
+        status = call(connection, "status", {}, SECONDS)
+    web: dict[str, Any] = status.get("web") or {}
+    parts = urlsplit(str(web.get("address") or ""))
+    host = parts.hostname or ""
+    return (_EVERYWHERE.get(host, host), parts.port) if parts.port else None
+
+
+def ask(host: str, port: int, path: str) -> Finding | None:
+    """What is answered there; None: nothing is."""
+    try:
+        with closing(http.client.HTTPConnection(host, port, timeout=SECONDS)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return Finding(answer.status == http.client.OK, _read_words(answer.read(10_000)))
+    except (OSError, http.client.HTTPException):
+        return None
+
+
+def _read_words(body: bytes) -> str:
+    """The sentence in an answer, whichever of our forms it has."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return text
+    error = told.get("error") if isinstance(told, dict) else None
+    named = error if isinstance(error, dict) else told if isinstance(told, dict) else {}
+    return str(named.get("message") or named.get("reason") or named.get("status") or text)

@@ -1,0 +1,205 @@
+"""`hermes setup` in a real terminal (a pty), against the lab server."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_cli import config
+from hermes_lab.server import LabServer
+
+HERMES = str(Path(sys.executable).with_name("hermes"))
+PATIENCE = 40.0
+KEY = "sk-typed-unseen-1234"
+
+
+class Terminal:
+    """A person at `hermes setup`."""
+
+    def __init__(self) -> None:
+        self.seen = ""
+        self._read = 0
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.execv(HERMES, [HERMES, "setup"])
+
+    def wait_for(self, text: str) -> None:
+        """Until this stands behind what was read before."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.seen[self._read :]:
+            assert time.monotonic() < end, f"{text!r} never came:\n{self.seen}"
+            self._take(0.2)
+        self._read = self.seen.index(text, self._read) + len(text)
+
+    def answer(self, question: str, text: str = "") -> None:
+        self.wait_for(question)
+        os.write(self._fd, f"{text}\n".encode())
+
+    def interrupt(self, question: str, told: str) -> None:
+        """Press Ctrl-C until it is heard: a key that comes in the instant before the read begins waits for another."""
+        self.wait_for(question)
+        end = time.monotonic() + PATIENCE
+        while told not in self.seen:
+            assert time.monotonic() < end, f"{told!r} never came:\n{self.seen}"
+            os.write(self._fd, b"\x03")
+            pause = time.monotonic() + 1.0
+            while told not in self.seen and time.monotonic() < pause:
+                self._take(0.1)
+
+    def wait(self) -> int:
+        """Read to the end; the exit code."""
+        while self._take(PATIENCE):
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def _take(self, seconds: float) -> bool:
+        if not select.select([self._fd], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self._fd, 65536)
+        except OSError:  # the other end has closed
+            return False
+        self.seen += data.decode(errors="replace")
+        return bool(data)
+
+    def close(self) -> None:
+        os.close(self._fd)
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    made.close()
+
+
+def answer_rest(terminal: Terminal) -> None:
+    terminal.answer("Password for the web page")
+    if Path("/run/systemd/system").is_dir():
+        terminal.answer("as a service?")
+
+
+def read_home(home: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in home.iterdir() if path.is_file()} if home.exists() else {}
+
+
+def test_a_server_of_ones_own(terminal: Terminal, lab: LabServer, home: Path) -> None:
+    """H5: success is said after the call went through; the key was typed unseen."""
+    terminal.answer("Number or name", "custom")
+    terminal.answer("Address", lab.base_url)
+    terminal.answer("Key for your own address", KEY)
+    terminal.answer("Model", "lab-model")
+    answer_rest(terminal)
+    terminal.wait_for("It works: lab-model")
+    assert terminal.wait() == 0
+    assert KEY not in terminal.seen
+    assert [request.header("authorization") for request in lab.requests if request.method == "POST"] == [
+        f"Bearer {KEY}"
+    ]
+    assert config.load_config()["model"]["base_url"] == lab.base_url
+    assert f"CUSTOM_API_KEY={KEY}" in read_home(home)[".env"]
+
+
+def test_a_wrong_key_is_told_and_nothing_is_kept(terminal: Terminal, lab: LabServer, home: Path) -> None:
+    """H5: no "it works" without a probe that went through; then it can be tried again."""
+    lab.set_plan([{"fault": {"status": 401, "message": f"bad {KEY}"}}])
+    terminal.answer("Number or name", "your own address")
+    terminal.answer("Address", lab.base_url)
+    terminal.answer("Key", KEY)
+    terminal.answer("Model", "lab-model")
+    answer_rest(terminal)
+    terminal.wait_for("did not accept the key")
+    assert "It works" not in terminal.seen
+    assert read_home(home) == {}
+    terminal.answer("Number or name", "nonsense")
+    terminal.answer("Number or name", "custom")
+    terminal.answer("Address", lab.base_url)
+    terminal.answer("Key", "sk-right-this-time")
+    terminal.answer("Model", "lab-model")
+    terminal.wait_for("It works: lab-model")
+    assert terminal.wait() == 0
+    assert KEY not in terminal.seen
+    assert "sk-right-this-time" in read_home(home)[".env"]
+
+
+def test_all_can_be_skipped(lab: LabServer, home: Path) -> None:
+    """H1, H5: Enter to everything leaves all as it was, and tries what is there. It can be run again and again."""
+    config.set_value("model.base_url", lab.base_url)
+    config.set_value("model.default", "lab-model")
+    before = read_home(home)
+    for _ in range(2):
+        terminal = Terminal()
+        try:
+            terminal.answer("Number or name")
+            answer_rest(terminal)
+            terminal.wait_for("It works: lab-model")
+            assert terminal.wait() == 0
+            assert read_home(home) == before
+        finally:
+            terminal.close()
+
+
+def test_what_does_not_work_is_said(lab: LabServer) -> None:
+    """H5: a skipped question is no success."""
+    config.set_value("model.base_url", lab.base_url)
+    config.set_value("model.default", "lab-model")
+    lab.set_plan([{"fault": {"status": 404}}])
+    terminal = Terminal()
+    try:
+        terminal.answer("Number or name")
+        answer_rest(terminal)
+        terminal.wait_for("It does not work yet.")
+        assert terminal.wait() == 1
+        assert "It works" not in terminal.seen
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("place", ["Number or name", "Key for", "Model", "Password for the web page"])
+def test_leaving_changes_nothing(terminal: Terminal, home: Path, place: str) -> None:
+    questions = {"Number or name": "openrouter", "Key for": KEY, "Model": "m", "Password for the web page": ""}
+    for question, text in questions.items():
+        if question == place:
+            break
+        terminal.answer(question, text)
+    terminal.interrupt(place, "Nothing was changed.")
+    assert terminal.wait() == 130
+    assert read_home(home) == {}
+    assert KEY not in terminal.seen
+
+
+def test_a_password_is_asked_for_twice(terminal: Terminal, lab: LabServer, home: Path) -> None:
+    terminal.answer("Number or name", "custom")
+    terminal.answer("Address", lab.base_url)
+    terminal.answer("Key")
+    terminal.answer("Model", "m")
+    terminal.answer("Password for the web page", "short")
+    terminal.answer("Password for the web page", "long enough")
+    terminal.answer("Once more", "long enoogh")
+    terminal.answer("Password for the web page", "long enough")
+    terminal.answer("Once more", "long enough")
+    if Path("/run/systemd/system").is_dir():
+        terminal.answer("as a service?")
+    terminal.wait_for("The password is kept")
+    assert terminal.wait() == 0
+    assert "long enough" not in terminal.seen
+    assert config.env_value("HERMES_WEB_PASSWORD") == "long enough"
+
+
+def test_without_a_terminal_it_asks_nothing(home: Path) -> None:
+    done = subprocess.run([HERMES, "setup"], input="1\n", capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "hermes config set model.provider" in done.stdout
+    assert read_home(home) == {}
