@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.building import Choices
+from gateway.intake import message_text
 from gateway.lane import Lane
 from gateway.people import is_shared
 from gateway.session_export import FORMS, name_session
@@ -106,7 +107,7 @@ class ThreadDesk:
         found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100)
         said = [(seq, read_inbound(body)) for seq, body in found if seq in wanted]
         return tuple(
-            WaitingMessage(seq, inbound.text, inbound.sender_name, inbound.files, inbound.received)
+            WaitingMessage(seq, message_text(inbound.text), inbound.sender_name, inbound.files, inbound.received)
             for seq, inbound in said
         )
 
@@ -177,7 +178,7 @@ class ThreadDesk:
         if not 0 < len(title) <= TITLE_CHARS:
             raise HermesError(f"A title has 1 to {TITLE_CHARS} characters.", kept="It was not changed.")
         await self._call(self._find, caller, session)
-        await self._call(self._gateway.store.set_title, session, title)
+        await self._call(self._gateway.titler.rename, session, title)
         return await self.find(caller, session)
 
     async def delete(self, caller: Caller, session: str) -> None:
@@ -207,7 +208,7 @@ class ThreadDesk:
         prefix = str(ConversationKey(gateway.profile, "api", "dm", _own_prefix(caller)))
         first = squeeze(exchanges[0].asked)[:LIKENESS]
         for info in store.sessions(limit=LOOKED_THROUGH, person=self.scope(caller)):
-            begins_so = squeeze(info.preview)[:LIKENESS] == first and info.conversation.startswith(prefix)
+            begins_so = squeeze(info.preview).startswith(first) and info.conversation.startswith(prefix)
             if not begins_so or not self._is_current(info):
                 continue
             said = list_exchanges(paged.row for paged in store.page(info.id, limit=1_000_000))

@@ -101,7 +101,7 @@ def test_messages_wait_in_sight(house: CockpitHouse) -> None:
     wait_until(lambda: house.cockpit.desk.is_working(talk))
     house.say(talk, "/queue and then?")
     wait_until(lambda: len(house.look(talk).waiting) == 2)
-    assert house.look(talk).waiting[1].text == "/queue and then?"
+    assert house.look(talk).waiting[1].text == "and then?"
     assert house.run(house.cockpit.desk.stop(OWNER, talk))
     house.wait_idle(talk)
     stopped = [entry for entry in house.look(talk).entries if entry.level == "warning"]
@@ -240,6 +240,16 @@ def test_a_history_finds_its_conversation(house: CockpitHouse) -> None:
     assert house.run(threads.match(key, said[:1])) == ""
     assert house.run(threads.match(Caller(key="k2"), said)) == ""
     assert house.run(threads.match(key, [])) == ""
+
+
+def test_a_history_with_a_file_finds_its_conversation(house: CockpitHouse, tmp_path: Path) -> None:
+    path = tmp_path / "seen.txt"
+    path.write_text("x")
+    key = Caller(key="k1")
+    talk = house.open(key, "api")
+    house.ask(talk, "See?", platform="api", files=(FileRef(str(path), "seen.txt"),))
+    answered = house.look(talk).entries[-1].text
+    assert house.run(house.cockpit.threads.match(key, [Exchange("See?", answered)])) == talk
 
 
 def test_a_foreign_history_is_planted(house: CockpitHouse, lab: LabServer) -> None:

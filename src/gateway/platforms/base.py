@@ -1,5 +1,6 @@
 """The face of a platform: a few calls, and every fact that the core needs to know about it as data."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ class PlatformSpec:
     fetches_files: bool = False  # its clients fetch files from here later: a copy is kept for them
     max_file_bytes: int = 0  # 0: no limit
     shows_events: bool = False  # it takes live events (`show`) instead of drafts that are edited
+    shows_titles: bool = False  # its people see a list of conversations by name: new ones are given a title
     # --- limits: calls to one chat
     calls_per_second: float = 0.0  # 0: no limit
     burst_calls: int = 5
@@ -101,9 +103,10 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """From here on events belong to the turn of these messages."""
+    """From here on events belong to the turn of these messages, and so does what the transcript gets from now on."""
 
     seqs: tuple[int, ...]
+    at: float = field(default_factory=time.time, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,16 @@ class Asking:
     question: Question | None
 
 
+@dataclass(frozen=True, slots=True)
+class Titled:
+    """A session of the conversation has this name from now on."""
+
+    session: str
+    title: str
+
+
 #: What a platform that shows events is told: what happens in a turn, and what became of messages.
-LiveEvent = Event | Heard | Begun | Dealt | Moved | Asking
+LiveEvent = Event | Heard | Begun | Dealt | Moved | Asking | Titled
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ not waited for: its events are given up, and it is told to look at the store aga
 """
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,14 @@ class Watch:
             await self._woken.wait()
         return self._waiting.popleft()
 
+    async def wait(self, seconds: float) -> list[Watched]:
+        """Everything that waits, as soon as there is something; empty: nothing came in this time."""
+        if not self._waiting:
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), seconds)
+        return self.take_all()
+
     def take_all(self) -> list[Watched]:
         """What waits now, without waiting for more."""
         taken = list(self._waiting)
@@ -73,7 +81,7 @@ class Hub:
     def __init__(self) -> None:
         self._watches: dict[str, set[Watch]] = {}
 
-    @contextmanager
+    @contextlib.contextmanager
     def watch(self, conversation: str) -> Iterator[Watch]:
         watch = Watch()
         self._watches.setdefault(conversation, set()).add(watch)

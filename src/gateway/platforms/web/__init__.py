@@ -11,6 +11,7 @@ SPEC = PlatformSpec(
     takes_files=True,
     fetches_files=True,
     shows_events=True,
+    shows_titles=True,
     burst_seconds=0.05,
     trusted=True,
     joins=True,

@@ -1,0 +1,96 @@
+"""What a turn under way has shown so far, for pages that come in the middle of it; bounded, whatever the turn says."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gateway.platforms.base import LiveEvent
+from hermes_base.chat import ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+
+MOST_TEXT = 1_000_000
+MOST_REASONING = 200_000
+MOST_TOOLS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ToolShown:
+    id: str
+    name: str
+    preview: str
+    ok: bool | None = None  # None: it works
+    seconds: float | None = None
+    result: str = ""
+
+
+class Tail:
+    """The end of a growing text."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pieces: deque[str] = deque()
+        self._size = 0
+        self._cut = False
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text[-self._most :])
+        self._size += len(self._pieces[-1])
+        while self._size > self._most:
+            over = self._size - self._most
+            first = self._pieces.popleft()
+            self._size -= min(len(first), over)
+            self._cut = True
+            if len(first) > over:
+                self._pieces.appendleft(first[over:])
+
+    def read(self) -> str:
+        """The whole, joined so that the next reader finds it joined."""
+        whole = "".join(self._pieces)
+        self._pieces = deque([whole] if whole else [])
+        return f"…{whole}" if self._cut else whole
+
+    def __bool__(self) -> bool:
+        return bool(self._size)
+
+
+class Picture:
+    """One turn, from its beginning on."""
+
+    def __init__(self, seqs: tuple[int, ...], begun: float) -> None:
+        self.seqs = seqs
+        self.begun = begun  # what the transcript got since then is part of this picture
+        self._text = Tail(MOST_TEXT)
+        self._reasoning = Tail(MOST_REASONING)
+        self._tools: dict[str, ToolShown] = {}
+        self._interrupted = False  # something stands between the text so far and the next piece
+
+    @property
+    def text(self) -> str:
+        return self._text.read()
+
+    @property
+    def reasoning(self) -> str:
+        return self._reasoning.read()
+
+    @property
+    def tools(self) -> tuple[ToolShown, ...]:
+        return tuple(self._tools.values())
+
+    def is_of(self, seqs: Iterable[int]) -> bool:
+        return not set(self.seqs).isdisjoint(seqs)
+
+    def add(self, event: LiveEvent) -> None:
+        match event:
+            case TextDelta(text):
+                self._text.add(f"\n\n{text}" if self._interrupted and self._text else text)
+                self._interrupted = False
+            case ReasoningDelta(text):
+                self._reasoning.add(text)
+            case ToolStarted(id, name, preview):
+                self._interrupted = True
+                self._tools[id] = ToolShown(id, name, preview)
+                if len(self._tools) > MOST_TOOLS:
+                    del self._tools[next(iter(self._tools))]
+            case ToolEnded(id, name, ok, seconds, preview):
+                started = self._tools.get(id)
+                if started is not None:
+                    self._tools[id] = replace(started, ok=ok, seconds=seconds, result=preview)

@@ -1,0 +1,163 @@
+"""Who may look at the page: the token of the home, the cookie that stands for it, and the brakes on guessed passwords.
+
+Nothing here is heavy to load: `hermes web` uses it, too.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import ipaddress
+import os
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+TOKEN_FILE = "web-token"
+COOKIE_SECONDS = 30 * 24 * 3600
+FREE_TRIES = 5  # of one peer, before it has to wait
+FREE_TRIES_OVERALL = 50
+LONGEST_WAIT = 900.0
+LONGEST_WAIT_OVERALL = 60.0  # strangers must not lock the owner out for long
+FORGIVEN_AFTER = 3600.0  # seconds without a wrong try
+MOST_PEERS = 1_000
+
+
+# --- the token
+
+
+def read_token(home: Path) -> str:
+    """The token of the home, made at the first call."""
+    path = home / TOKEN_FILE
+    with contextlib.suppress(FileNotFoundError):
+        token = path.read_text(encoding="ascii").strip()
+        if token:
+            return token
+    return make_token(home)
+
+
+def make_token(home: Path) -> str:
+    """A new token; the old one and every cookie that was made with it are void."""
+    token = secrets.token_urlsafe(24)
+    home.mkdir(parents=True, exist_ok=True)
+    draft = home / f"{TOKEN_FILE}.{os.getpid()}.new"
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(token + "\n")
+    draft.replace(home / TOKEN_FILE)
+    return token
+
+
+class TokenFile:
+    """The token as it stands in the file now; the file is read again only when it is another one."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._seen: tuple[int, int] = (0, 0)
+        self._token = ""
+
+    def read(self) -> str:
+        seen = self._look()
+        if not self._token or seen != self._seen:
+            self._token = read_token(self._home)
+            self._seen = self._look()
+        return self._token
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            stat = (self._home / TOKEN_FILE).stat()
+        except FileNotFoundError:
+            return (0, 0)
+        return (stat.st_ino, stat.st_mtime_ns)
+
+
+# --- the cookie
+
+
+def are_equal(given: str, expected: str) -> bool:
+    """Compare without telling by the time it takes how much was right, or how long the right one is."""
+    return hmac.compare_digest(_digest(given), _digest(expected)) and bool(expected)
+
+
+def make_cookie(token: str, password: str, expires: int) -> str:
+    """A value that holds until `expires`, as long as token and password stay the same."""
+    return f"{expires}.{_sign(token, password, expires)}"
+
+
+def read_cookie(value: str, token: str, password: str, now: float) -> int:
+    """When a cookie expires; 0: it is none of ours, or not any more."""
+    written, _, signature = value.partition(".")
+    if not (written.isascii() and written.isdigit() and len(written) <= 12):
+        return 0
+    expires = int(written)
+    return expires if expires > now and are_equal(signature, _sign(token, password, expires)) else 0
+
+
+def name_cookie(home: Path) -> str:
+    """Each home has its own: a browser gives cookies to all ports of a machine."""
+    return f"hermes-{hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:8]}"
+
+
+def _sign(token: str, password: str, expires: int) -> str:
+    key = hashlib.sha256(f"cookie\0{token}\0{password}".encode("utf-8", "surrogateescape")).digest()
+    return hmac.new(key, str(expires).encode(), hashlib.sha256).hexdigest()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+# --- brakes
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    count: int = 0
+    last: float = 0.0
+
+    def wait(self, free: int, longest: float, now: float) -> float:
+        """Seconds until the next try is looked at."""
+        if self.count < free or now - self.last > FORGIVEN_AFTER:
+            return 0.0
+        pause = min(longest, 2.0 ** min(self.count - free, 20))
+        return max(0.0, self.last + pause - now)
+
+    def add(self, now: float) -> "Failures":
+        return Failures(1 if now - self.last > FORGIVEN_AFTER else self.count + 1, now)
+
+
+class Brakes:
+    """Counts wrong passwords: a peer that goes on guessing waits longer and longer, and so do all of them together."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._peers: OrderedDict[str, Failures] = OrderedDict()
+        self._all = Failures()
+
+    def wait(self, peer: str) -> float:
+        """Seconds that this peer has to wait before a password of theirs is looked at."""
+        now = self._clock()
+        own = self._peers.get(_name_peer(peer), Failures()).wait(FREE_TRIES, LONGEST_WAIT, now)
+        return max(own, self._all.wait(FREE_TRIES_OVERALL, LONGEST_WAIT_OVERALL, now))
+
+    def note_failure(self, peer: str) -> None:
+        now, name = self._clock(), _name_peer(peer)
+        self._peers[name] = self._peers.pop(name, Failures()).add(now)
+        self._all = self._all.add(now)
+        while len(self._peers) > MOST_PEERS:
+            self._peers.popitem(last=False)
+
+    def note_success(self, peer: str) -> None:
+        self._peers.pop(_name_peer(peer), None)
+
+
+def _name_peer(peer: str) -> str:
+    """Whoever has an IPv6 address has a whole network of them."""
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return str(address)

@@ -1,0 +1,91 @@
+"""What goes back to the page: JSON, and for every failure a status, a code and a sentence; decided here alone."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from hermes_base.cockpit import NotAllowed, NotNow, NotThere
+from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Refusal(HermesError):
+    """The request itself cannot be served; `status` and `code` say which way."""
+
+    def __init__(self, status: int, code: str, what: str, *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(what)
+        self.status = status
+        self.code = code
+        self.headers = dict(headers or {})
+
+
+#: The first row whose kind fits decides.
+_KINDS: tuple[tuple[type[Exception], int, str], ...] = (
+    (NotThere, 404, "not_there"),
+    (NotNow, 409, "not_now"),
+    (NotAllowed, 403, "not_allowed"),
+    (ConfigProblem, 422, "not_valid"),
+    (StoreFailure, 503, "store"),
+    (HermesError, 422, "not_possible"),
+)
+NOT_READ = 499  # nobody reads it: the client has gone
+
+
+def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(write_json(value), status, {"cache-control": "no-store", **(headers or {})}, "application/json")
+
+
+async def answer_large(value: Any) -> Response:
+    """JSON that may have megabytes, written beside the event loop."""
+    body = await asyncio.to_thread(write_json, value)
+    return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")
+
+
+def answer_nothing() -> Response:
+    return Response(status_code=204, headers={"cache-control": "no-store"})
+
+
+def answer_error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return answer_json({"error": {"message": message, "code": code}}, status, headers)
+
+
+def write_json(value: Any) -> bytes:
+    """Text from tools may hold halves of characters, which no UTF-8 has."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def answer_failure(error: Exception) -> Response:
+    """What a failed call is answered with. What nobody expected goes to the log, and a plain sentence to the page."""
+    match error:
+        case Refusal():
+            return answer_error(error.status, error.code, str(error), error.headers)
+        case HTTPException():
+            return answer_error(error.status_code, "http", error.detail, error.headers)
+        case ClientDisconnect():
+            return Response(status_code=NOT_READ)
+        case HermesError():
+            status, code = next((status, code) for kind, status, code in _KINDS if isinstance(error, kind))
+            return answer_error(status, code, str(error))
+    log.error("a call of the page broke", exc_info=error)
+    return answer_error(500, "broken", "Something broke in Hermes; nothing else was touched. The log says more.")
+
+
+def guarded(handler: Handler) -> Handler:
+    """The handler, with its failures as answers."""
+
+    async def serve(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Exception as error:  # noqa: BLE001 - the boundary to a request; `answer_failure` logs what is ours
+            return answer_failure(error)
+
+    return serve

@@ -1,0 +1,150 @@
+// What is known about one conversation, and how each event of the server changes it. No page, no network: values only.
+
+/** A conversation that nothing is known about yet. */
+export function makeState(conversation) {
+  return {
+    conversation,
+    thread: null,
+    entries: [],
+    more: false,
+    waiting: [], // stored messages that are not in the transcript: {seq, text, by, files, at, begun}
+    live: null, // {seqs, segments: [{key, kind, …}]} of the turn under way
+    question: null,
+    ready: false, // a snapshot has come
+    seen: new Set(), // seqs that were heard or settled: none is shown twice
+  };
+}
+
+export const isWorking = (state) => state.live !== null;
+
+/** Changes the state as an event says; an unknown event changes nothing. */
+export function applyEvent(state, event) {
+  HANDLERS[event.type]?.(state, event);
+}
+
+const HANDLERS = {
+  snapshot(state, { thread, entries, more, waiting, live, question }) {
+    const begun = new Set(live?.seqs ?? []);
+    Object.assign(state, { thread, entries, more, question, ready: true });
+    state.waiting = waiting.map((message) => ({ ...message, begun: begun.has(message.seq) }));
+    for (const { seq } of waiting) state.seen.add(seq);
+    state.live = live ? { seqs: live.seqs, segments: readPicture(live) } : null;
+  },
+  heard(state, { seq, text, by, files, at }) {
+    if (state.seen.has(seq)) return;
+    state.seen.add(seq);
+    state.waiting.push({ seq, text, by, files: files ?? [], at, begun: false });
+  },
+  begun(state, { seqs }) {
+    for (const message of state.waiting) if (seqs.includes(message.seq)) message.begun = true;
+    state.live = { seqs, segments: [] };
+  },
+  text: (state, { text }) => addPiece(state, "text", text),
+  reasoning: (state, { text }) => addPiece(state, "reasoning", text),
+  tool_started(state, { id, name, preview }) {
+    const segments = openTurn(state).segments;
+    segments.push({
+      key: `t${id}`,
+      kind: "tool",
+      id,
+      name,
+      preview,
+      ok: null,
+      seconds: null,
+      result: "",
+      since: now(),
+    });
+  },
+  tool_ended(state, { id, name, ok, seconds, preview }) {
+    const segments = openTurn(state).segments;
+    const tool = segments.find((segment) => segment.kind === "tool" && segment.id === id);
+    if (tool) Object.assign(tool, { ok, seconds, result: preview });
+    else segments.push({ key: `t${id}`, kind: "tool", id, name, preview: "", ok, seconds, result: preview });
+  },
+  notice(state, { text, level }) {
+    const key = `n${makeNumber()}`;
+    if (state.live) state.live.segments.push({ key, kind: "notice", text, level });
+    else state.entries.push({ id: key, kind: "note", text, level, at: now() });
+  },
+  asked(state, { question }) {
+    state.question = question;
+  },
+  note(state, { entry }) {
+    addEntries(state, [entry]);
+  },
+  settled(state, { seqs, thread, entries }) {
+    const fresh = keepSeen(state.live?.segments ?? [], entries ?? []);
+    state.waiting = state.waiting.filter((message) => !seqs.includes(message.seq));
+    for (const seq of seqs) state.seen.add(seq);
+    if (state.live?.seqs.some((seq) => seqs.includes(seq))) {
+      state.live = null;
+      state.question = null;
+    }
+    if (thread) state.thread = thread;
+    addEntries(state, fresh);
+  },
+  title(state, { session, title }) {
+    if (state.thread?.session === session) state.thread = { ...state.thread, title };
+  },
+};
+
+const now = () => Date.now() / 1000;
+let numbers = 0;
+const makeNumber = () => (numbers += 1);
+
+function openTurn(state) {
+  state.live ??= { seqs: [], segments: [] };
+  return state.live;
+}
+
+/** Text of one kind goes on in the same segment until something else comes between. */
+function addPiece(state, kind, text) {
+  const segments = openTurn(state).segments;
+  const last = segments.at(-1);
+  if (last?.kind === kind) last.text += text;
+  else segments.push({ key: `s${makeNumber()}`, kind, text });
+}
+
+/** The segments of a turn that was under way before this page looked. */
+function readPicture({ text, reasoning, tools }) {
+  const segments = tools.map((tool) => ({ ...tool, key: `t${tool.id}`, kind: "tool", since: now() }));
+  if (reasoning) segments.unshift({ key: `s${makeNumber()}`, kind: "reasoning", text: reasoning });
+  if (text) segments.push({ key: `s${makeNumber()}`, kind: "text", text });
+  return segments;
+}
+
+const SHOWN_AS = { tool: "tool", assistant: "text" };
+
+/** What only the live turn knew (thoughts, and how long tools took) stays with its entries while the page is open. */
+function keepSeen(segments, entries) {
+  const left = segments.filter(({ kind }) => ["tool", "text", "reasoning"].includes(kind));
+  const stored = entries.some(({ reasoning }) => reasoning);
+  return entries.flatMap((entry) => {
+    const thoughts = [];
+    if (SHOWN_AS[entry.kind]) while (left[0]?.kind === "reasoning") thoughts.push(makeThought(left.shift(), entry));
+    const segment = left[0]?.kind === SHOWN_AS[entry.kind] ? left.shift() : null;
+    const known = entry.kind === "tool" ? { ...entry, seconds: segment?.seconds ?? null } : entry;
+    return stored ? [known] : [...thoughts, known];
+  });
+}
+
+const makeThought = ({ key, text }, { at }) => ({
+  id: key,
+  kind: "assistant",
+  text: "",
+  reasoning: text,
+  position: -1,
+  at,
+});
+
+/** Adds entries at the end; one that is there already moves to its right place. */
+function addEntries(state, fresh) {
+  const ids = new Set(fresh.map((entry) => entry.id));
+  state.entries = [...state.entries.filter((entry) => !ids.has(entry.id)), ...fresh];
+}
+
+/** Puts earlier entries before those that are there. */
+export function addEarlier(state, entries, more) {
+  state.entries = [...entries, ...state.entries];
+  state.more = more;
+}

@@ -1,0 +1,116 @@
+"""The values of the house as the page reads them: JSON, with ids and addresses in the place of paths."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from gateway.platforms.base import Heard
+from gateway.platforms.web.picture import Picture
+from hermes_base import commands
+from hermes_base.chat import Question
+from hermes_base.cockpit import FILE, NOTE, Entry, Thread, Timeline, WaitingMessage
+from hermes_base.inbound import ANSWER, FileRef, Outgoing
+from hermes_base.inbound import FILE as FILE_ROW
+from hermes_base.inbound import NOTE as NOTE_ROW
+
+#: Commands that only say what becomes of the message which follows.
+_WAYS = frozenset({"queue", "steer"})
+
+Json = dict[str, Any]
+
+
+class NamesFiles(Protocol):
+    def name_file(self, file: FileRef) -> str: ...
+
+
+def view_thread(thread: Thread | None) -> Json | None:
+    return None if thread is None else asdict(thread)
+
+
+def view_entry(entry: Entry, shelf: NamesFiles) -> Json:
+    return {**asdict(entry), "files": view_files(entry.files, shelf)}
+
+
+def view_files(files: Iterable[FileRef], shelf: NamesFiles) -> list[Json]:
+    return [view_file(file, shelf) for file in files]
+
+
+def view_file(file: FileRef, shelf: NamesFiles) -> Json:
+    """Where it can be fetched, if the page may; a file elsewhere on the machine has a name only."""
+    id = shelf.name_file(file)
+    size = file.size or (_measure(file.path) if id else 0)
+    return {"id": id, "name": file.name, "kind": file.kind, "size": size, "url": f"/web/files/{id}" if id else ""}
+
+
+def _measure(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0  # it was tidied up
+
+
+def view_waiting(message: WaitingMessage, shelf: NamesFiles) -> Json:
+    text, files = strip_way(message.text), view_files(message.files, shelf)
+    return {"seq": message.seq, "text": text, "by": message.by, "files": files, "at": message.at}
+
+
+def view_heard(heard: Heard, shelf: NamesFiles) -> Json:
+    said = heard.inbound
+    files = view_files(said.files, shelf)
+    return {"seq": heard.seq, "text": strip_way(said.text), "by": said.sender_name, "files": files, "at": said.received}
+
+
+def view_question(question: Question | None) -> Json | None:
+    if question is None:
+        return None
+    shown = ("id", "kind", "text", "choices", "reason", "expires_in")
+    return {name: value for name, value in asdict(question).items() if name in shown}
+
+
+def view_picture(picture: Picture | None) -> Json | None:
+    if picture is None:
+        return None
+    tools = [asdict(tool) for tool in picture.tools]
+    return {"seqs": picture.seqs, "text": picture.text, "reasoning": picture.reasoning, "tools": tools}
+
+
+def view_snapshot(timeline: Timeline, entries: Iterable[Entry], picture: Picture | None, shelf: NamesFiles) -> Json:
+    return {
+        "type": "snapshot",
+        "conversation": timeline.conversation,
+        "thread": view_thread(timeline.thread),
+        "entries": [view_entry(entry, shelf) for entry in entries],
+        "more": timeline.more,
+        "version": timeline.version,
+        "waiting": [view_waiting(message, shelf) for message in timeline.waiting],
+        "live": view_picture(picture),
+        "question": view_question(timeline.question),
+    }
+
+
+def describe_row(row: int, outgoing: Outgoing, at: float) -> Entry | None:
+    """What of the outbox stands in no transcript, as an entry: notes, files, and why there was no answer."""
+    name = f"o{row}"
+    if outgoing.kind == FILE_ROW and outgoing.file is not None:
+        return Entry(name, FILE, outgoing.text, at, files=(outgoing.file,))
+    if outgoing.kind == NOTE_ROW or (outgoing.kind == ANSWER and not outgoing.turn):
+        return Entry(name, NOTE, outgoing.text, at, level=outgoing.level)
+    return None
+
+
+def view_end(answers: Iterable[Outgoing]) -> Mapping[str, Any]:
+    """How a turn ended, from what was said at its end."""
+    ends = [answer for answer in answers if answer.kind == ANSWER]
+    last = ends[-1] if ends else None
+    return {
+        "completed": last is None or last.completed,
+        "interrupted": last is not None and last.interrupted,
+        "reason": last.reason if last is not None else "",
+    }
+
+
+def strip_way(text: str) -> str:
+    """A message without the word that says what becomes of it."""
+    asked = commands.parse(text)
+    return asked[1] if asked is not None and asked[0] is not None and asked[0].name in _WAYS else text

@@ -1,0 +1,40 @@
+"""H1: from an empty home to the first answer on the page, without a question and without a key."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from agent import embedded
+
+HERMES = str(Path(sys.executable).with_name("hermes"))
+ADDRESS = re.compile(r"http://\S+\?token=\S+")
+pytestmark = pytest.mark.skipif(not embedded.is_installed(), reason="the built-in model is not installed")
+
+
+@pytest.mark.slow
+def test_the_printed_address_is_answered_by_the_built_in_model(home: Path) -> None:
+    """H1: the address that is printed opens the page, and what is said there is answered."""
+    environment = {**os.environ, "HERMES_HOME": str(home)}
+    with subprocess.Popen([HERMES, "gateway", "run"], stdout=subprocess.PIPE, text=True, env=environment) as child:
+        try:
+            assert child.stdout is not None
+            address = next(found[0] for line in child.stdout if (found := ADDRESS.search(line)))
+            url = address.partition("/?")[0]
+            with httpx2.Client(base_url=url, headers={"Origin": url}, timeout=60, follow_redirects=True) as page:
+                assert "<html" in page.get(address).text
+                me = page.get("/web/me").json()
+                assert me["needs_setup"]
+                assert me["model"]["built_in"]
+                talk = page.post("/web/threads", json={}).json()["conversation"]
+                page.post("/web/say", json={"conversation": talk, "id": "1", "text": "Say hello.", "files": []})
+                with page.stream("GET", "/web/live", params={"conversation": talk}) as live:
+                    settled = next(line for line in live.iter_lines() if '"settled"' in line or '"assistant"' in line)
+            assert "assistant" in settled
+        finally:
+            child.terminate()
+    assert child.returncode == 0

@@ -1,0 +1,226 @@
+"""What a live view tells: the pure rules, and streams over a hub without a server."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.platforms.base import Asking, Begun, Dealt, LiveEvent
+from gateway.platforms.hub import MOST_WAITING, Ended, Hub, Lost, Watched
+from gateway.platforms.web import picture as pictures
+from gateway.platforms.web.adapter import MOST_PICTURES, WebAdapter
+from gateway.platforms.web.picture import Picture, Tail
+from gateway.web.files import FileShelf
+from gateway.web.live import LiveView, cut_picture, find_fresh, join_pieces, mark
+from gateway.web.parts import Parts
+from gateway.web.views import Json, strip_way
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.cockpit import NOTE, USER, Caller, Entry, Thread, Timeline
+from hermes_base.inbound import Outgoing
+
+
+def rows(*texts: str) -> list[Entry]:
+    return [Entry(f"m{number}", USER, text, float(number), number) for number, text in enumerate(texts)]
+
+
+LISTS = st.lists(st.sampled_from("abc"), max_size=12)
+
+
+@given(LISTS, LISTS)
+def test_what_is_new_stands_behind_what_is_known(before: list[str], added: list[str]) -> None:
+    whole = rows(*before, *added)
+    known = [mark(entry) for entry in whole[: len(before)]]
+    assert find_fresh(known, whole, more=False) == whole[len(before) :]
+
+
+@given(LISTS.filter(len), LISTS, st.integers(0, 11))
+def test_a_window_that_moved_on_is_no_change(before: list[str], added: list[str], cut: int) -> None:
+    whole = rows(*before, *added)
+    known = [mark(entry) for entry in whole[: len(before)]]
+    cut = min(cut, len(before) - 1)
+    assert find_fresh(known, whole[cut:], more=True) == whole[len(before) :]
+    if cut:
+        assert find_fresh(known, whole[cut:], more=False) is None
+
+
+@given(LISTS.filter(len), LISTS, st.integers(0, 11))
+def test_a_change_of_what_is_known_needs_a_snapshot(before: list[str], added: list[str], place: int) -> None:
+    """Rows that were taken back or replaced are never left standing on the page."""
+    place = min(place, len(before) - 1)
+    known = [mark(entry) for entry in rows(*before)]
+    changed = rows(*before[:place], "changed", *before[place + 1 :], *added)
+    gone = [entry for entry in rows(*before, *added) if entry.position != place]
+    assert find_fresh(known, changed, more=False) is None
+    assert find_fresh(known, gone, more=False) is None
+
+
+def test_nothing_left_of_what_was_known_needs_a_snapshot() -> None:
+    known = [mark(entry) for entry in rows("a", "b")]
+    assert find_fresh(known, [], more=False) is None
+    assert find_fresh(known, [Entry("m7", USER, "z")], more=True) is None
+
+
+def test_what_the_turn_under_way_has_written_is_in_its_picture() -> None:
+    entries = [*rows("a", "b", "c", "d"), Entry("o1", NOTE, "note", 9.0)]
+    picture = Picture((1,), 2.0)
+    assert [entry.id for entry in cut_picture(entries, picture)] == ["m0", "m1", "o1"]
+    assert cut_picture(entries, None) == entries
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.builds(TextDelta, st.text(max_size=3)),
+        st.builds(ReasoningDelta, st.text(max_size=3)),
+        st.just(Dealt((1,))),
+    )
+)
+
+
+@given(PIECES)
+def test_joined_pieces_say_the_same(events: list[Watched]) -> None:
+    joined = join_pieces(events)
+    for kind in (TextDelta, ReasoningDelta):
+        text = ["".join(event.text for event in some if isinstance(event, kind)) for some in (events, joined)]
+        assert text[0] == text[1]
+    assert [type(event) for event in joined] == [
+        type(event) for n, event in enumerate(events) if not n or not _same_pieces(events[n - 1], event)
+    ]
+
+
+def _same_pieces(one: Watched, other: Watched) -> bool:
+    return type(one) is type(other) and isinstance(one, TextDelta | ReasoningDelta)
+
+
+@given(st.lists(st.text(max_size=30), max_size=30), st.integers(1, 40), st.integers(0, 29))
+def test_a_tail_is_the_end_of_all_that_was_said(texts: list[str], most: int, read_at: int) -> None:
+    tail = Tail(most)
+    for number, text in enumerate(texts):
+        tail.add(text)
+        if number == read_at:
+            tail.read()
+    whole = "".join(texts)
+    assert tail.read().removeprefix("…") == whole[-most:] or (len(whole) <= most and tail.read() == whole)
+    assert len(tail.read()) <= most + 1
+
+
+def test_a_picture_stays_small_whatever_the_turn_says() -> None:
+    """F: a turn that writes without end costs a page no more than a megabyte."""
+    picture = Picture((1,), 0.0)
+    for number in range(2_000):
+        picture.add(TextDelta("x" * 1_000))
+        picture.add(ReasoningDelta("y" * 1_000))
+        picture.add(ToolStarted(str(number), "tool", "preview"))
+        picture.add(ToolEnded(str(number), "tool", True, 0.1, "result"))
+    assert len(picture.text) <= pictures.MOST_TEXT + 1
+    assert len(picture.reasoning) <= pictures.MOST_REASONING + 1
+    assert len(picture.tools) == pictures.MOST_TOOLS
+    assert picture.tools[-1].result == "result"
+
+
+def test_pictures_come_and_go(tmp_path: Path) -> None:
+    """From the beginning of a turn to its end, and never more than a bound."""
+    web = WebAdapter("web", {}, tmp_path)
+
+    async def show(*events: LiveEvent) -> None:
+        for event in events:
+            await web.show("c", event)
+
+    asyncio.run(show(TextDelta("nobody's"), Begun((1, 2)), TextDelta("a"), Dealt((9,)), TextDelta("b")))
+    picture = web.picture("c")
+    assert picture is not None
+    assert picture.text == "ab"
+    asyncio.run(show(Begun((2, 3)), TextDelta("new")))
+    again = web.picture("c")
+    assert again is not None
+    assert (again.seqs, again.text) == ((2, 3), "new")
+    asyncio.run(show(Dealt((3,))))
+    assert web.picture("c") is None
+
+    async def begin_many() -> None:
+        for number in range(MOST_PICTURES + 5):
+            await web.show(f"c{number}", Begun((1,)))
+
+    asyncio.run(begin_many())
+    assert web.picture("c0") is None
+    assert web.picture(f"c{MOST_PICTURES + 4}") is not None
+
+
+def test_a_reader_that_is_too_slow_is_told_to_look_again() -> None:
+    """A watcher that does not read keeps a bounded number of events, and learns that it lost some."""
+    hub = Hub()
+    with hub.watch("c") as watch:
+        for number in range(MOST_WAITING + 10):
+            hub.show("c", TextDelta(str(number)))
+        taken = watch.take_all()
+        assert isinstance(taken[0], Lost)
+        assert len(taken) <= MOST_WAITING
+        assert taken[-1] == TextDelta(str(MOST_WAITING + 9))
+    assert hub.count() == 0
+
+
+def test_a_message_says_its_way_in_front() -> None:
+    assert strip_way("/queue later") == "later"
+    assert strip_way("/steer go left\nthen right") == "go left\nthen right"
+    assert strip_way("/usage") == "/usage"
+    assert strip_way("plain /queue text") == "plain /queue text"
+
+
+class RacingThreads:
+    """Answers of the store, each with what happens while it is read."""
+
+    def __init__(self, hub: Hub, *reads: tuple[Timeline, Sequence[Watched]]) -> None:
+        self._hub = hub
+        self._reads = list(reads)
+
+    async def timeline(self, caller: Caller, conversation: str, **_: object) -> Timeline:
+        timeline, happens = self._reads.pop(0) if len(self._reads) > 1 else self._reads[0]
+        for event in happens:
+            self._hub.show(conversation, event)
+        return timeline
+
+
+def view_of(tmp_path: Path, *reads: tuple[Timeline, Sequence[Watched]]) -> list[Json]:
+    """What a page is told that comes in while all this happens."""
+
+    async def begin() -> list[Json]:
+        web = WebAdapter("web", {}, tmp_path)
+        threads = RacingThreads(web.hub, *reads)
+        cockpit: Any = SimpleNamespace(threads=threads, desk=SimpleNamespace(answers=no_answers))
+        parts = Parts(tmp_path, cockpit, web, FileShelf(tmp_path, lambda: 1), Caller())
+        with web.hub.watch("c") as watch:
+            return await LiveView(parts, "c", watch).begin()
+
+    return asyncio.run(begin())
+
+
+async def no_answers(conversation: str, seqs: Sequence[int]) -> Sequence[Outgoing]:
+    return []
+
+
+THREAD = Thread("s", "c", "", "", "web", "lab", 0.0, 0.0, 0)
+OLD = Timeline("c", THREAD, tuple(rows("a")), version=1)
+NEW = Timeline("c", THREAD, tuple(rows("a", "b")), version=2)
+
+
+def test_what_settles_while_the_store_is_read_is_read_again(tmp_path: Path) -> None:
+    """The first event is the whole truth: never a state that had passed when it was told."""
+    told = view_of(tmp_path, (OLD, [Dealt((1,)), Notice("by the way")]), (NEW, []))
+    assert [one["type"] for one in told] == ["snapshot", "notice"]
+    assert told[0]["version"] == 2
+    told = view_of(tmp_path, (OLD, [TextDelta("x"), Begun((1,))]), (NEW, []))
+    assert [one["version"] for one in told] == [1]
+
+
+def test_a_conversation_that_does_not_come_to_rest_is_told_all_the_same(tmp_path: Path) -> None:
+    """However often it changes, the page gets a snapshot and then what came last."""
+    told = view_of(tmp_path, (OLD, [Asking(None)]))
+    assert [one["type"] for one in told] == ["snapshot", "asked"]
+
+
+def test_the_end_is_told_even_if_it_comes_with_the_beginning(tmp_path: Path) -> None:
+    told = view_of(tmp_path, (OLD, [Ended()]))
+    assert [one["type"] for one in told] == ["snapshot", "closing"]

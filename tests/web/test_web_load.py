@@ -1,0 +1,312 @@
+"""Many, slow and broken clients: everybody else is served, memory is bounded, the event loop is never held."""
+
+import asyncio
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from gateway_process import GatewayProcess
+from waiting import wait_until
+from web_house import PageState, Visitor, WebHouse, find_free_port
+
+from gateway.cockpit import make_cockpit
+from gateway.platforms import hub
+from gateway.web import access, connections, live, server
+from hermes_base.cockpit import Caller, Exchange
+from hermes_lab.server import LabServer
+
+LONGEST = 0.05
+MB = 1024 * 1024
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What took too long on the gateway's event loop, by name."""
+    culprits: list[str] = []
+    run = asyncio.events.Handle._run
+
+    def watched(handle: asyncio.Handle) -> None:
+        named = repr(handle)
+        begun = time.thread_time()
+        run(handle)
+        spent = time.thread_time() - begun
+        if spent > LONGEST and threading.current_thread().name == "gateway":
+            culprits.append(f"{1000 * spent:.0f} ms: {named}")
+
+    monkeypatch.setattr(asyncio.events.Handle, "_run", watched)
+    return culprits
+
+
+class RawStream:
+    """A live view on a bare socket, read only when the test wants to."""
+
+    def __init__(self, house: WebHouse, visitor: Visitor, conversation: str, buffer: int = 0) -> None:
+        self.sock = socket.socket()
+        if buffer:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        self.sock.connect(("127.0.0.1", house.port))
+        self.sock.settimeout(30)
+        self.sock.sendall(ask(f"/web/live?conversation={quote(conversation)}", visitor))
+        self._rest = b""
+
+    def read(self) -> bytes:
+        return self.sock.recv(65536)
+
+    def events(self) -> Iterator[dict[str, object]]:
+        """Without an end: each event as it comes; the chunks of HTTP are taken apart."""
+        lines = self.sock.makefile("rb")
+        for line in lines:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def ask(path: str, visitor: Visitor, method: str = "GET", more: str = "") -> bytes:
+    cookie = "; ".join(f"{name}={value}" for name, value in visitor.http.cookies.items())
+    return f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n{more}\r\n".encode()
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_a_thousand_open_pages(web: WebHouse) -> None:
+    """1,000 live views cost little, see what happens in their conversation, and nobody else waits for them."""
+    visitor = web.visit()
+    conversations = [visitor.open() for _ in range(20)]
+    before = resident()
+    streams = [RawStream(web, visitor, conversations[number % 20]) for number in range(1_000)]
+    wait_until(lambda: web.watchers() == 1_000, 60)
+    assert resident() - before < 100 * MB
+    assert visitor.get("/web/me")["version"]
+    visitor.say(conversations[7], "[[say all of you]]")
+    for stream in streams[7::20]:
+        assert any(event["type"] == "settled" for event in until(stream, "settled"))
+    for stream in streams:
+        stream.close()
+    wait_until(lambda: web.watchers() == 0, 60)
+
+
+def until(stream: RawStream, kind: str) -> list[dict[str, object]]:
+    seen = []
+    for event in stream.events():
+        seen.append(event)
+        if event["type"] == kind:
+            break
+    return seen
+
+
+def test_too_many_connections_get_a_clear_answer(home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound: 503 with a sentence; when others leave, there is room again."""
+    monkeypatch.setattr(server, "MOST_OPEN", 30)
+    monkeypatch.setattr(connections, "MOST_OPEN", 30)
+    monkeypatch.setattr(connections, "MOST_REFUSED", 10)
+    with WebHouse(home, lab.base_url) as web:
+        visitor = web.visit()
+        conversation = visitor.open()
+        streams = [RawStream(web, visitor, conversation) for _ in range(29)]
+        wait_until(lambda: web.watchers() == 29)
+        late = [socket.create_connection(("127.0.0.1", web.port)) for _ in range(5)]
+        late[-1].sendall(ask("/web/me", visitor))
+        answer = late[-1].makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b'"crowded"' in answer
+        assert b"retry-after" in answer.lower()
+        too_late = [socket.create_connection(("127.0.0.1", web.port)) for _ in range(40)]
+        wait_until(lambda: len(web.server._server.server_state.connections) <= 41)  # type: ignore[union-attr]
+        for sock in [*late, *too_late, *(stream.sock for stream in streams[:5])]:
+            sock.close()
+        wait_until(lambda: visitor.http.get("/web/me").status_code == 200)
+        for stream in streams:
+            stream.close()
+
+
+def test_a_reader_that_stops_reading_holds_nobody_up(web: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events are given up; when it reads again it comes to the same state as everybody else."""
+    monkeypatch.setattr(hub, "MOST_WAITING", 20)
+    visitor = web.visit()
+    conversation = visitor.open()
+    sleeper = RawStream(web, visitor, conversation, buffer=4096)
+    wait_until(lambda: web.watchers() == 1)
+    other = visitor.watch(conversation)
+    before = resident()
+    for number in range(8):
+        visitor.say(conversation, f"[[chunks 700]] answer {number} " + "long words " * 20_000)
+        web.wait_quiet()
+    assert resident() - before < 150 * MB
+    wanted = [entry["id"] for entry in visitor.watch(conversation).state.entries]
+    other.wait_until(lambda state: [entry["id"] for entry in state.entries] == wanted)
+    state, snapshots = PageState(), 0
+    for event in sleeper.events():
+        state.take(event)
+        snapshots += event["type"] == "snapshot"
+        if state.live is None and [entry["id"] for entry in state.entries] == wanted:
+            break
+    assert snapshots > 1
+    sleeper.close()
+
+
+def test_a_reader_that_never_reads_is_let_go(web: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that takes nothing for long is closed; the turn ends as always."""
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
+    visitor = web.visit()
+    conversation = visitor.open()
+    sleeper = RawStream(web, visitor, conversation, buffer=4096)
+    wait_until(lambda: web.watchers() == 1)
+    for number in range(30):
+        visitor.say(conversation, f"{number} " + "long words " * 20_000, mode="queue")
+    wait_until(lambda: web.watchers() == 0)
+    web.wait_quiet()
+    sleeper.close()
+
+
+def test_a_page_that_has_gone_without_a_word_is_noticed(web: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comment now and then: a page that is there sees it, one that is not costs nothing soon after."""
+    monkeypatch.setattr(live, "PULSE_SECONDS", 0.1)
+    visitor = web.visit()
+    stream = visitor.watch(visitor.open())
+    wait_until(lambda: stream.comments >= 3)
+    stream.close()
+    wait_until(lambda: web.watchers() == 0)
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(web: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dripping bytes buys no time; a connection that is served is not touched."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    visitor = web.visit()
+    stream = visitor.watch(visitor.open())
+    silent = socket.create_connection(("127.0.0.1", web.port))
+    dripping = socket.create_connection(("127.0.0.1", web.port))
+    begun = time.monotonic()
+    gone = False
+    for byte in b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"x" * 500:
+        try:
+            dripping.sendall(bytes([byte]))
+        except OSError:
+            gone = True
+            break
+        time.sleep(0.02)
+    assert gone
+    assert time.monotonic() - begun < 8
+    silent.settimeout(10)
+    assert silent.recv(1) == b""
+    assert not stream.ended.is_set()
+    assert visitor.http.get("/web/me").status_code == 200
+
+
+def test_a_body_that_stops_is_not_waited_for(web: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.5)
+    visitor = web.visit()
+    with socket.create_connection(("127.0.0.1", web.port)) as sock:
+        more = "Origin: http://127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
+        sock.sendall(ask("/web/say", visitor, "POST", more) + b'{"conv')
+        sock.settimeout(10)
+        assert sock.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.net\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"POST /web/say HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST /web/say HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /web/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_gets_an_error(web: WebHouse, sent: bytes) -> None:
+    """4xx or a closed connection; the next one is served."""
+    with socket.create_connection(("127.0.0.1", web.port)) as sock:
+        sock.settimeout(20)
+        try:
+            sock.sendall(sent)
+            answer = sock.recv(4096)
+        except ConnectionError:
+            answer = b""
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer[:100]
+    assert web.stranger().get("/health").status_code == 200
+
+
+def test_the_page_never_holds_the_event_loop(web: WebHouse, slow: list[str]) -> None:
+    """F5: many pages, long answers, uploads, lists and searches at once."""
+    visitors = [web.visit() for _ in range(6)]
+    talks = [visitor.open() for visitor in visitors]
+    streams = [visitor.watch(talk) for visitor, talk in zip(visitors, talks, strict=True)]
+    streams += [visitors[0].watch(talk) for talk in talks]
+    for visitor, talk in zip(visitors, talks, strict=True):
+        visitor.say(talk, "x" * 300_000 + " [[chunks 300]]")
+        visitor.http.post("/web/upload?name=a.bin", content=b"x" * 5 * MB)
+        visitor.say(talk, "[[say done]] " + "long words " * 5_000, mode="queue")
+    for visitor in visitors:
+        for path in ("/", "/web/me", "/web/threads", "/web/search?words=words", "/web/status", "/web/usage"):
+            assert visitor.http.get(path).status_code == 200
+        for path in ("/static/main.js", "/static/vendor/katex/katex.min.js", "/openapi.json"):
+            assert visitor.http.get(path).status_code == 200
+    for stream in streams:
+        stream.wait_until(lambda state: state.texts("assistant")[-1:] == ["done"])
+    late = [visitor.watch(talk) for visitor, talk in zip(visitors, talks, strict=True)]
+    assert all(len(stream.state.entries) >= 4 for stream in late)
+    assert not slow
+
+
+def test_a_very_long_conversation_is_shown_without_holding_the_loop(web: WebHouse, slow: list[str]) -> None:
+    """F5: a hundred messages of 200 KB each, which no model has to read."""
+    visitor = web.visit()
+    conversation = visitor.open()
+    rows = [Exchange(f"{number} " + 'ä"x' * 70_000, "yes") for number in range(50)]
+    cockpit = make_cockpit(web.gateway)
+    web.run(cockpit.threads.plant(Caller(), conversation, rows))
+    slow.clear()
+    stream = visitor.watch(conversation)
+    assert len(stream.state.entries) == 100
+    session = stream.events[0]["thread"]["session"]
+    assert len(visitor.get(f"/web/threads/{session}/entries")["entries"]) == 100
+    assert not slow
+
+
+def test_a_killed_gateway_is_found_again_by_its_page(home: Path, lab: LabServer) -> None:
+    """SIGKILL in mid-answer: the same cookie, the same address, the message once, the answer in the end."""
+    port = find_free_port()
+    with GatewayProcess(home, lab.base_url, web={"port": port}) as gateway:
+        gateway.start()
+        visitor = Visitor(f"http://127.0.0.1:{port}", {})
+        wait_until(lambda: is_open(port))
+        assert visitor.http.get(f"/?token={access.read_token(home)}").status_code == 303
+        conversation = visitor.open()
+        stream = visitor.watch(conversation)
+        lab.set_plan(
+            [
+                {"text": "cut " * 50, "chunks": 50, "stall_between": 0.2, "contains": "story"},
+                {"text": "whole", "contains": "story", "times": 0},
+            ]
+        )
+        said = {"conversation": conversation, "id": "kept", "text": "a story"}
+        visitor.post("/web/say", **said)
+        stream.wait_until(lambda state: "cut" in state.live_text)
+        gateway.kill()
+        assert stream.ended.wait(20)
+        gateway.start()
+        wait_until(lambda: is_open(port))
+        assert visitor.post("/web/say", **said)["again"]
+        back = visitor.watch(conversation)
+        back.wait_until(lambda state: "whole" in "".join(state.texts("assistant")))
+        assert back.state.texts("user") == ["a story"]
+        visitor.close()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
