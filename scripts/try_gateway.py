@@ -1,6 +1,6 @@
 """Waits until a gateway that was just started is ready, asks it one thing over its API, and prints the answer.
 
-    try_gateway.py OUTPUT    what `hermes gateway run` prints is being written to this file
+try_gateway.py OUTPUT    what `hermes gateway run` prints is being written to this file
 """
 
 import json

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.auxiliary_client import find_runtime
 from agent.runtime import Runtime
+from gateway.meters import MeteredJournal, Meters
 from gateway.people import Scope
 from gateway.run import GatewayRunner
 from hermes_base.inbound import FileRef
@@ -16,7 +17,6 @@ from hermes_base.tool_context import Notices
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
 from hermes_state.interface import NewSession, Store
-from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import TurnStore
 from run_agent import AIAgent
 
@@ -65,12 +65,15 @@ class Plan:
 
 
 class Builder:
-    def __init__(self, home: Path, store: Store, turns: TurnStore, notices: Notices, send_file: SendFile) -> None:
+    def __init__(
+        self, home: Path, store: Store, turns: TurnStore, notices: Notices, send_file: SendFile, meters: Meters
+    ) -> None:
         self._home = home
         self._store = store
         self._turns = turns
         self._notices = notices
         self._send_file = send_file
+        self._meters = meters
         self._found: dict[tuple[int, str, str], tuple[float, Runtime]] = {}
 
     def plan(self, conversation: str, choices: Choices, scope: Scope) -> Plan:
@@ -124,7 +127,7 @@ class Builder:
             session_id=current.id if current else "",
             gateway_session_key=plan.conversation,
             folder=plan.choices.folder,
-            journal=TurnJournal(self._store, self._turns, new),
+            journal=MeteredJournal(self._store, self._turns, new, self._meters),
             notices=self._notices,
             search=self._make_search(plan.scope.person_id),
             send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),

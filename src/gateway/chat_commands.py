@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
+from typing import Any
 
 from agent.providers import PROVIDERS
 from gateway.agent_cache import Place
 from gateway.building import Choices, Plan, write_effort
+from gateway.front import spec_of
 from gateway.lane import Done, Item, Job
 from gateway.performing import LiveTurn, Tools, TurnPerformer, hush
 from gateway.sessions import branch_session, find_session
@@ -23,6 +25,7 @@ from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.inbound import NOTE, Outgoing
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
+from hermes_cli.logs import log_path, read_tail, write_line
 from hermes_cli.plugins import (
     PluginHooks,
     get_plugin_command_handler,
@@ -30,6 +33,7 @@ from hermes_cli.plugins import (
     resolve_plugin_command_result,
 )
 from hermes_state.interface import SessionInfo
+from hermes_state.people import MEMBER, OWNER
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
@@ -39,6 +43,7 @@ log = logging.getLogger(__name__)
 
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 LISTED = 15
+LOG_LINES, MOST_LOG_LINES = 20, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Scene:
     live: LiveTurn
     args: str
     joins: bool  # the sender's place can move to another conversation
-    describe: Callable[[], Sequence[str]]  # the state of the house, for /status
+    desk: "HouseCalls"
 
     @property
     def key(self) -> str:
@@ -120,18 +125,20 @@ class Scene:
             self.tools.mailbox.void_turn(self.key, self.live.turn_id)
 
 
+@dataclass(frozen=True, slots=True)
+class HouseCalls:
+    """What a command may ask of the whole house; called on the command's thread."""
+
+    describe: Callable[[], Sequence[str]]  # its state in a few lines
+    operate: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # what an operator asks for, by name
+
+
 class CommandPerformer:
-    def __init__(
-        self,
-        tools: Tools,
-        performer: TurnPerformer,
-        joins: Callable[[str], bool],
-        describe: Callable[[], Sequence[str]],
-    ) -> None:
+    def __init__(self, tools: Tools, performer: TurnPerformer, joins: Callable[[str], bool], desk: HouseCalls) -> None:
         self._tools = tools
         self._performer = performer
         self._joins = joins  # whether clients of this platform can move to another conversation
-        self._describe = describe
+        self._desk = desk
 
     def perform(self, job: Job, live: LiveTurn) -> Done:
         """Run the command of this message; whatever fails becomes its answer."""
@@ -148,7 +155,7 @@ class CommandPerformer:
         assert asked is not None
         command, args = asked
         joins = self._joins(job.first.inbound.address.platform)
-        scene = Scene(self._tools, self._performer, job, live, args, joins, self._describe)
+        scene = Scene(self._tools, self._performer, job, live, args, joins, self._desk)
         try:
             if command is None:
                 return run_plugin_command(scene)
@@ -345,7 +352,73 @@ def retry(scene: Scene) -> Result:
 
 
 def status(scene: Scene) -> Result:
-    return Result(scene.describe())
+    return Result(scene.desk.describe())
+
+
+def show_log(scene: Scene) -> Result:
+    """The last lines, as people read them; the file holds no secrets."""
+    _require_direct(scene)
+    count = scene.args.strip() or str(LOG_LINES)
+    if not count.isdecimal() or not 0 < int(count) <= MOST_LOG_LINES:
+        raise HermesError(f"{count!r} is no number of lines.", fix=f"Say for example: /logs {LOG_LINES}")
+    found = read_tail(log_path(scene.tools.home), int(count))
+    return Result([write_line(line) for line in found] or ["The log is empty."])
+
+
+def manage_people(scene: Scene) -> Result:
+    """H7: who may speak, from chat. A role beyond that of a member is given by a command of the machine only."""
+    _require_direct(scene)
+    action, _, named = scene.args.strip().partition(" ")
+    field, write = PEOPLE_ACTIONS.get(action or "list", ("", None))
+    if write is None or bool(field) != bool(named.strip()):
+        raise HermesError("That is no way to use it.", fix="Say /people, /people approve CODE or /people remove ID.")
+    if action == "approve":
+        _require_machine(scene, named.strip())
+    if action == "remove":
+        _require_rank(scene, named.strip())
+    told = scene.desk.operate(f"people.{action or 'list'}", {field: named.strip()} if field else {})
+    return Result(list(write(told)))
+
+
+def _require_machine(scene: Scene, code: str) -> None:
+    """G1: whoever has taken over an account on a network must not let others in."""
+    if not spec_of(scene.item.inbound.address.platform).trusted:
+        raise HermesError(
+            "Somebody is let in on the machine itself, not from a chat on a network.",
+            kept="The request stays open.",
+            fix=f"Use the web page, or there: hermes people approve {code}",
+        )
+
+
+def _require_rank(scene: Scene, person: str) -> None:
+    """Whoever is more than a member is removed by the owner only."""
+    found = scene.tools.people.get(person)
+    if found is not None and found.role != MEMBER and scene.item.sender.role != OWNER:
+        raise HermesError("Only the owner can do this.", kept="Nothing was changed.")
+
+
+def _require_direct(scene: Scene) -> None:
+    """What is told about the house is not for everybody in a group."""
+    if scene.item.inbound.address.kind != "dm":
+        raise HermesError("This is not shown in a group.", fix="Ask for it in a direct chat.")
+
+
+def _write_people(told: Mapping[str, Any]) -> Iterator[str]:
+    for person in told["people"]:
+        where = ", ".join(f"{one['platform']} {one['sender']}" for one in person["identities"])
+        yield f"{person['id']}  {person['role']}  {person['name']}  {where}".rstrip()
+    for request in told["pairings"]:
+        yield f"Wants to speak: {request['name'] or request['sender']} on {request['platform']}, code {request['code']}"
+    if not told["people"] and not told["pairings"]:
+        yield "Nobody but the owner of the machine may speak."
+
+
+def _write_person(word: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
+    def write(told: Mapping[str, Any]) -> Iterator[str]:
+        person = told["person"]
+        yield f"{person['name'] or person['id']} ({person['id']}) {word}"
+
+    return write
 
 
 def run_plugin_command(scene: Scene) -> Result:
@@ -369,6 +442,14 @@ def _session_line(info: SessionInfo) -> str:
     return f"{info.id}  {moment}  {info.title or info.preview}"
 
 
+#: What `/people` takes: the word, what its argument is called, and the lines that tell what was done.
+PEOPLE_ACTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = MappingProxyType(
+    {
+        "list": ("", _write_people),
+        "approve": ("code", _write_person("may speak now, as a member.")),
+        "remove": ("id", _write_person("may not speak any more. What was said is kept.")),
+    }
+)
 HANDLERS: Mapping[str, Callable[[Scene], Result]] = MappingProxyType(
     {
         "help": show_help,
@@ -383,6 +464,8 @@ HANDLERS: Mapping[str, Callable[[Scene], Result]] = MappingProxyType(
         "undo": undo,
         "retry": retry,
         "status": status,
+        "logs": show_log,
+        "people": manage_people,
         "quit": lambda scene: Result(),
     }
 )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gateway import clocks
 from gateway.lane import Lane
 from gateway.platforms.base import Adapter, Core
+from gateway.platforms.hub import HubAdapter
+from gateway.retention import Retention
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Outgoing
 from hermes_cli import config as cli_config
@@ -22,6 +24,8 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 SWEEP_SECONDS = 60.0
+FIRST_RETENTION_SECONDS, RETENTION_SECONDS = 120.0, 3600.0
+LAG_SECONDS = 0.5  # between two looks at how late the event loop is
 CLAIMED_AT_ONCE = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
 
@@ -30,6 +34,7 @@ class Chores:
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
         self.ticked = time.monotonic()  # when the event loop was last seen to move
+        self.stored = time.monotonic()  # when the store last answered
 
     def start(self) -> None:
         self.set_limits()
@@ -37,10 +42,13 @@ class Chores:
             (lambda: POLL_SECONDS, self._poll),
             (lambda: WATCH_SECONDS, self._watch_all),
             (lambda: SWEEP_SECONDS, self._sweep),
+            (lambda: WATCH_SECONDS, self._gateway.config_watch.look),
         ):
             self._gateway.spawn(self._every(seconds, work))
+        self._gateway.spawn(self._measure_lag())
+        self._gateway.spawn(self._retain())
 
-    async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[object]]) -> None:
         while True:
             try:
                 await work()
@@ -62,11 +70,26 @@ class Chores:
             gateway.wake(claim.conversation)
         for control in await gateway.call(gateway.turns.take_controls, gateway.node):
             gateway.operations.take_control(control)
+        self.stored = time.monotonic()
+
+    async def _retain(self) -> None:
+        """F7: what is over goes, once an hour; not while the start has other things to do."""
+        gateway = self._gateway
+        retention = Retention(gateway.home, gateway.store, cli_config.load_last_good)
+        await asyncio.sleep(FIRST_RETENTION_SECONDS)
+        await self._every(lambda: RETENTION_SECONDS, lambda: retention.run(gateway.call))
 
     def _may_claim(self) -> bool:
         """Not while something runs under the claim of an earlier node: it would be taken over from ourselves."""
         gateway = self._gateway
         return not gateway.closing and all(lane.claim.node == gateway.node for lane in gateway.lanes.values())
+
+    async def _measure_lag(self) -> None:
+        """H9: how much later than asked for the event loop comes back."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(LAG_SECONDS)
+            self._gateway.meters.loop_lag.note(time.monotonic() - began - LAG_SECONDS)
 
     # --- clocks
 
@@ -106,7 +129,7 @@ class Chores:
     async def _sweep(self) -> None:
         """Let idle agents go, and the claims on conversations that nobody is warm for."""
         gateway = self._gateway
-        self.set_limits()
+        self._note_doors()
         await gateway.call(gateway.runner._sweep_idle_cached_agents)
         cold = [key for key in gateway.claims if key not in gateway.lanes and not gateway.runner.cached_agent(key)]
         for key in cold:
@@ -115,6 +138,12 @@ class Chores:
                     await gateway.call(gateway.turns.release, gateway.claims.pop(key))
 
     # --- platforms
+
+    def _note_doors(self) -> None:
+        """A door of our own is alive while its server listens (C13)."""
+        for adapter in self._gateway.adapters:
+            if self._gateway.address and isinstance(adapter, HubAdapter):
+                adapter.last_seen = time.time()
 
     async def connect(self, adapter: Adapter, core: Core) -> None:
         """Connect a platform; a network that is down now is tried again, our own socket has to work."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gateway.service import Gateway
 from hermes_base.errors import HermesError
+from hermes_cli.logs import keep_log
 from hermes_state.home_lock import HomeLock
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ class GatewayThread:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with keep_log(self._home):
+                asyncio.run(self._serve())
         except BaseException as problem:
             self._problem = problem
             if self._ready.is_set():

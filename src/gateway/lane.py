@@ -184,6 +184,7 @@ class Slot:
 class Lane:
     def __init__(self, house: House, claim: Claim) -> None:
         self.claim = claim
+        self.about = {"conversation": claim.conversation}  # what its lines in the log are about
         self.slot: Slot | None = None
         self._house = house
         self._woken = asyncio.Event()
@@ -237,12 +238,12 @@ class Lane:
             pause = self._start_next()
             return 0.0 if self._unseen else pause
         except Fenced:
-            log.warning("%s belongs to another process now", self.key)
+            log.warning("%s belongs to another process now", self.key, extra=self.about)
             self.suspend("another process works on this conversation")
         except StoreFailure as problem:
-            log.warning("%s waits for the store: %s", self.key, problem)
+            log.warning("%s waits for the store: %s", self.key, problem, extra=self.about)
         except Exception:  # the top of a lane: what runs in it goes on, and it looks again
-            log.exception("%s could not look at its messages", self.key)
+            log.exception("%s could not look at its messages", self.key, extra=self.about)
             self._unseen = True
         return STORE_PAUSE
 
@@ -338,7 +339,7 @@ class Lane:
         self._refusals = self._refusals + 1 if full and isinstance(decision, Drop | Reply) else 0
         match decision:
             case Drop(reason):
-                log.info("dropped message %d of %s: %s", item.row.seq, self.key, reason)
+                log.info("dropped message %d of %s: %s", item.row.seq, self.key, reason, extra=self.about)
                 await self._close(item)
             case Reply(text, level):
                 await self._close(item, text, level)
@@ -448,10 +449,14 @@ class Lane:
             self._failures = 0
             self._settle(slot, done)
         except Fenced:
-            log.warning("%s is worked on elsewhere, or was stopped in mid-turn; its turn is dropped here", self.key)
+            log.warning(
+                "%s is worked on elsewhere, or was stopped in mid-turn; its turn is dropped here",
+                self.key,
+                extra=self.about,
+            )
             self._suspended = True
         except Exception as error:  # the top of a turn: it is told, and tried again later
-            log.exception("a turn of %s could not be run", self.key)
+            log.exception("a turn of %s could not be run", self.key, extra=self.about)
             await self._put_off(slot, error)
         finally:
             self._progress = slot.clocks.progress
@@ -513,7 +518,7 @@ class Lane:
             await self._house.call(self._house.post, self.key, name, note)
             self._house.wake_delivery(first.inbound.address)
         except StoreFailure:
-            log.warning("the store does not even take a word on the failure of %s", self.key)
+            log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
 
     async def _run_beside(self, item: Item) -> None:
         job = Job(self.claim, (item,))
@@ -522,9 +527,9 @@ class Lane:
             done = await start_thread(lambda: self._house.perform_command(job, live), f"command {self.key[-40:]}")
             self._dealt(done.closed, item.inbound)
         except Fenced:
-            log.info("the claim on %s was lost beside a command", self.key)
+            log.info("the claim on %s was lost beside a command", self.key, extra=self.about)
         except Exception:  # the top of a command: its message is looked at again
-            log.exception("a command of %s could not be run", self.key)
+            log.exception("a command of %s could not be run", self.key, extra=self.about)
             self._not_before = time.time() + STORE_PAUSE
             self._forget_message(item.row.seq)
 
@@ -536,7 +541,7 @@ class Lane:
         while self.slot is slot and time.monotonic() < end:
             await asyncio.sleep(STOP_AGAIN)
         if self.slot is slot:
-            log.error("a turn of %s does not stop; it is left behind", self.key)
+            log.error("a turn of %s does not stop; it is left behind", self.key, extra=self.about)
             slot.abandoned.set()
 
     # --- the loop

@@ -4,15 +4,22 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gateway import people_ops
+from gateway import key_ops, people_ops
+from gateway.cockpit_setup import Setup
 from gateway.intake import Standing
+from gateway.platforms.base import Adapter
+from gateway.platforms.hub import HubAdapter
+from gateway.turn import start_thread
 from hermes_base.errors import HermesError
+from hermes_cli import config as cli_config
 from hermes_state.turns import Control
+from tools.sandbox import active_backend
 
 if TYPE_CHECKING:
     from gateway.service import Gateway
@@ -35,6 +42,8 @@ class Operations:
         """Do what was asked; HermesError for what cannot be done."""
         if name.startswith("people."):
             return await self._manage_people(name.removeprefix("people."), args)
+        if name.startswith("keys."):
+            return await self._manage_keys(name.removeprefix("keys."), args)
         operation = _OPERATIONS.get(name)
         if operation is None:
             raise HermesError(f"There is no operation {name!r}.", fix=f"There are: {', '.join(sorted(_OPERATIONS))}.")
@@ -55,35 +64,56 @@ class Operations:
     # --- the state of the house
 
     async def status(self, args: Args) -> dict[str, Any]:
+        """For `hermes status`, `hermes gateway status` and the page."""
         del args
         gateway = self._gateway
         waiting, unsent = await gateway.call(gateway.turns.depth)
         holdings = await gateway.call(gateway.turns.holdings)
+        model = await Setup(gateway).model()
         return {
             "pid": os.getpid(),
             "version": gateway.version,
             "since": gateway.started,
             "node": gateway.node,
             "home": str(gateway.home),
-            "working": [lane.key for lane in gateway.lanes.values() if lane.slot is not None],
+            "profile": gateway.profile,
+            "working": await gateway.call(self._describe_working),
             "queue": {"inbox": waiting, "outbox": unsent},
-            "platforms": [
-                {
-                    "name": adapter.spec.name,
-                    "account": adapter.account,
-                    "last_seen": adapter.last_seen,
-                    "connected": time.time() - adapter.last_seen < FRESH_SECONDS,
-                }
-                for adapter in gateway.adapters
-            ],
+            "platforms": [_describe_platform(adapter) for adapter in gateway.adapters],
             "leases": [
                 {"name": name, "owner": gateway.node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
                 for name, epoch in gateway.delivery.leases().items()
             ],
             "owned": [asdict(holding) for holding in holdings],
-            "cache": {"agents": gateway.runner.count(), **gateway.runner.counters},
+            "cache": self._describe_cache(),
             "deliveries": dict(gateway.delivery.counts),
+            "config": gateway.config_watch.describe(),
+            "sandbox": await start_thread(name_sandbox, "sandbox"),
+            "disk_free": measure_free(gateway.home),
+            "model": asdict(model),
+            "web": {"address": gateway.address, "watchers": count_watchers(gateway.adapters)},
         }
+
+    def _describe_cache(self) -> dict[str, Any]:
+        counters = self._gateway.runner.counters
+        return {
+            "agents": self._gateway.runner.count(),
+            "hits": counters["hit"],
+            "builds": count_reasons(counters, "build"),
+            "evictions": count_reasons(counters, "evict"),
+        }
+
+    def _describe_working(self) -> list[dict[str, Any]]:
+        """The turns under way; on a store thread."""
+        gateway, found = self._gateway, []
+        for lane in list(gateway.lanes.values()):
+            slot = lane.slot
+            if slot is not None:
+                session = gateway.store.current(lane.key)
+                title = (session.title or session.preview) if session else ""
+                about = {"since": slot.clocks.started, "starter": slot.job.first.sender.person, "title": title}
+                found.append({"conversation": lane.key, **about})
+        return found
 
     def describe(self) -> Sequence[str]:
         """The same in a few lines, for `/status`."""
@@ -91,16 +121,20 @@ class Operations:
         waiting, unsent = gateway.turns.depth()
         busy = sum(1 for lane in gateway.lanes.values() if lane.slot is not None)
         counters = gateway.runner.counters
-        now = time.time()
+        now, free = time.time(), measure_free(gateway.home) / 1e9
         lines = [
             f"Hermes {gateway.version}, up for {(now - gateway.started) / 60:.0f} min.",
             f"Turns under way: {busy}; messages that wait: {waiting}; answers not delivered yet: {unsent}.",
-            f"Agents kept warm: {gateway.runner.count()} ({counters['hit']} hits, {_count(counters, 'build')} builds, "
-            f"{_count(counters, 'evict')} evictions).",
+            f"Agents kept warm: {gateway.runner.count()} ({counters['hit']} hits, "
+            f"{sum(count_reasons(counters, 'build').values())} builds, "
+            f"{sum(count_reasons(counters, 'evict').values())} evictions).",
         ]
         for adapter in gateway.adapters:
-            fresh = now - adapter.last_seen < FRESH_SECONDS
-            lines.append(f"{adapter.spec.label}: {'connected' if fresh else 'no sign of life'}.")
+            state = "connected" if is_connected(adapter, now) else "no sign of life"
+            lines.append(f"{adapter.spec.label}: {state}.")
+        lines.append(f"Commands run in the sandbox: {name_sandbox()}. Free on the disk: {free:.1f} GB.")
+        if gateway.config_watch.problem:
+            lines.append(f"An edit of the settings is not used: {gateway.config_watch.problem}")
         return lines
 
     # --- sessions
@@ -147,6 +181,12 @@ class Operations:
             await self._end_access(str(result["removed"]))
         return result
 
+    async def _manage_keys(self, name: str, args: Args) -> dict[str, Any]:
+        operation = key_ops.OPERATIONS.get(name)
+        if operation is None:
+            raise HermesError(f"There is no operation 'keys.{name}'.")
+        return await self._gateway.call(operation, self._gateway.store, self._gateway.home, args)
+
     async def _end_access(self, person: str) -> None:
         """G3: turns stopped, approvals void, agents dropped."""
         gateway = self._gateway
@@ -161,8 +201,43 @@ class Operations:
             await gateway.call(gateway.runner.end_session, conversation)
 
 
-def _count(counters: Mapping[str, int], kind: str) -> int:
-    return sum(count for name, count in counters.items() if name.startswith(kind + ":"))
+def is_connected(adapter: Adapter, now: float) -> bool:
+    """C13."""
+    return now - adapter.last_seen < FRESH_SECONDS
+
+
+def count_watchers(adapters: Iterable[Adapter]) -> int:
+    """Pages and clients of the API that look at a conversation now."""
+    return sum(adapter.hub.count() for adapter in adapters if isinstance(adapter, HubAdapter))
+
+
+def name_sandbox() -> str:
+    """The boundary that commands run in (G5); a sentence when there is none to be had. May start a program."""
+    try:
+        return active_backend(str(cli_config.cfg_get(cli_config.load_last_good(), "terminal", "backend") or "auto"))
+    except HermesError as problem:
+        return str(problem)
+
+
+def measure_free(home: Path) -> int:
+    disk = os.statvfs(home)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _describe_platform(adapter: Adapter) -> dict[str, Any]:
+    return {
+        "name": adapter.spec.name,
+        "label": adapter.spec.label,
+        "account": adapter.account,
+        "last_seen": adapter.last_seen,
+        "connected": is_connected(adapter, time.time()),
+    }
+
+
+def count_reasons(counters: Mapping[str, int], kind: str) -> dict[str, int]:
+    """The runner keeps its counts as "kind:reason"."""
+    prefix = kind + ":"
+    return {name.removeprefix(prefix): count for name, count in dict(counters).items() if name.startswith(prefix)}
 
 
 _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]]] = MappingProxyType(

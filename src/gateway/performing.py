@@ -4,6 +4,7 @@ import base64
 import logging
 import mimetypes
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,11 +14,14 @@ from gateway import bursts, clocks
 from gateway.admission import WORKSPACE, open_folder
 from gateway.agent_cache import Place
 from gateway.building import Builder, Choices, Plan, write_effort
+from gateway.front import spec_of
 from gateway.lane import BY_NEW_MESSAGE, Done, Item, Job
 from gateway.mailbox import Mailbox
+from gateway.meters import Meters
 from gateway.people import Scope, is_shared, scope_of
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
+from gateway.titling import Titler
 from gateway.turn import EventPipe
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.inbound import NOTE, Address, FileRef, Inbound, Outgoing
@@ -112,6 +116,8 @@ class Tools:
     people: PeopleStore
     make_pipe: Callable[[Job, LiveTurn], EventPipe]
     end_draft: Callable[[Address], str]  # the platform's id of the draft that the answer takes the place of
+    meters: Meters
+    titler: Titler
 
 
 class TurnPerformer:
@@ -134,6 +140,7 @@ class TurnPerformer:
         if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
             still_open = {row.seq for row in self._tools.turns.waiting(job.claim)}
             return Done(tuple(seq for seq in job.seqs if seq not in still_open))
+        self._note_waits(job)
         if turn.given_up:
             return self._bury(job, turn, GIVEN_UP[turn.given_up])
         tools, key = self._tools, job.claim.conversation
@@ -147,6 +154,8 @@ class TurnPerformer:
             journal.bind(job.claim, turn, lambda end: [self._answer(job, end, live)])
             live.attach(agent, journal)
             self._run(job, turn, plan, agent, live)
+            if spec_of(job.first.inbound.address.platform).shows_titles:
+                tools.titler.look_at(key, journal.place[0], plan.runtime)
             return Done(journal.closed)
         finally:
             live.detach()
@@ -196,7 +205,8 @@ class TurnPerformer:
         first, key = job.first, job.claim.conversation
         asker = self._tools.mailbox.begin_turn(key, live.turn_id, first.sender.person)
         pipe = self._tools.make_pipe(job, live)
-        agent.stream_delta_callback = pipe.put_text
+        agent.stream_delta_callback = self._time_first(agent, pipe)
+        agent.switch_callback = self._tools.meters.switches.add
         agent.reasoning_callback = pipe.put_reasoning
         agent.tool_progress_callback = agent.status_callback = pipe.put
         agent.reasoning_config = write_effort(plan.effort)
@@ -212,11 +222,35 @@ class TurnPerformer:
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = job.again or bursts.text_of([item.message for item in fresh])
-        agent.run_conversation(
-            _with_images(said, [file for item in fresh for file in item.inbound.files]),
-            inbox=tuple(item.row.seq for item in fresh),
-            goes_on=bool(turn.taken),
-        )
+        began, result = time.monotonic(), "cut"  # by the store, or by whoever took the conversation over
+        try:
+            ended = agent.run_conversation(
+                _with_images(said, [file for item in fresh for file in item.inbound.files]),
+                inbox=tuple(item.row.seq for item in fresh),
+                goes_on=bool(turn.taken),
+            )
+            result = "interrupted" if ended["interrupted"] else "completed" if ended["completed"] else "failed"
+        finally:
+            self._tools.meters.turns.add(result)
+            self._tools.meters.turn_seconds.note(time.monotonic() - began)
+
+    def _note_waits(self, job: Job) -> None:
+        """How long its messages waited; what is tried again has waited for other reasons."""
+        now = time.time()
+        for item in job.items:
+            if not item.row.attempts:
+                self._tools.meters.wait_seconds.note(now - item.row.accepted)
+
+    def _time_first(self, agent: AIAgent, pipe: EventPipe) -> Callable[[str], None]:
+        """Notes when the first piece of text comes, and steps aside: there are hundreds in an answer."""
+        began = time.monotonic()
+
+        def put_first(text: str) -> None:
+            self._tools.meters.first_text_seconds.note(time.monotonic() - began)
+            agent.stream_delta_callback = pipe.put_text
+            pipe.put_text(text)
+
+        return put_first
 
     def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
         inbound = job.first.inbound
@@ -229,6 +263,7 @@ class TurnPerformer:
         journal.bind(job.claim, turn, lambda end: [replace(answer_of(job.first.inbound, end), turn=draft)])
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = job.again or bursts.text_of([item.message for item in fresh if not item.is_command])
+        self._tools.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
             return Done(journal.closed)
@@ -264,7 +299,7 @@ def describe_stop(reason: str) -> str:
 def hush(agent: AIAgent) -> None:
     """Callbacks belong to a turn."""
     agent.stream_delta_callback = agent.reasoning_callback = None
-    agent.tool_progress_callback = agent.status_callback = None
+    agent.tool_progress_callback = agent.status_callback = agent.switch_callback = None
 
 
 def _journal_of(agent: AIAgent) -> TurnJournal:

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,24 @@ from typing import Any
 from agent.auxiliary_client import connect_runtime
 from agent.clients import build_client, release_client
 from gateway.building import Builder, Choices
-from gateway.chat_commands import CommandPerformer
+from gateway.chat_commands import CommandPerformer, HouseCalls
 from gateway.chores import Chores
+from gateway.config_watch import ConfigWatch
 from gateway.delivery import Delivery
 from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
 from gateway.intake import OpenQuestion, Standing
 from gateway.lane import Arrival, Done, Job, Lane, Live
 from gateway.local_door import LocalDoor
 from gateway.mailbox import Mailbox
+from gateway.meters import Meters
 from gateway.operations import Operations
 from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
-from gateway.platforms.base import Accepted, Adapter, Asking, Heard, LiveEvent, Refused
+from gateway.platforms.base import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
 from gateway.run import GatewayRunner
 from gateway.stage import Draft, Stage
+from gateway.titling import Titler
 from gateway.turn import EventPipe, StoreFace
 from hermes_base.chat import Event, Notice, Question
 from hermes_base.errors import StoreFailure
@@ -82,11 +85,15 @@ class Gateway:
         self.node = ""
         self.started = 0.0
         self.closing = False
+        self.address = ""  # of the page; empty: it is not served
+        self.doors: list[Callable[[], Awaitable[None]]] = []  # what else has to be closed before the store is
         self.recovery = asyncio.Semaphore(RECOVERIES)
         self.claims: dict[str, Claim] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = asyncio.Event()
         self.claiming = asyncio.Lock()  # claims are taken and given back one after the other
+        self.meters = Meters()
+        self.config_watch = ConfigWatch(self)
         self.chores = Chores(self)
         self._leaving = threading.Event()
         self._stopping: asyncio.Task[None] | None = None
@@ -108,6 +115,7 @@ class Gateway:
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
         self.chores.start()
+        log.info("the gateway is ready, as node %s", self.node)
 
     def _assemble(self) -> None:
         discover_plugins()
@@ -123,7 +131,12 @@ class Gateway:
             members_approve=lambda: members_approve(cli_config.load_last_good()),
             node=self.node,
         )
-        self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self), self._send_file)
+        self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self), self._send_file, self.meters)
+        self.titler = Titler(
+            self.store,
+            cli_config.load_last_good,
+            lambda conversation, session, title: self._show_soon(conversation, Titled(session, title)),
+        )
         tools = Tools(
             self.home,
             self.store,
@@ -134,11 +147,16 @@ class Gateway:
             self.people,
             self._make_pipe,
             self._end_draft,
+            self.meters,
+            self.titler,
         )
         self._turn_performer = TurnPerformer(tools)
         self.operations = Operations(self)
         self._command_performer = CommandPerformer(
-            tools, self._turn_performer, lambda platform: spec_of(platform).joins, self.operations.describe
+            tools,
+            self._turn_performer,
+            lambda platform: spec_of(platform).joins,
+            HouseCalls(self.operations.describe, self._operate),
         )
 
     async def _connect(self) -> None:
@@ -166,10 +184,13 @@ class Gateway:
             lane.suspend(f"Hermes was stopped ({reason})")
         self.mailbox.void_all()
         await self._wait_for_lanes(CUT_SECONDS)
+        await self.call(self.titler.stop)
         await self.delivery.stop(grace=0.5)
         await self.stage.stop()
         for adapter in self.adapters:
             await adapter.disconnect()
+        for close in self.doors:
+            await close()
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         await self._leave()
@@ -363,6 +384,11 @@ class Gateway:
         self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
         self.delivery.wake(address)
 
+    def _operate(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An operation asked for on the thread of a command."""
+        work = self.operations.perform(name, args)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
+
     def notify(self, conversation: str, name: str, text: str) -> None:
         """A message of the house to a conversation, which is answered like any other; on any thread."""
         address = self._address_of(conversation)
@@ -404,7 +430,10 @@ class Gateway:
     def _warm_up(self) -> None:
         """While nobody has asked yet, load what the first answer needs; a failure shows again, and clearly, then."""
         try:
-            runtime = connect_runtime(self.builder.find_runtime(cli_config.load_last_good(), "", ""))
+            found = self.builder.find_runtime(cli_config.load_last_good(), "", "")
+            if found.provider == "embedded":
+                return  # it is large, and perhaps never asked: it loads with the first question
+            runtime = connect_runtime(found)
             release_client(build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url))
         except Exception:  # a thread's top
             log.debug("warming up failed", exc_info=True)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,20 @@ log = logging.getLogger(__name__)
 PASSWORD = "HERMES_WEB_PASSWORD"
 
 
-def run_gateway(home: Path) -> int:
+def run_gateway(home: Path, note_ready: Callable[[], None] = lambda: None) -> int:
     """Own the home and serve until a signal or an operator ends it; HomeBusy when somebody else owns it."""
     with HomeLock(home):
-        asyncio.run(_serve(home))
+        asyncio.run(_serve(home, note_ready))
     return 0
 
 
-async def _serve(home: Path) -> None:
+async def _serve(home: Path, note_ready: Callable[[], None]) -> None:
     gateway = Gateway(home)
     await gateway.start()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, gateway.shut_down, f"signal {name.name}")
+    note_ready()
     print(f"The gateway of {home} runs. Ctrl-C stops it.", flush=True)
     server = await open_page(gateway)
     if server is not None:

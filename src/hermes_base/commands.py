@@ -54,6 +54,14 @@ COMMANDS: tuple[Command, ...] = (
     Command("queue", (), "Ask this when the turn under way has ended.", "TEXT"),
     Command("steer", (), "Put this into the turn under way, at its next step.", "TEXT"),
     Command("status", (), "Show what runs, what waits and who is connected.", role="admin"),
+    Command("logs", (), "Show the last lines of the log.", "[N]", role="admin"),
+    Command(
+        "people",
+        (),
+        "Show who may speak; let somebody in, or end their access.",
+        "[approve CODE | remove ID]",
+        role="admin",
+    ),
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat."),
 )

@@ -292,9 +292,9 @@ SETTINGS: tuple[Setting, ...] = (
         "log.level",
         "str",
         "warning",
-        "How much goes to the log.",
+        "How much of the log goes to the terminal; the gateway's file holds `info` and above, with `debug` everything.",
         choices=LOG_LEVELS,
-        takes_effect=NEXT_START,
+        takes_effect=AT_ONCE,
     ),
     Setting(
         "log.megabytes",

@@ -1,7 +1,7 @@
 """The one context variable: which turn this thread works for.
 
 It serves the functions that plugins call without arguments (`is_interrupted`, `get_session_env`); our own code
-passes what it needs as arguments.
+passes what it needs as arguments. The log reads it, too, so that a line names its conversation and turn.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +20,8 @@ class TurnContext:
     platform: str = ""
     charge: Callable[[UsageRow], None] | None = None  # puts a call that a plugin makes into the ledger
     env: Mapping[str, str] = field(default_factory=dict)  # HERMES_SESSION_PLATFORM, …_CHAT_ID, …_THREAD_ID
+    conversation: str = ""  # its key
+    turn: str = ""
 
 
 current_turn: ContextVar[TurnContext | None] = ContextVar("hermes_current_turn", default=None)

@@ -32,6 +32,7 @@ from hermes_constants import get_hermes_home as get_hermes_home
 log = logging.getLogger(__name__)
 
 CONFIG_FILE, ENV_FILE = "config.yaml", ".env"
+TERMINAL = "terminal"  # name of the handler that writes to stderr
 _UNCHANGED = "Nothing was changed."
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
 _SECRET_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY")
@@ -42,6 +43,7 @@ _ENVIRONMENT_ONLY = frozenset({"HERMES_HOME", "HERMES_PROFILE"})
 
 #: File systems tell times in steps: two edits within one step can leave the same stamp.
 _CLOCK_STEP = 50_000_000  # nanoseconds
+_WRITING = 1_000_000_000  # nanoseconds that a file may be empty because it is being written
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,10 @@ def load_last_good() -> dict[str, Any]:
     """The settings; while the file is broken, those that were read last, and the log says so once for each problem."""
     path = str(get_config_path())
     try:
-        _last_good[path] = load_config_readonly()
+        found = load_config_readonly()
+        if path not in _last_good or not _is_being_written(_texts.get(get_config_path())):
+            _last_good[path] = found
+        _told.pop(path, None)
     except ConfigProblem as problem:
         if path not in _last_good:
             raise
@@ -124,6 +129,13 @@ def load_last_good() -> dict[str, Any]:
             _told[path] = str(problem)
             log.warning("The changed settings are not used: %s", problem)
     return _last_good[path]
+
+
+def _is_being_written(read: _FileText | None) -> bool:
+    """Who writes a file in place empties it first: an empty one counts when it has been so for a moment."""
+    if read is None or read.stamp is None or read.text:
+        return False
+    return abs(time.time_ns() - read.stamp[0]) < _WRITING
 
 
 def cfg_get(cfg: Any, *keys: str, default: Any = None) -> Any:
@@ -337,11 +349,13 @@ _known_redactor: tuple[object, float, Redactor] | None = None
 def start_logging() -> None:
     """Send log records to stderr, without secrets, from the configured level on."""
     handler = logging.StreamHandler()
+    handler.set_name(TERMINAL)
     handler.addFilter(RedactingFilter(lambda text: redactor()(text)))
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler])
     with suppress(ConfigProblem):  # the command itself will report it
         logging.getLogger().setLevel(str(load_config_readonly()["log"]["level"]).upper())
+    handler.setLevel(logging.getLogger().level)
 
 
 # --- writing

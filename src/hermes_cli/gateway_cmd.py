@@ -3,10 +3,12 @@ tells how it is."""
 
 import argparse
 import json
+import logging
 import os
 import pwd
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,18 +19,23 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import HermesError
+from hermes_cli.crash_guard import REFUSED, Guard, Verdict, write_refusal
 from hermes_cli.local_client import Gone, call, connect
+from hermes_cli.logs import keep_log, log_path
 from hermes_cli.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
-from hermes_constants import get_hermes_home
+from hermes_constants import VERSION, get_hermes_home
 from hermes_state.home_lock import Holder, holder
 
-OK, NOT_RUNNING = 0, 1
+log = logging.getLogger(__name__)
+
+OK, NOT_RUNNING, TERMINATED = 0, 1, 143
 NOBODY = "No gateway runs in {home}. `hermes gateway run` starts one."
 _CALL_SECONDS = 10.0
 _STOP_SECONDS = 30.0
 _START_SECONDS = 60.0
 _SYSTEMD_SECONDS = 90.0
 _LAST_LINES = 10
+OUTPUT = "gateway.out"  # what one in the background prints; its log is beside it
 _LOOK_SECONDS = 0.05
 _FRESH_SECONDS = 90.0  # a platform with a sign of life in this time is connected
 _SYSTEMD_RUNS = Path("/run/systemd/system")  # exists where systemd is the first process
@@ -46,7 +53,8 @@ def main(args: list[str]) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes gateway", description="Run the gateway: chats and platforms of one home.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("run", help="run it in the foreground until Ctrl-C")
+    run = actions.add_parser("run", help="run it in the foreground until Ctrl-C")
+    run.add_argument("--anyway", action="store_true", help="start it although it crashed again and again")
     actions.add_parser("start", help="run it in the background")
     actions.add_parser("stop", help="end it and wait until it has ended")
     actions.add_parser("restart", help="end it if it runs, and start it in the background")
@@ -60,11 +68,33 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _run(parsed: argparse.Namespace, home: Path) -> int:
-    del parsed
-    # Loaded here and not above: `stop` and `status` need no agent.
-    from gateway.hosting import run_gateway  # noqa: PLC0415
+    guard = Guard(home)
+    verdict = guard.admit(anyway=parsed.anyway)
+    if verdict.refused:
+        print(f"hermes: {write_refusal(verdict, guard.find_trace(verdict.began))}", file=sys.stderr)
+        return REFUSED
+    _wait_after_crash(verdict)
+    signal.signal(signal.SIGTERM, _leave)
+    with keep_log(home), guard.watch() as note_ready:
+        log.info("the gateway %s starts, process %d", VERSION, os.getpid())
+        # Loaded here and not above: `stop` and `status` need no agent.
+        from gateway.serving import run_gateway  # noqa: PLC0415
 
-    return run_gateway(home)
+        return run_gateway(home, note_ready)
+
+
+def _leave(number: int, frame: object) -> None:
+    """Told to end before it is ready: that is no crash. Once it is ready, it ends in order."""
+    del number, frame
+    sys.exit(TERMINATED)
+
+
+def _wait_after_crash(verdict: Verdict) -> None:
+    if verdict.pause:
+        times = f"{verdict.crashes} time{'' if verdict.crashes == 1 else 's'}"
+        said = f"The gateway crashed {times} lately ({verdict.reason.rstrip('.')}); it starts in {verdict.pause:.0f} s."
+        print(said, file=sys.stderr, flush=True)
+        time.sleep(verdict.pause)
 
 
 # --- start
@@ -77,23 +107,23 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
         raise HermesError(
             f"A gateway runs already in {home}: {_name(owner)}.", fix="`hermes gateway restart` starts it anew."
         )
-    path = home / "logs" / "gateway.log"
+    path = log_path(home).with_name(OUTPUT)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log:
-        begin = log.tell()
-        process = _spawn(home, log.fileno())
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as said:
+        begin = said.tell()
+        process = _spawn(home, said.fileno())
     _wait_for_start(home, process, path, begin)
-    print(f"The gateway of {home} runs (process {process.pid}). Its log: {path}")
+    print(f"The gateway of {home} runs (process {process.pid}). Its log: {log_path(home)}")
     return OK
 
 
-def _spawn(home: Path, log: int) -> subprocess.Popen[bytes]:
+def _spawn(home: Path, output: int) -> subprocess.Popen[bytes]:
     """In a session of its own: closing this terminal does not reach it."""
     return subprocess.Popen(
         [sys.executable, *ARGUMENTS],
         stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
+        stdout=output,
+        stderr=output,
         env={**os.environ, "HERMES_HOME": str(home.absolute())},
         start_new_session=True,
     )
@@ -104,12 +134,14 @@ def _wait_for_start(home: Path, process: subprocess.Popen[bytes], path: Path, be
     while not _answers(home, process.pid):
         if process.poll() is not None:
             said = _read_last_lines(path, begin)
-            raise HermesError(f"The gateway ended while it started. It said:\n{said}", fix=f"\nIts log: {path}")
+            raise HermesError(
+                f"The gateway ended while it started. It said:\n{said}", fix=f"\nIts log: {log_path(home)}"
+            )
         if time.monotonic() > end:
             raise HermesError(
                 f"The gateway (process {process.pid}) does not answer yet.",
                 kept="It goes on starting.",
-                fix=f"Look at `hermes gateway status`, and into its log: {path}",
+                fix=f"Look at `hermes gateway status`, and into its log: {log_path(home)}",
             )
         time.sleep(_LOOK_SECONDS)
 
@@ -347,7 +379,7 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     yield f"Running: process {status['pid']}, since {_write_time(status['since'])} (node {status.get('node', '?')})"
     working = status.get("working", [])
     yield f"At work: {len(working)} conversation{'' if len(working) == 1 else 's'}"
-    yield from (f"  {conversation}" for conversation in working)
+    yield from (f"  {_write_turn(turn, now)}" for turn in working)
     queue = status.get("queue", {})
     yield f"Waiting: {queue.get('inbox', 0)} messages to deal with, {queue.get('outbox', 0)} to deliver"
     yield "Platforms:"
@@ -356,6 +388,14 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     if held:
         yield "Held:"
         yield from (f"  {_write_lease(lease)}" for lease in held)
+
+
+def _write_turn(turn: str | Mapping[str, Any], now: float) -> str:
+    """The key alone is what a gateway of an earlier version tells."""
+    if isinstance(turn, str):
+        return turn
+    title = f": {turn['title']}" if turn.get("title") else ""
+    return f"{turn['conversation']}, for {max(0.0, now - float(turn.get('since', now))):.0f} s{title}"
 
 
 def _write_platform(platform: Mapping[str, Any], now: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway import people_ops
+from gateway import key_ops, people_ops
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_cli.local_client import Connection, call, connect
 from hermes_constants import get_hermes_home
@@ -61,5 +61,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         "sessions.delete": delete_session,
         **{f"people.{name}": operation for name, operation in people_ops.OPERATIONS.items()},
+        **{f"keys.{name}": operation for name, operation in key_ops.OPERATIONS.items()},
     }
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_base.errors import HermesError
+from hermes_cli.crash_guard import REFUSED
 
 #: The first line of every unit of ours: a file without it is somebody else's, and is left alone.
 MARK = "# Written by `hermes gateway install`; `hermes gateway uninstall` removes it."
@@ -36,6 +37,8 @@ Environment={home}
 ExecStart={program} {arguments}
 Restart=on-failure
 RestartSec={pause}
+# It was refused after crashes in a row: trying again would change nothing.
+RestartPreventExitStatus={refused}
 # The gateway ends its turns and the commands that they run; what is left after that is killed.
 KillMode=mixed
 TimeoutStopSec={stop}
@@ -113,6 +116,7 @@ def write_unit(unit: Unit) -> str:
         arguments=" ".join(ARGUMENTS),
         target=unit.target,
         pause=PAUSE_SECONDS,
+        refused=REFUSED,
         starts=STARTS,
         starts_seconds=STARTS_SECONDS,
         stop=STOP_SECONDS,

@@ -45,7 +45,7 @@ from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
 from run_agent.assembly import make_ports
 from run_agent.cache_watch import CacheWatch
-from run_agent.ending import as_dict, tell_plugins
+from run_agent.ending import as_dict, log_end, tell_plugins
 from run_agent.events import EventCallbacks
 from run_agent.failover import fallback_chain
 from run_agent.options import AgentOptions, Scene, find_own_folder, runtime_of_options, with_options
@@ -278,9 +278,13 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             turn.result.breaks.append(conversation.began_with)
         self._turn = turn
         charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
-        token = current_turn.set(TurnContext(cancel, facts.session, facts.task, self.platform, charge, self._scene.env))
+        key, env = self._gateway_session_key, self._scene.env
+        token = current_turn.set(
+            TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
+        )
         try:
             result = turn.run()
+            log_end(result, self.provider, self.model)
         finally:
             current_turn.reset(token)
             self._conversation = turn.conversation
@@ -312,8 +316,11 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         if self._fallback_activated:
             if health.allows(primary) and self._restore_primary_runtime():
                 self.emit(Notice(f"{self.model} answers again."))
+                self.note_switch("a fallback", self.model, "restored")
         elif self._fallback_chain and not health.allows(primary):
-            self._try_activate_fallback()
+            before = self.model
+            if self._try_activate_fallback():
+                self.note_switch(before, self.model, "unwell")
         if self._fallback_activated:
             self._fallback_index = 0  # the chain is whole for each turn
 

@@ -1,11 +1,14 @@
-"""What is told when a turn is over: to plugins, and to whoever asked for it."""
+"""What is told when a turn is over: to plugins, to whoever asked for it, and to the log."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from agent.ports import TurnFacts
 from agent.turn import TurnResult
 from hermes_base.hooks import Hooks
+
+log = logging.getLogger(__name__)
 
 
 def as_dict(result: TurnResult) -> dict[str, Any]:
@@ -21,6 +24,20 @@ def as_dict(result: TurnResult) -> dict[str, Any]:
         "usage": result.usage.as_engine_usage(),
         "prefix_breaks": [(broken.reason, broken.position) for broken in result.breaks],
     }
+
+
+def log_end(result: TurnResult, provider: str, model: str) -> None:
+    """One line for each turn, with who answered and the tokens by bucket (H9)."""
+    how = "interrupted" if result.interrupted else "completed" if result.completed else "failed"
+    used = result.usage
+    tokens = {
+        "input": used.input_tokens,
+        "cache_read": used.cache_read_tokens,
+        "cache_write": used.cache_write_tokens,
+        "output": used.output_tokens,
+    }
+    about = {"provider": provider, "model": model, "tokens": tokens, "reason": result.reason or result.error}
+    log.info("the turn %s after %d model calls", how, result.api_calls, extra=about)
 
 
 def tell_plugins(

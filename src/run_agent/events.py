@@ -18,6 +18,7 @@ class EventCallbacks:
     tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None = None
     step_callback: Callable[[int], None] | None = None
     status_callback: Callable[[Notice], None] | None = None
+    switch_callback: Callable[[str], None] | None = None  # another provider answers from now on: why
     _turn_stream: Callable[[str], None] | None = None  # given to one turn only
 
     def emit(self, event: Event) -> None:
@@ -44,6 +45,11 @@ class EventCallbacks:
 
     def emit_reasoning(self, text: str) -> None:
         self._call_back(self.reasoning_callback, text)
+
+    def note_switch(self, before: str, after: str, reason: str) -> None:
+        """D12: every switch and return stands in the log with from, to and reason."""
+        log.info("%s answers instead of %s (%s)", after, before, reason, extra={"reason": reason})
+        self._call_back(self.switch_callback, reason)
 
     def _take_callbacks(self, options: AgentOptions) -> None:
         self.stream_delta_callback = options.get("stream_delta_callback")

@@ -89,6 +89,7 @@ class AgentModel:
         if not self._agent._try_activate_fallback():
             return False
         self._agent.emit(Notice(f"{failure.what} {self.label} answers instead of {before} for now.", "warning"))
+        self._agent.note_switch(before, self.label, _word_failure(failure))
         return True
 
     def recover(self, failure: ModelFailure) -> bool:
@@ -96,3 +97,10 @@ class AgentModel:
 
     def note_success(self) -> None:
         health.note_success(health_name(self.provider, self.base_url))
+
+
+def _word_failure(failure: ModelFailure) -> str:
+    """One word for the log and the meters: the status that came back, or what kind of failure it was."""
+    if failure.status:
+        return str(failure.status)
+    return "connection" if failure.transport else str(failure.kind)

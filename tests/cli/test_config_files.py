@@ -232,3 +232,17 @@ def test_secrets_are_known_even_when_a_file_is_broken(home: Path, monkeypatch: p
     (home / ".env").write_bytes(b"\xff")
     monkeypatch.setenv("SOME_API_KEY", "environment-secret")
     assert config.secrets()["SOME_API_KEY"] == "environment-secret"
+
+
+def test_a_file_that_is_being_written_is_not_taken_for_an_empty_one(home: Path) -> None:
+    """H6: an editor that saves in place empties the file first; one that stays empty holds the defaults."""
+    config.set_value("gateway.busy", "queue")
+    assert config.load_last_good()["gateway"]["busy"] == "queue"
+    path = home / "config.yaml"
+    path.write_text("")
+    assert config.load_last_good()["gateway"]["busy"] == "queue"
+    path.write_text("gateway: {busy: steer}")
+    assert config.load_last_good()["gateway"]["busy"] == "steer"
+    path.write_text("")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    assert config.load_last_good()["gateway"]["busy"] == "interrupt"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from hermes_cli.gateway_cmd import write_status
+from hermes_cli.gateway_cmd import OUTPUT, write_status
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
 from hermes_state.schema import STORE_FILE
@@ -151,7 +151,7 @@ def test_it_runs_in_the_background(home: Path) -> None:
     assert main(["gateway", "status"]) == 0
     assert os.getsid(first) == first, "it must not end with the terminal that started it"
     assert Path(f"/proc/{first}/fd/0").readlink() == Path(os.devnull)
-    log = home / "logs" / "gateway.log"
+    log = home / "logs" / OUTPUT
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     assert "runs" in log.read_text()
 
@@ -184,13 +184,13 @@ def test_restart_starts_one_where_none_runs(home: Path) -> None:
 def test_a_start_that_fails_shows_what_it_said(home: Path) -> None:
     """H8: the words of this start, and not those of an earlier one."""
     (home / "logs").mkdir(parents=True)
-    (home / "logs" / "gateway.log").write_text("words of an earlier life\n")
+    (home / "logs" / OUTPUT).write_text("words of an earlier life\n")
     (home / STORE_FILE).mkdir()
     done = hermes("start")
     assert done.returncode == 1
     assert "The gateway ended while it started. It said:\nhermes: " in done.stderr
     assert "earlier life" not in done.stderr
-    assert "earlier life" in (home / "logs" / "gateway.log").read_text()
+    assert "earlier life" in (home / "logs" / OUTPUT).read_text()
     assert holder(home) is None
 
 

@@ -13,7 +13,7 @@ from hermes_cli.commands import resolve_command
 
 WANTED = [
     *("help", "new", "resume", "model", "reasoning", "usage", "compress", "tools", "retry", "undo"),
-    *("branch", "queue", "steer", "status", "stop", "quit"),
+    *("branch", "queue", "steer", "status", "logs", "people", "stop", "quit"),
 ]
 
 

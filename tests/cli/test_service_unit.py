@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.service import CUT_SECONDS, GRACE_SECONDS
 from hermes_base.errors import HermesError
+from hermes_cli.crash_guard import REFUSED
 from hermes_cli.service_unit import (
     MARK,
     PAUSE_SECONDS,
@@ -58,6 +59,7 @@ def test_a_users_unit() -> None:
     assert (said["Restart"], said["KillMode"], said["WantedBy"]) == ("on-failure", "mixed", "default.target")
     assert (said["RestartSec"], said["StartLimitBurst"]) == (str(PAUSE_SECONDS), str(STARTS))
     assert said["StartLimitIntervalSec"] == str(STARTS_SECONDS)
+    assert said["RestartPreventExitStatus"] == str(REFUSED)
     assert "User" not in said
     assert not [name for name in said if f"{name}=".startswith(HARMFUL)]
 

@@ -131,7 +131,7 @@ def test_edited_messages_go_on_in_a_copy(house: CockpitHouse, lab: LabServer) ->
     assert fork.current
     after = house.ask(talk, "[[say three]]")
     assert [text for kind, text in kinds(after) if kind == "assistant"] == ["one", "three"]
-    first, second, third = (request.body for request in lab.requests)
+    _, second, third = (request.body for request in lab.requests)
     shared = second.index(b"[[say two]]") - 200
     assert third[:shared] == second[:shared]
     assert [text for kind, text in kinds(house.look(talk, session=old)) if kind == "assistant"] == ["one", "two"]

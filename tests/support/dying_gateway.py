@@ -43,4 +43,4 @@ def die_after(commits: int, word: str) -> None:
 
 if __name__ == "__main__":
     die_after(int(sys.argv[1]), sys.argv[2])
-    sys.exit(main(["gateway", "run"]))
+    sys.exit(main(["gateway", "run", "--anyway"]))

@@ -54,7 +54,11 @@ class GatewayProcess:
         with self._log.open("a") as log:
             print(f"--- life {self.lives}", file=log, flush=True)
             self._child = subprocess.Popen(
-                dying or [HERMES, "gateway", "run"], stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment
+                dying or [HERMES, "gateway", "run", "--anyway"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=self.environment,
             )
         if wait:
             self.wait_ready()

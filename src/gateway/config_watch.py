@@ -1,0 +1,184 @@
+"""Notices edits of the settings while the gateway runs: what is good is applied and told with where it takes effect,
+what is broken is refused, and the last good settings stay in force (H6). Turns under way are not touched."""
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.providers import PROVIDERS
+from gateway.turn import start_thread
+from hermes_base import settings as table
+from hermes_base.chat import Notice
+from hermes_base.errors import ConfigProblem
+from hermes_cli import config as cli_config
+from hermes_cli import logs
+
+if TYPE_CHECKING:
+    from gateway.service import Gateway
+
+log = logging.getLogger(__name__)
+
+KEPT_CHANGES = 50
+SETTLED = 1_500_000_000  # nanoseconds
+#: What somebody in an open chat notices.
+_FELT = ("model.", "agent.", "gateway.busy", "approvals.")
+_OWNERS = "when its owner reads it"
+_PLATFORMS = "platforms."
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that is another one now; its value is not told, since it may be a secret."""
+
+    key: str
+    takes_effect: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The settings in force, and the names in `.env` with their values."""
+
+    settings: Mapping[str, Any]
+    env: Mapping[str, str]
+    problem: str = ""
+
+
+# --- what changed, pure
+
+
+def find_changes(before: Known, after: Known) -> Iterator[Change]:
+    """What differs, in the order of the table; then what plugins and platforms own; then variables."""
+    for row in table.SETTINGS:
+        keys = row.key.split(".")
+        if cli_config.cfg_get(before.settings, *keys) != cli_config.cfg_get(after.settings, *keys):
+            yield Change(row.key, row.takes_effect)
+    yield from (Change(key, _when_foreign(key)) for key in _differ(*map(_foreign, (before.settings, after.settings))))
+    keys_of_models = find_key_names(after.settings)
+    for name in _differ(before.env, after.env):
+        yield Change(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)
+
+
+def find_key_names(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Variables that are looked up for each message: the keys of providers."""
+    entries = [cli_config.cfg_get(settings, "model", default={}), *_list_fallbacks(settings)]
+    named = {str(entry.get("key_env") or "") for entry in entries}
+    return frozenset({*named, *(name for facts in PROVIDERS.values() for name in facts.key_env)})
+
+
+def _list_fallbacks(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(cli_config.cfg_get(settings, "model", "fallbacks", default=[]) or [])
+
+
+def _foreign(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that no row of the table is about."""
+    known = tuple(row.key for row in table.SETTINGS)
+    return {key: value for key, value in table.walk(settings) if not key.startswith(known)}
+
+
+def _when_foreign(key: str) -> str:
+    return table.NEXT_START if key.startswith(_PLATFORMS) else _OWNERS
+
+
+def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+
+
+def word_changes(changes: list[Change]) -> str:
+    """`gateway.busy (with the next message), log.level (at once)`."""
+    return ", ".join(f"{change.key} ({change.takes_effect})" for change in changes)
+
+
+# --- watching
+
+
+class ConfigWatch:
+    """Looks at two file stamps every two seconds; reads the files only when one has changed."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+        self._stamp: Stamp | None = None
+        self._known: Known | None = None
+        self._loaded_at = 0.0
+        self._changes: deque[Change] = deque(maxlen=KEPT_CHANGES)
+
+    @property
+    def problem(self) -> str:
+        """Why the file as it stands is not used; empty: it is."""
+        return self._known.problem if self._known else ""
+
+    def describe(self) -> dict[str, Any]:
+        """For the status."""
+        changes = [asdict(change) for change in self._changes]
+        return {"loaded_at": self._loaded_at, "problem": self.problem, "changes": changes}
+
+    async def look(self) -> None:
+        """On the event loop; parsing is done on a thread."""
+        stamp = take_stamp(cli_config.get_config_path(), cli_config.get_env_path())
+        if stamp == self._stamp:
+            return
+        before = self._known
+        self._known = after = await start_thread(lambda: read_known(before), "settings")
+        self._stamp = stamp if is_settled(stamp, time.time_ns()) else None
+        if before is None:
+            self._loaded_at = time.time()
+            return
+        self._tell(before, after)
+
+    def _tell(self, before: Known, after: Known) -> None:
+        now = time.time()
+        changes = [Change(change.key, change.takes_effect, now) for change in find_changes(before, after)]
+        if before.problem and not after.problem:
+            log.info("the settings are in order again")
+        if changes:
+            self._loaded_at = now
+            self._changes.extend(changes)
+            log.info("the settings have changed: %s", word_changes(changes))
+            self._apply(after, changes)
+
+    def _apply(self, known: Known, changes: list[Change]) -> None:
+        """What takes effect at once; the rest is read where it is used."""
+        logs.set_level(str(known.settings["log"]["level"]))
+        self._gateway.chores.set_limits()
+        felt = [change for change in changes if change.key.startswith(_FELT)]
+        if felt:
+            notice = Notice(f"The settings have changed: {word_changes(felt)}.")
+            for conversation in list(self._gateway.claims):  # a chat that nobody looks at hears nothing
+                self._gateway.show(conversation, notice)
+
+
+def take_stamp(*paths: Path) -> Stamp:
+    """What changes when one of the files does."""
+    return tuple(map(_stat, paths))
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def is_settled(stamp: Stamp, now: int) -> bool:
+    """Whether the next edit changes it for sure; a file that was written just now is looked at once more."""
+    return all(file is None or abs(now - file[0]) > SETTLED for file in stamp)
+
+
+def read_known(before: Known | None) -> Known:
+    """The settings as they are now; of a broken file the problem, and what was known before."""
+    settings = cli_config.load_last_good()  # says in the log what is wrong, once
+    env = before.env if before else {}
+    try:
+        cli_config.load_config_readonly()
+        env = cli_config.load_env()
+    except ConfigProblem as problem:
+        return Known(settings, env, cli_config.redactor()(str(problem)))
+    return Known(settings, env)

@@ -1,0 +1,238 @@
+"""Keeps a gateway that breaks again and again from being started without end (F9): a pause that grows, then a refusal.
+
+Each start and its end are noted in `run/starts.json` of the home. A start counts as a crash when it failed with an
+error, or when it ended without a word before it was ready. Whoever kills a gateway that runs has their reasons: that is
+no crash, and the next one starts at once. An orderly end, an edit of the settings and another version begin anew.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hermes_base.errors import HermesError, HomeBusy
+from hermes_cli.config import CONFIG_FILE, ENV_FILE, redactor
+from hermes_constants import VERSION
+from hermes_state.home_lock import holder
+
+log = logging.getLogger(__name__)
+
+#: So many crashes within so many seconds, and it is not started any more.
+MOST_CRASHES, WINDOW_SECONDS = 5, 600.0
+LONGEST_PAUSE = 60.0
+#: The exit code of a refusal (EX_TEMPFAIL), on which a service manager must not try again.
+REFUSED = 75
+FOLDER, FILE = "run", "starts.json"
+_SILENT = "it ended without a word before it was ready (killed, or out of memory)"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One life of the gateway."""
+
+    at: float
+    pid: int
+    ready: bool = False
+    ended: float = 0.0  # 0: it runs, or ended without a word
+    error: str = ""
+
+    @property
+    def last(self) -> float:
+        """When it was last heard of."""
+        return self.ended or self.at
+
+    def is_of(self, other: "Start") -> bool:
+        """The process alone does not tell: in a container each life has the same number."""
+        return (self.at, self.pid) == (other.at, other.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The starts since the last orderly end, with what they were started from."""
+
+    version: str = ""
+    settings: tuple[Any, ...] = ()  # what changes when a file of settings does
+    starts: tuple[Start, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Seconds to wait before this start, or that there is to be none."""
+
+    crashes: int = 0
+    pause: float = 0.0
+    refused: bool = False
+    reason: str = ""
+    again_in: float = 0.0  # seconds until a refused one may be tried again
+    began: float = 0.0  # the last crash
+
+
+# --- rules, pure
+
+
+def judge(history: History, now: float) -> Verdict:
+    crashes = [start for start in history.starts if is_crash(start) and now - start.last < WINDOW_SECONDS]
+    if not crashes:
+        return Verdict()
+    reason, last = crashes[-1].error or _SILENT, crashes[-1].last
+    if len(crashes) >= MOST_CRASHES:
+        oldest = crashes[-MOST_CRASHES]
+        again_in = max(0.0, oldest.last + WINDOW_SECONDS - now)
+        return Verdict(len(crashes), 0.0, True, reason, again_in, crashes[-1].at)
+    wanted = min(LONGEST_PAUSE, 2.0 ** (len(crashes) - 1))
+    return Verdict(len(crashes), min(wanted, max(0.0, last + wanted - now)), reason=reason)
+
+
+def is_crash(start: Start) -> bool:
+    """It failed with an error, or ended without a word before it was ready."""
+    if start.error:
+        return True
+    return not start.ready and not start.ended
+
+
+def begin_anew(history: History, version: str, settings: tuple[Any, ...]) -> History:
+    """What was learned of another version, or with other settings, says nothing about this one."""
+    same = (history.version, history.settings) == (version, settings)
+    return history if same else History(version, settings)
+
+
+def write_refusal(verdict: Verdict, trace: Path | None) -> str:
+    where = f" The trace is in {trace}." if trace else ""
+    return (
+        f"The gateway crashed {verdict.crashes} times within {WINDOW_SECONDS / 60:.0f} minutes and is not started "
+        f"again. The last time: {verdict.reason.rstrip('.')}.{where} What was said is kept. Put it right: an edit of "
+        f"the settings or another version lets it start. Or start it as it is: hermes gateway run --anyway (in "
+        f"{verdict.again_in / 60:.0f} min it may start by itself)."
+    )
+
+
+# --- performing
+
+
+class Guard:
+    """The guard of one home, around one start."""
+
+    def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
+        self._home = home
+        self._clock = clock
+        self._path = home / FOLDER / FILE
+        self._stamp: tuple[Any, ...] = ()
+
+    def admit(self, *, anyway: bool = False) -> Verdict:
+        """What earlier starts say about this one. A home that is owned is left alone: its owner says so."""
+        if holder(self._home) is not None:
+            return Verdict()
+        with self._change() as box:
+            known = begin_anew(box.history, VERSION, read_stamp(self._home))
+            box.history = replace(known, starts=()) if anyway else known
+            return judge(box.history, self._clock())
+
+    @contextmanager
+    def watch(self) -> Iterator[Callable[[], None]]:
+        """Around the gateway's life; yields what is called when it is ready."""
+        start = Start(self._clock(), os.getpid())
+        self._stamp = read_stamp(self._home)  # an edit from now on is one that the next start does not know
+        try:
+            self._note(start)
+            yield lambda: self._note(replace(start, ready=True))
+        except (HomeBusy, KeyboardInterrupt, SystemExit):  # somebody wanted it so
+            self._forget(start)
+            raise
+        except Exception as error:
+            log.info("the gateway breaks off: %s", _write_error(error))
+            self._note(replace(start, ended=self._clock(), error=_write_error(error)))
+            raise
+        else:
+            self._clear()
+
+    def find_trace(self, since: float) -> Path | None:
+        """The newest trace of a crash that was kept since then."""
+        kept = [(path.stat().st_mtime, path) for path in (self._home / "logs").glob("crash-*.txt")]
+        return max((found for found in kept if found[0] >= since), default=(0.0, None))[1]
+
+    def _note(self, start: Start) -> None:
+        with self._change() as box:
+            known = begin_anew(box.history, VERSION, self._stamp)
+            others = tuple(other for other in known.starts if not other.is_of(start))
+            box.history = replace(known, starts=(*others, start)[-4 * MOST_CRASHES :])
+
+    def _forget(self, start: Start) -> None:
+        with self._change() as box:
+            others = tuple(other for other in box.history.starts if not other.is_of(start))
+            box.history = replace(box.history, starts=others)
+
+    def _clear(self) -> None:
+        with self._change() as box:
+            box.history = replace(box.history, starts=())
+
+    @contextmanager
+    def _change(self) -> Iterator["_Box"]:
+        """Read, let the caller change it, write: one process at a time, and whole or not at all. A home that cannot be
+        written to has no guard; whoever starts there is told by the lock."""
+        box = _Box(History())
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder = os.open(self._path.parent, os.O_RDONLY)
+        except OSError:
+            yield box
+            return
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            box.history = before = read_history(self._path)
+            yield box
+            if box.history != before:
+                _write_history(self._path, box.history)
+        finally:
+            os.close(folder)
+
+
+@dataclass(slots=True)
+class _Box:
+    history: History
+
+
+def read_stamp(home: Path) -> tuple[Any, ...]:
+    """What changes when a file of settings does."""
+    found: list[Any] = []
+    for name in (CONFIG_FILE, ENV_FILE):
+        try:
+            facts = (home / name).stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((facts.st_mtime_ns, facts.st_size))
+    return tuple(found)
+
+
+def read_history(path: Path) -> History:
+    """What was noted; a file that is missing or damaged tells nothing."""
+    try:
+        return _parse(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError, KeyError):
+        return History()
+
+
+def _parse(told: Mapping[str, Any]) -> History:
+    stamp = tuple(tuple(one) if isinstance(one, list) else one for one in told["settings"])
+    return History(str(told["version"]), stamp, tuple(Start(**start) for start in told["starts"]))
+
+
+def _write_history(path: Path, history: History) -> None:
+    making = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(making, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            json.dump(asdict(history), file)
+        making.replace(path)
+    except OSError:  # a full disk: the guard knows less, and the gateway says itself what is wrong
+        making.unlink(missing_ok=True)
+
+
+def _write_error(error: BaseException) -> str:
+    text = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
+    return redactor()(text.partition("\n")[0])[:500]

@@ -1,0 +1,192 @@
+"""`hermes status`: how this Hermes is, with or without a running gateway, a readable config or a free store (C13)."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from agent.auxiliary_client import find_runtime
+from gateway.usage_report import describe_sum
+from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
+from hermes_cli import config
+from hermes_cli.gateway_cmd import NOBODY, write_status
+from hermes_cli.local_client import Gone, call, connect
+from hermes_cli.profiles import get_active_profile_name
+from hermes_constants import VERSION, get_hermes_home
+from hermes_state.home_lock import holder
+from hermes_state.interface import UsageSum
+from hermes_state.schema import STORE_FILE
+from hermes_state.sqlite import SqliteStore
+from tools.sandbox import active_backend
+
+_CALL_SECONDS = 5.0
+_SHOWN_CHANGES = 5
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser("hermes status", description="Show how this Hermes is.")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parsed = parser.parse_args(args)
+    status = collect(get_hermes_home())
+    if parsed.json:
+        print(json.dumps(status, ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(config.redactor()(line) for line in write_lines(status)))
+    return 0
+
+
+# --- what there is to tell
+
+
+def collect(home: Path) -> dict[str, Any]:
+    """What the running gateway tells; what it does not tell is looked up here."""
+    here = {
+        "running": False,
+        "home": str(home),
+        "profile": get_active_profile_name(),
+        "version": VERSION,
+        "config": {"problem": find_config_problem()},
+        "disk_free": measure_free(home),
+        **read_today(home),
+    }
+    told = ask_gateway(home)
+    if "model" not in told:
+        here |= {"model": describe_model(), "sandbox": name_sandbox()}
+    return {**here, **told}
+
+
+def ask_gateway(home: Path) -> dict[str, Any]:
+    """The gateway's own words; why there are none, when it runs and does not answer."""
+    owner = holder(home)
+    if owner is None:
+        return {}
+    known = {"running": True, "pid": owner.pid, "since": owner.since}
+    try:
+        connection = connect(home)
+        if connection is None:
+            return {**known, "silent": "it does not listen: it is starting or ending"}
+        with closing(connection):
+            return {**known, **call(connection, "status", {}, _CALL_SECONDS)}
+    except (Gone, HermesError) as problem:
+        return {**known, "silent": str(problem) or "it does not answer"}
+
+
+def find_config_problem() -> str:
+    try:
+        problems = [problem for problem in config.find_problems() if not problem.warning]
+    except ConfigProblem as problem:
+        return str(problem)
+    return str(problems[0]) if problems else ""
+
+
+def describe_model() -> dict[str, Any]:
+    """Which model would answer, its window and where both come from (E11)."""
+    try:
+        settings = config.load_config_readonly()
+    except ConfigProblem:
+        return {"problem": "The settings are broken."}
+    try:
+        runtime = find_runtime(settings)
+    except HermesError as problem:
+        return {"problem": str(problem)}
+    return {
+        "model": runtime.model,
+        "provider": runtime.provider,
+        "label": runtime.facts.label,
+        "source": runtime.source,
+        "window": runtime.context_length,
+        "problem": "",
+    }
+
+
+def name_sandbox() -> str:
+    """The boundary that the model's commands run in (G5); a sentence when there is none to be had."""
+    try:
+        return active_backend(str(config.load_config_readonly()["terminal"]["backend"] or "auto"))
+    except ConfigProblem:
+        return active_backend()
+    except HermesError as problem:
+        return str(problem)
+
+
+def measure_free(home: Path) -> int:
+    existing = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
+    disk = os.statvfs(existing)
+    return disk.f_bavail * disk.f_frsize
+
+
+def read_today(home: Path) -> dict[str, Any]:
+    """What was used today, read beside the owner of the store; why not, when it cannot be read now."""
+    path = home / STORE_FILE
+    if not path.exists():
+        return {"today": asdict(UsageSum()), "store_problem": ""}
+    midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    try:
+        with closing(SqliteStore.open_readonly(path)) as store:
+            return {"today": asdict(store.usage(since=midnight)), "store_problem": ""}
+    except StoreFailure as problem:
+        return {"today": None, "store_problem": str(problem)}
+
+
+# --- in lines
+
+
+def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator[str]:
+    now = time.time() if now is None else now
+    yield f"Hermes {status['version']}, home {status['home']} (profile {status['profile']})"
+    if not status["running"]:
+        yield NOBODY.format(home=status["home"])
+    elif "silent" in status:
+        yield f"A gateway owns the home (process {status['pid']}), but {status['silent']}."
+    else:
+        yield from write_status(status, now)
+        yield from _write_house(status)
+    yield _write_model(status["model"])
+    yield f"Commands run in: {status['sandbox']}"
+    yield from _write_usage(status)
+    yield from _write_config(status["config"])
+    yield f"Free on the disk: {status['disk_free'] / 1e9:.1f} GB"
+
+
+def _write_house(status: Mapping[str, Any]) -> Iterator[str]:
+    web = status.get("web") or {}
+    yield f"Page: {web['address']} (`hermes web` opens it)" if web.get("address") else "Page: not served"
+    cache = status.get("cache") or {}
+    builds, evictions = cache.get("builds") or {}, cache.get("evictions") or {}
+    yield (
+        f"Warm agents: {cache.get('agents', 0)} ({cache.get('hits', 0)} hits, {_write_reasons('builds', builds)}, "
+        f"{_write_reasons('evictions', evictions)})"
+    )
+
+
+def _write_reasons(word: str, counts: Mapping[str, int]) -> str:
+    named = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    return f"{sum(counts.values())} {word}: {named}" if counts else f"no {word}"
+
+
+def _write_model(model: Mapping[str, Any]) -> str:
+    if model.get("problem"):
+        return f"Model: none. {model['problem']}"
+    window = f"window {model['window']:,} tokens; {model['source']}"
+    return f"Model: {model['model']} ({model['label']}), {window}"
+
+
+def _write_usage(status: Mapping[str, Any]) -> Iterator[str]:
+    if status["today"] is None:
+        yield f"Today: the store cannot be read now. {status['store_problem']}"
+    else:
+        yield f"Today: {describe_sum(UsageSum(**status['today']))}"
+
+
+def _write_config(told: Mapping[str, Any]) -> Iterator[str]:
+    if told["problem"]:
+        yield f"Settings: an edit is not used. {told['problem']}"
+    for change in (told.get("changes") or [])[-_SHOWN_CHANGES:]:
+        at = time.strftime("%H:%M:%S", time.localtime(change["at"]))
+        yield f"Settings: {change['key']} changed at {at}, takes effect {change['takes_effect']}"

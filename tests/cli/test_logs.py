@@ -1,0 +1,282 @@
+"""H9: the log of the gateway: what a line holds, how files follow each other, and how it is read back."""
+
+import json
+import logging
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from waiting import wait_until
+
+from hermes_base.cancel import CancelToken
+from hermes_base.turn_context import TurnContext, current_turn
+from hermes_cli import config
+from hermes_cli.logs import JsonLines, LogFile, keep_log, log_path, parse_line, read_tail, set_level, write_line
+from hermes_cli.main import main
+
+log = logging.getLogger("gateway.tests")
+
+
+def read(home: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log_path(home).read_text().splitlines()]
+
+
+def make_record(message: str) -> logging.LogRecord:
+    return logging.LogRecord("gateway", logging.INFO, "", 0, message, None, None)
+
+
+@contextmanager
+def open_file(path: Path, limit: int, files: int) -> Iterator[LogFile]:
+    handler = LogFile(path, limit, files)
+    handler.setFormatter(JsonLines())
+    try:
+        yield handler
+    finally:
+        handler.close()
+
+
+# --- a line
+
+
+def test_a_line_names_its_turn(home: Path) -> None:
+    """H9: on a turn's thread from its context, elsewhere as it is given; nothing where there is none."""
+    with keep_log(home):
+        token = current_turn.set(TurnContext(CancelToken(), conversation="agent:main:local:dm:a", turn="t1"))
+        log.info("in a turn", extra={"provider": "lab"})
+        current_turn.reset(token)
+        log.info("of a lane", extra={"conversation": "agent:main:local:dm:b"})
+        log.info("of nobody")
+    first, second, third = read(home)
+    assert (first["conversation"], first["turn"], first["provider"]) == ("agent:main:local:dm:a", "t1", "lab")
+    assert second["conversation"] == "agent:main:local:dm:b"
+    assert set(third) == {"time", "level", "logger", "message"}
+    assert (third["level"], third["logger"]) == ("info", "gateway.tests")
+
+
+def test_a_trace_is_one_line_without_secrets(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G6"""
+    monkeypatch.setenv("SOME_API_KEY", "canary-canary-1")
+    with keep_log(home):
+        try:
+            raise RuntimeError("canary-canary-1 in an error")
+        except RuntimeError:
+            log.exception("it broke with canary-canary-1")
+    [line] = read(home)
+    assert "canary-canary-1" not in log_path(home).read_text()
+    assert "Traceback" in line["trace"]
+    assert "[redacted SOME_API_KEY] in an error" in line["trace"]
+    assert "    Traceback" in write_line(json.dumps(line))
+
+
+def test_the_file_is_the_owners(home: Path) -> None:
+    """G6"""
+    with keep_log(home):
+        log.info("x")
+    assert stat.S_IMODE(log_path(home).stat().st_mode) == 0o600
+    assert stat.S_IMODE(log_path(home).parent.stat().st_mode) == 0o700
+
+
+def test_what_the_file_and_the_terminal_hold(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """H9: the setting rules the terminal; the file has our `info`, and everything with `debug`."""
+    code = (
+        "import logging; from pathlib import Path; from hermes_cli import config, logs\n"
+        "config.start_logging()\n"
+        f"with logs.keep_log(Path({str(home)!r})):\n"
+        "    for round in ('first', 'second'):\n"
+        "        for name in ('gateway.x', 'httpx'):\n"
+        "            for level in ('debug', 'info', 'warning'):\n"
+        "                getattr(logging.getLogger(name), level)('%s %s %s', round, name, level)\n"
+        "        logs.set_level('debug' if round == 'first' else 'error')\n"
+    )
+    home.mkdir()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    said = [line["message"] for line in read(home)]
+    assert said[:3] == ["first gateway.x info", "first gateway.x warning", "first httpx warning"]
+    assert len(said) == 3 + 6
+    assert done.stderr.splitlines()[:2] == [
+        "WARNING gateway.x: first gateway.x warning",
+        "WARNING httpx: first httpx warning",
+    ]
+    assert len(done.stderr.splitlines()) == 2 + 6
+
+
+def test_levels_are_as_before_afterwards(home: Path) -> None:
+    before = [(name, logging.getLogger(name).level) for name in ("", "gateway", "agent")]
+    with keep_log(home):
+        set_level("debug")
+        assert logging.getLogger("gateway").level == logging.DEBUG
+    assert [(name, logging.getLogger(name).level) for name, _ in before] == before
+
+
+def test_a_log_that_cannot_be_written_stops_nobody(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """H8"""
+    home.mkdir()
+    (home / "logs").write_text("in the way")
+    with keep_log(home):
+        log.warning("still here")
+    assert "There is no log" in caplog.text
+
+
+# --- files
+
+
+@given(st.lists(st.integers(1, 300), max_size=60), st.integers(200, 2000))
+def test_no_line_is_lost_when_a_new_file_begins(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int
+) -> None:
+    """H9: read from the end through all files, every line is there once, in order; no file is larger than allowed."""
+    path = tmp_path_factory.mktemp("log") / "gateway.log"
+    with open_file(path, limit, 200) as handler:
+        for number, size in enumerate(sizes):
+            handler.handle(make_record(f"{number} " + "x" * size))
+    lines = read_tail(path, 1000)
+    assert [int(parse_line(line)["message"].split()[0]) for line in lines] == list(range(len(sizes)))
+    for file in path.parent.iterdir():
+        assert file.stat().st_size <= limit or file.read_text().count("\n") == 1
+
+
+def test_only_so_many_files_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.log"
+    with open_file(path, 300, 3) as handler:
+        for number in range(50):
+            handler.handle(make_record(f"{number} " + "x" * 100))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["gateway.log", *(f"gateway.log.{n}" for n in (1, 2, 3))]
+    assert parse_line(read_tail(path, 1)[0])["message"].startswith("49 ")
+
+
+def test_threads_write_whole_lines(tmp_path: Path) -> None:
+    """H9: many at once, over many changes of files."""
+    path = tmp_path / "gateway.log"
+    with open_file(path, 5000, 1000) as handler:
+
+        def write(thread: int) -> None:
+            for number in range(200):
+                handler.handle(make_record(f"{thread}.{number}"))
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = [json.loads(line)["message"] for line in read_tail(path, 10_000)]
+    assert sorted(found) == sorted(f"{thread}.{number}" for thread in range(8) for number in range(200))
+
+
+def test_another_process_began_a_new_file(tmp_path: Path) -> None:
+    """Both go on in the same file, and nothing is moved twice."""
+    path = tmp_path / "gateway.log"
+    with open_file(path, 400, 9) as one, open_file(path, 400, 9) as two:
+        for number in range(12):
+            (one if number % 2 else two).handle(make_record(f"{number} " + "x" * 100))
+    found = [int(parse_line(line)["message"].split()[0]) for line in read_tail(path, 100)]
+    assert sorted(found) == list(range(12))
+
+
+def test_a_full_disk_is_told_when_there_is_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F7: /dev/full takes nothing; afterwards the log says how much it lacks."""
+    path = tmp_path / "gateway.log"
+    with open_file(path, 10_000, 2) as handler:
+        handler.handle(make_record("before"))
+        kept = os.dup(handler._file)
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, handler._file)
+        handler.handle(make_record("lost"))
+        handler.handle(make_record("lost too"))
+        os.dup2(kept, handler._file)
+        os.close(full)
+        os.close(kept)
+        handler.handle(make_record("after"))
+        handler.handle(make_record("later"))
+    said = [parse_line(line)["message"] for line in read_tail(path, 10)]
+    assert said == ["before", "2 lines of the log were lost: No space left on device.", "after", "later"]
+
+
+# --- reading
+
+
+def test_the_end_is_read_without_the_beginning(tmp_path: Path) -> None:
+    """F5: a large file costs what is asked for."""
+    path = tmp_path / "gateway.log"
+    with path.open("w") as file:
+        file.seek(2**33)  # a hole: reading it all would take minutes
+        file.write("\n" + "\n".join(f'{{"message": "{number}"}}' for number in range(100)) + "\n")
+    assert [parse_line(line)["message"] for line in read_tail(path, 3)] == ["97", "98", "99"]
+
+
+def test_the_command_shows_filters_and_follows(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs"]) == 1
+    assert "no log yet" in capsys.readouterr().err
+    with keep_log(home):
+        log.info("quiet", extra={"conversation": "agent:main:local:dm:a"})
+        log.warning("loud", extra={"conversation": "agent:main:local:dm:b"})
+    assert main(["logs"]) == 0
+    out = capsys.readouterr().out
+    assert "INFO gateway.tests: quiet [conversation=agent:main:local:dm:a]" in out
+    assert main(["logs", "--level", "warning"]) == 0
+    assert "quiet" not in capsys.readouterr().out
+    assert main(["logs", "--conversation", "dm:a", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["message"] == "quiet"
+    assert main(["logs", "-n", "1"]) == 0
+    assert "quiet" not in capsys.readouterr().out
+
+
+def test_following_goes_through_a_change_of_files(home: Path) -> None:
+    """H9: nothing is skipped when a new file begins."""
+    path = log_path(home)
+    with open_file(path, 500, 50) as handler:
+        handler.handle(make_record("old"))
+        command = [sys.executable, "-m", "hermes_cli.main", "logs", "-f", "-n", "0", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+            assert reader.stdout is not None
+            heard: list[str] = []
+            thread = threading.Thread(target=lambda: heard.extend(iter(reader.stdout.readline, "")))  # type: ignore[union-attr]
+            thread.start()
+            knock = 0
+            while not heard:  # until it looks
+                knock += 1
+                handler.handle(make_record(f"knock {knock}"))
+                threading.Event().wait(0.2)
+            for number in range(20):
+                handler.handle(make_record(f"line {number} " + "x" * 50))
+                if number % 4 == 3:
+                    wait_until(lambda number=number: any(f"line {number} " in one for one in heard))  # type: ignore[misc]
+            reader.terminate()
+            thread.join()
+    numbers = [one.split("line ")[1].split()[0] for one in heard if "line " in one]
+    assert numbers == [str(number) for number in range(20)]
+
+
+def test_other_commands_write_no_log(home: Path) -> None:
+    config.set_value("log.level", "info")
+    assert main(["config", "get", "log.level"]) == 0
+    assert not log_path(home).exists()
+
+
+def test_the_first_line_comes_before_anything_heavy(home: Path) -> None:
+    """F3: within half a second of the start: it is written before agent, store, web server and SDKs are loaded."""
+    code = (
+        "import sys, types\n"
+        "from pathlib import Path\n"
+        "def serve(home, note_ready):\n"
+        "    heavy = {'openai', 'anthropic', 'starlette', 'uvicorn', 'sqlite3', 'asyncio', 'agent'}\n"
+        "    print(sorted(heavy & set(sys.modules)), (home / 'logs' / 'gateway.log').read_text())\n"
+        "    return 0\n"
+        "module = types.ModuleType('gateway.serving')\n"
+        "module.run_gateway = serve\n"
+        "sys.modules['gateway.serving'] = module\n"
+        "from hermes_cli.main import main\n"
+        "sys.exit(main(['gateway', 'run']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    heavy, line = done.stdout.split(" ", 1)
+    assert heavy == "[]"
+    assert " starts, process " in json.loads(line)["message"]
