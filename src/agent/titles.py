@@ -52,7 +52,7 @@ def clean_title(answer: str) -> str:
     lines = (_one_line(line).strip(_AROUND) for line in _THINKING.sub("", answer).splitlines())
     line = next((line for line in lines if line), "")
     bare = _LABEL.sub("", line).strip(_AROUND)
-    return _cut(bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare)
+    return _cut((bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare).rstrip())
 
 
 def make_messages(question: str, answer: str) -> Sequence[Mapping[str, Any]]:

@@ -23,6 +23,7 @@ from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
 
 _ALL = 1_000_000
+_PATIENCE = 120.0  # seconds; SQLite gives a busy owner the turn again and again
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
@@ -159,7 +160,7 @@ def _confirm(info: SessionInfo) -> bool:
 
 def _reindex(parsed: argparse.Namespace, path: Path) -> int:
     del parsed
-    with closing(SqliteStore(path)) as store:
+    with closing(SqliteStore(path, busy_timeout=_PATIENCE)) as store:
         count = store.rebuild_search()
     print(f"The search index is new: {count} messages are in it.")
     return 0

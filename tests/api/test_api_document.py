@@ -9,16 +9,20 @@ from api_house import ApiHouse
 
 from gateway.api.description import CALLS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
-TEXT = PAGE.read_text("utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "api.md").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
 ADDRESS, KEY = "http://127.0.0.1:8642", "hk_..."
 
 
-def find_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+def find_blocks(language: str, text: str = TEXT) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("block", find_blocks("py"), ids=range(len(find_blocks("py"))))
+PYTHON = [*find_blocks("py"), *find_blocks("py", README)]
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=range(len(PYTHON)))
 def test_python_examples_run(api: ApiHouse, block: str) -> None:
     """H11: with a key as the command makes it."""
     assert ADDRESS in block
