@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,8 +39,13 @@ async def _serve(home: Path, note_ready: Callable[[], None]) -> None:
     print(f"The gateway of {home} runs. Ctrl-C stops it.", flush=True)
     server = await open_page(gateway)
     if server is not None:
-        print(f"The page: {server.address}", flush=True)
+        print(f"The page: {choose_address(server, os.environ)}", flush=True)
     await gateway.wait_closed()
+
+
+def choose_address(server: HttpServer, environment: Mapping[str, str]) -> str:
+    """What is printed to a journal others may read: there the address has no token; `hermes web` tells it."""
+    return server.plain_address if "JOURNAL_STREAM" in environment else server.address
 
 
 async def open_page(gateway: Gateway) -> HttpServer | None:

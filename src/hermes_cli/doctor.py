@@ -97,7 +97,7 @@ def _check_home(home: Path) -> Iterator[Finding]:
 
 def _check_disk(home: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(_find_existing(home)).free
-    what = f"{free / (1 << 30):.1f} GB are free on the disk of the home."
+    what = f"{free / 1e9:.1f} GB are free on the disk of the home."
     levels = ((NO_SPACE, FAIL), (LITTLE_SPACE, WARN))
     level = next((level for limit, level in levels if free < limit), OK)
     yield Finding(level, what, "" if level == OK else "Free some space: without it nothing can be stored.")

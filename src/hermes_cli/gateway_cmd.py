@@ -19,10 +19,12 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import HermesError
+from hermes_cli import config as cli_config
 from hermes_cli.crash_guard import REFUSED, Guard, Verdict, write_refusal
 from hermes_cli.local_client import Gone, call, connect
 from hermes_cli.logs import keep_log, log_path
 from hermes_cli.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
+from hermes_cli.web_cmd import find_address
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.home_lock import Holder, holder
 
@@ -114,6 +116,8 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
         process = _spawn(home, said.fileno())
     _wait_for_start(home, process, path, begin)
     print(f"The gateway of {home} runs (process {process.pid}). Its log: {log_path(home)}")
+    if cli_config.load_last_good()["web"]["enabled"]:
+        print(f"The page: {find_address(home)}")
     return OK
 
 

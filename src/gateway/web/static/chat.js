@@ -216,7 +216,8 @@ export class Chat {
     if (answer && !answer.stopped) toast("Nothing runs here any more.");
   }
 
-  #listActions(entry, { working, last }) {
+  #listActions(entry, { working, end, last }) {
+    if (entry.kind === "assistant" && !end) return null; // in the middle of a turn nothing can be cut
     if (entry.position < 0) return [];
     const copy = iconButton("copy", "Copy the message", () => copyText(entry.text, copy));
     if (entry.kind === "user") {

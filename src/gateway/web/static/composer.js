@@ -2,6 +2,7 @@
 
 import { Attachments } from "./attachments.js";
 import { Completion } from "./completion.js";
+import { announce } from "./dialogs.js";
 import { h, icon, iconButton } from "./dom.js";
 
 const MODES = [
@@ -11,6 +12,7 @@ const MODES = [
 
 export class Composer {
   #working = false;
+  #eager = false; // it was sent while files were on their way
   #draft = ""; // where an unsent text is kept
 
   /** `onSend({text, files, mode})`, `onStop()`; `me` knows the commands and the size limit. */
@@ -24,7 +26,7 @@ export class Composer {
       "aria-describedby": "say-hint",
       enterkeyhint: "send",
     });
-    this.attachments = new Attachments(me.upload_bytes, () => this.#refresh());
+    this.attachments = new Attachments(me.upload_bytes, () => this.#noteFiles());
     this.completion = new Completion(this.field, me.commands);
     this.picker = h("input", { type: "file", multiple: true, hidden: true, "aria-label": "Files", tabindex: "-1" });
     this.send = iconButton("send", "Send", () => this.#submit());
@@ -123,13 +125,20 @@ export class Composer {
   #submit() {
     const text = this.field.value.trim();
     const files = this.attachments.files;
-    if (this.attachments.busy || (!text && !files.length)) return;
+    this.#eager = this.attachments.busy;
+    if (this.#eager) announce("It is sent when its files have arrived.");
+    if (this.#eager || (!text && !files.length)) return;
     // A command says by itself when it runs.
     const mode = this.#working && !text.startsWith("/") ? this.modes.querySelector("input:checked").value : "";
     this.field.value = "";
     this.attachments.clear();
     this.#refresh();
     this.onSend({ text, files, mode });
+  }
+
+  #noteFiles() {
+    this.#refresh();
+    if (this.#eager && !this.attachments.busy) this.#submit();
   }
 
   #refresh() {

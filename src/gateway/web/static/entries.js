@@ -36,7 +36,7 @@ export function drawOwn({ text, files, at, by }, { mark = "", actions = [] } = {
   );
 }
 
-/** An answer of the model. */
+/** An answer of the model; without `actions` it is not the last word of its turn. */
 export function drawAnswer(entry, actions = []) {
   const text = h("div.text", {}, drawMarkdown(entry.text));
   const copy = iconButton("copy", "Copy the answer", () => copyText(entry.text, copy));
@@ -47,7 +47,7 @@ export function drawAnswer(entry, actions = []) {
     entry.text ? text : null,
     drawFiles(entry.files),
     entry.level === "warning" ? h("p.stopped", { text: entry.detail || "It was stopped here." }) : null,
-    entry.text ? h("div.under", {}, copy, ...actions, drawTime(entry.at)) : null,
+    entry.text && actions ? h("div.under", {}, copy, ...actions, drawTime(entry.at)) : null,
   );
 }
 

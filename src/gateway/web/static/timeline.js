@@ -55,10 +55,11 @@ export class Timeline {
 
   #listItems(state, pending) {
     const working = state.live !== null;
-    const lastAnswer = state.entries.findLast((entry) => entry.kind === "assistant" && entry.text)?.id;
-    const shown = state.entries
-      .filter(hasContent)
-      .map((entry) => this.#entryItem(entry, working, entry.id === lastAnswer));
+    const rows = state.entries.filter((entry) => entry.kind !== "note" && entry.kind !== "file");
+    const ends = new Set(rows.filter((entry, index) => isEnd(entry, rows[index + 1])).map(({ id }) => id));
+    const last = rows.findLast(({ id }) => ends.has(id))?.id;
+    const place = ({ id }) => ({ working, end: ends.has(id), last: id === last });
+    const shown = state.entries.filter(hasContent).map((entry) => this.#entryItem(entry, place(entry)));
     const ours = state.waiting.filter((message) => message.begun).map((message) => waitingItem(message, ""));
     const later = state.waiting.filter((message) => !message.begun);
     const segments = (state.live?.segments ?? []).map((segment) => this.#segmentItem(segment));
@@ -73,9 +74,10 @@ export class Timeline {
     ];
   }
 
-  #entryItem(entry, working, last) {
-    const make = () => drawEntry(entry, this.deeds.actions(entry, { working, last }));
-    return { key: entry.id, stamp: `${working}${last}${entry.text.length}${entry.ok}`, make };
+  #entryItem(entry, place) {
+    const make = () => drawEntry(entry, this.deeds.actions(entry, place));
+    const { working, end, last } = place;
+    return { key: entry.id, stamp: [working, end, last, entry.text.length, entry.ok].join(), make };
   }
 
   #segmentItem(segment) {
@@ -171,6 +173,9 @@ class ReasoningView {
 }
 
 const hasContent = (entry) => entry.kind !== "assistant" || entry.text || entry.reasoning || entry.files?.length;
+
+/** Whether an answer is its turn's last word: what comes next is a question, or nothing. */
+const isEnd = (entry, next) => entry.kind === "assistant" && entry.text && (!next || next.kind === "user");
 
 function waitingItem(message, mark) {
   return { key: `w${message.seq}`, stamp: mark, make: () => drawOwn(message, { mark }) };
