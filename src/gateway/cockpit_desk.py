@@ -40,7 +40,7 @@ class TurnDesk:
 
     async def question(self, caller: Caller, conversation: str) -> Question | None:
         await self._gateway.call(self._threads.check, caller, conversation)
-        return await self._gateway.call(self._threads.find_question, conversation)
+        return self._gateway.mailbox.showing(conversation)
 
     async def answers(self, conversation: str, seqs: Sequence[int]) -> Sequence[Outgoing]:
         gateway = self._gateway

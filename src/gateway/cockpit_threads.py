@@ -12,7 +12,6 @@ from gateway.people import is_shared
 from gateway.session_export import FORMS, name_session
 from gateway.sessions import branch_session
 from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
-from hermes_base.chat import Question
 from hermes_base.cockpit import (
     Caller,
     Exchange,
@@ -84,7 +83,7 @@ class ThreadDesk:
         gateway, store = self._gateway, self._gateway.store
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
-        waiting, question = self._find_waiting(conversation), self.find_question(conversation)
+        waiting, question = self._find_waiting(conversation), self._gateway.mailbox.showing(conversation)
         if info is None:
             notes = list_notes(gateway.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
             return Timeline(conversation, None, tuple(notes), waiting=waiting, question=question)
@@ -110,15 +109,6 @@ class ThreadDesk:
             WaitingMessage(seq, message_text(inbound.text), inbound.sender_name, inbound.files, inbound.received)
             for seq, inbound in said
         )
-
-    def find_question(self, conversation: str) -> Question | None:
-        gateway = self._gateway
-        asked = gateway.mailbox.open(conversation)
-        row = gateway.people.question(asked.id) if asked else None
-        if row is None:
-            return None
-        left = max(0.0, row.expires - gateway.turns.now())
-        return Question(row.id, row.kind, row.text, row.choices, left, "", conversation, row.turn)
 
     # --- opening
 

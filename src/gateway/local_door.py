@@ -10,7 +10,6 @@ from gateway.building import Choices
 from gateway.platforms.base import Accepted, Refused
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
 from gateway.sessions import find_session
-from hermes_base.chat import Question
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.keys import ConversationKey, parse_key
@@ -48,7 +47,7 @@ class LocalDoor:
         settings = cli_config.load_last_good()
         runtime = self._gateway.builder.find_runtime(settings, choices.model, choices.provider)
         banner = (*describe_model(self._gateway.version, runtime), *lines)
-        return Opened(conversation, banner, self._find_question(conversation))
+        return Opened(conversation, banner, self._gateway.mailbox.showing(conversation))
 
     def _find_session(self, hello: Hello) -> SessionInfo | None:
         store = self._gateway.store
@@ -84,14 +83,6 @@ class LocalDoor:
         turns = self._gateway.turns
         before = Choices.of(turns.choices(conversation))
         turns.choose(conversation, replace(before, model=hello.model, provider=hello.provider).as_stored())
-
-    def _find_question(self, conversation: str) -> Question | None:
-        asked = self._gateway.mailbox.open(conversation)
-        row = self._gateway.people.question(asked.id) if asked else None
-        if row is None:
-            return None
-        left = max(0.0, row.expires - self._gateway.turns.now())
-        return Question(row.id, row.kind, row.text, row.choices, left, "", conversation, row.turn)
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         lane = self._gateway.lanes.get(conversation)

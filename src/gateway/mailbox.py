@@ -44,6 +44,7 @@ class _Waiting:
     first: threading.Event = field(default_factory=threading.Event)  # nobody is before it in its line any more
     closed: threading.Event = field(default_factory=threading.Event)
     open: bool = False  # it may be answered
+    expires: float = 0.0
     answer: Answer = NOBODY
 
 
@@ -149,7 +150,7 @@ class Mailbox:
 
     def _show(self, waiting: _Waiting) -> None:
         question = waiting.question
-        expires = self._clock() + question.expires_in
+        expires = waiting.expires = self._clock() + question.expires_in
         self._store.ask(
             QuestionRow(
                 question.id,
@@ -219,6 +220,14 @@ class Mailbox:
         with self._lock:
             waiting = self._find_open(conversation)
             return None if waiting is None else _describe(waiting)
+
+    def showing(self, conversation: str) -> Question | None:
+        """The same with all that people are shown of it, and the time that is left."""
+        with self._lock:
+            waiting = self._find_open(conversation)
+            if waiting is None:
+                return None
+            return replace(waiting.question, expires_in=max(0.0, waiting.expires - self._clock()))
 
     def is_waiting(self, conversation: str) -> bool:
         """Whether a turn waits for a person there: that is activity, not silence (C12)."""

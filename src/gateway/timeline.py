@@ -44,7 +44,7 @@ def _describe_answer(name: str, paged: PagedRow) -> Iterator[Entry]:
     row = paged.row
     text = shown_text(row)
     stopped = _INTERRUPTED.search(str(row.message.get("content") or ""))
-    reasoning = row.message.get("reasoning_content")
+    reasoning = row.message.get("reasoning")
     reasoning = reasoning if isinstance(reasoning, str) else ""
     if text.strip() or reasoning.strip():
         level, detail = ("warning", stopped[1]) if stopped else ("info", "")

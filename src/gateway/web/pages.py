@@ -4,6 +4,7 @@ login."""
 import asyncio
 import gzip
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -18,6 +19,7 @@ from gateway.web.answers import Refusal, guarded
 
 STATIC = Path(__file__).parent / "static"
 PAGES = ("/", "/c/{session}", "/status", "/settings", "/setup")
+LOOK_SECONDS = 2.0
 MOST_GZIPPED = 2 * 1024 * 1024
 FOR_EVER = "public, max-age=31536000, immutable"
 ASK_AGAIN = "no-cache"  # kept, but compared with ours at each use
@@ -80,6 +82,7 @@ class PageRoutes:
     def __init__(self, folder: Path = STATIC) -> None:
         self._folder = folder.resolve()
         self._packed: dict[Path, Packed] = {}
+        self._version, self._looked = "", -LOOK_SECONDS
 
     def list(self) -> Sequence[BaseRoute]:
         pages = [Route(path, guarded(self.show), methods=["GET"]) for path in PAGES]
@@ -88,7 +91,7 @@ class PageRoutes:
 
     async def show(self, request: Request) -> Response:
         """The page, with addresses of its files that no browser has kept an older content of."""
-        version = await asyncio.to_thread(name_version, self._folder)
+        version = await self._name_version()
         packed = await self._read("index.html")
         body = packed.plain.replace(b'"/static/', f'"/static/{version}/'.encode())
         gzipped = gzip.compress(body, 6)
@@ -97,7 +100,7 @@ class PageRoutes:
     async def give(self, request: Request) -> Response:
         path = str(request.path_params["path"])
         version, _, rest = path.partition("/")
-        current = await asyncio.to_thread(name_version, self._folder)
+        current = await self._name_version()
         if version.startswith("v-") and rest:
             path = rest
         packed = await self._read(path)
@@ -106,6 +109,12 @@ class PageRoutes:
 
     async def give_icon(self, request: Request) -> Response:
         return _answer(request, await self._read("icon.svg"), ".svg", ASK_AGAIN)
+
+    async def _name_version(self) -> str:
+        """Looked at now and then: a page asks for forty files at once."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self._version, self._looked = await asyncio.to_thread(name_version, self._folder), time.monotonic()
+        return self._version
 
     async def _read(self, name: str) -> Packed:
         return await asyncio.to_thread(self._load, name)

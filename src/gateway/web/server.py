@@ -197,7 +197,8 @@ async def bind(host: str, port: int | None) -> socket.socket:
 
 
 def _bind(family: int, address: str, port: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # Named, since asyncio sends small answers at once only where it knows that this is TCP.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address, port))
