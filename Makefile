@@ -19,7 +19,8 @@ chat: $(INSTALLED)  ## chat in the terminal
 
 test: $(INSTALLED)  ## run the tests
 	@scripts/setup browser
-	@$(BIN)/python -m pytest -m "not soak"
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/python -m pytest -m "not soak" -n auto --maxprocesses=4 --basetemp="$$folder/t"
 
 check: $(INSTALLED)  ## lint, types, import contracts, size gate
 	$(BIN)/ruff check .

@@ -171,7 +171,8 @@ def test_a_thousand_commands_leave_nothing_behind(hands: Hands) -> None:
             hands.process("start", command="true")
         hands.run(":", {"pty": turn % 7 == 0})
     process_registry.kill_all(task_id=TASK)
-    wait_until(lambda: measure() == before)
+    # Less is fine: what an earlier test left to end by itself may end meanwhile.
+    wait_until(lambda: all(now <= then for now, then in zip(measure(), before, strict=True)))
     assert keeper.pid == pid
 
 

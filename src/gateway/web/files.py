@@ -56,7 +56,7 @@ def make_safe_name(name: str) -> str:
     stem, dot, suffix = plain.rpartition(".")
     if dot and stem and len(suffix) <= 12:
         return f"{_shorten(stem, MOST_NAME - len(suffix) - 1)}.{suffix}"
-    return _shorten(plain, MOST_NAME) or "file"
+    return _shorten(plain, MOST_NAME).rstrip(" .") or "file"
 
 
 def _shorten(text: str, most: int) -> str:
