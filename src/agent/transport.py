@@ -165,8 +165,9 @@ def _has_hung_up(wire: socket.socket | None) -> bool:
     """Nothing may come on an idle connection: what is readable is its end."""
     if wire is None:
         return True
-    readable, _, _ = select.select([wire], [], [], 0)
-    return bool(readable)
+    looking = select.poll()  # `select` itself takes no descriptor above a thousand
+    looking.register(wire, select.POLLIN)
+    return bool(looking.poll(0))
 
 
 def _exchange(

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hermes_base.chat import Event, ReasoningDelta, TextDelta
+from hermes_base.chat import Event, ReasoningDelta, TextDelta, join_deltas
 
 log = logging.getLogger(__name__)
 
@@ -111,17 +111,3 @@ class EventPipe:
             events, self._events = self._events, []
         for event in join_deltas(events):
             self._show(event)
-
-
-def join_deltas(events: list[Event]) -> list[Event]:
-    """The events with neighbouring pieces of text made one."""
-    joined: list[Event] = []
-    for event in events:
-        last = joined[-1] if joined else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-            joined[-1] = TextDelta(last.text + event.text)
-        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
-            joined[-1] = ReasoningDelta(last.text + event.text)
-        else:
-            joined.append(event)
-    return joined

@@ -4,9 +4,9 @@ The terminal hosts the agent in its own process behind this; a gateway can take 
 chat noticing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,23 @@ class Closed:
 Event = (
     TextDelta | ReasoningDelta | ToolStarted | ToolEnded | Notice | Asked | Said | FileSent | TurnEnded | Idle | Closed
 )
+
+
+T = TypeVar("T")
+
+
+def join_deltas(events: Iterable[T]) -> list[T]:
+    """The events with neighbouring pieces of text made one."""
+    joined: list[Any] = []
+    for event in events:
+        last = joined[-1] if joined else None
+        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
+            joined[-1] = TextDelta(last.text + event.text)
+        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
+            joined[-1] = ReasoningDelta(last.text + event.text)
+        else:
+            joined.append(event)
+    return joined
 
 
 class ChatHost(Protocol):

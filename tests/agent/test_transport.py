@@ -1,6 +1,8 @@
 """HTTP under the SDKs: pools that are shared and end with their last user, sockets that are reused, cut and timed."""
 
 import gc
+import os
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +16,8 @@ from hypothesis import strategies as st
 
 from agent import clients, transport
 from agent.http_chunks import BrokenFraming, ChunkDecoder
-from agent.transport import PooledTransport
+from agent.transport import PooledTransport, _has_hung_up
+from hermes_lab.server import LabServer
 
 
 def test_clients_of_one_address_and_key_share_a_pool_that_ends_with_the_last() -> None:
@@ -217,3 +220,21 @@ def test_a_blocked_reader_is_freed_from_outside(http: httpx2.Client) -> None:
     assert not reader.is_alive()
     assert box
     server.close()
+
+
+def test_a_process_with_many_open_files_reuses_connections(lab: LabServer) -> None:
+    """A descriptor above a thousand is as good as any: the gateway has that many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4096, hard)), hard))
+    held = [os.dup(0) for _ in range(1100)]
+    try:
+        wire = socket.create_connection(("127.0.0.1", lab.port))
+        with wire:
+            assert wire.fileno() > 1024
+            assert not _has_hung_up(wire)
+            wire.shutdown(socket.SHUT_RDWR)
+            assert _has_hung_up(wire)
+    finally:
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

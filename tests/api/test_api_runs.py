@@ -143,7 +143,7 @@ def test_a_stream_ends_when_the_gateway_does(api: ApiHouse, lab: LabServer, hast
     run = start(http, "[[stall 60]]")["id"]
     wait_until(lambda: bool(lab.in_flight))
     with http.stream("GET", f"/v1/runs/{run}/events") as answer:
-        api._loop.call_soon_threadsafe(api.gateway.shut_down, "the test")
+        api.loop.call_soon_threadsafe(api.gateway.shut_down, "the test")
         text = "".join(answer.iter_text())
     assert '"type":"closing"' in text
     assert "the run goes on when Hermes runs again" in text

@@ -1,37 +1,20 @@
 """The event loop is never held: whatever a callback does, it takes less than 50 ms of its thread's time."""
 
-import asyncio
-import threading
-import time
 from typing import Any
 
 import pytest
 from local_gateway import LocalHouse
+from loop_watch import watch_loop
 from raw_client import RawClient
 from waiting import wait_until
 
 from hermes_base import local_wire as wire
 from hermes_lab.server import LabServer
 
-LONGEST = 0.05
-
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What took too long on the gateway's event loop, by name."""
-    culprits: list[str] = []
-    run = asyncio.events.Handle._run
-
-    def watched(handle: asyncio.Handle) -> None:
-        named = repr(handle)
-        begun = time.thread_time()
-        run(handle)
-        spent = time.thread_time() - begun
-        if spent > LONGEST and threading.current_thread().name == "gateway":
-            culprits.append(f"{1000 * spent:.0f} ms: {named}")
-
-    monkeypatch.setattr(asyncio.events.Handle, "_run", watched)
-    return culprits
+    return watch_loop(monkeypatch)
 
 
 def test_no_callback_holds_the_loop(house: LocalHouse, lab: LabServer, slow: list[str]) -> None:

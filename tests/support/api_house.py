@@ -1,91 +1,40 @@
 """A gateway on a thread of the test with the API served on loopback, and clients of it."""
 
-import asyncio
-import json
-import socket
-import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
 from openai import AsyncOpenAI, OpenAI
-from waiting import wait_until
+from web_house import WebHouse
 
-from gateway.service import Gateway
-from gateway.serving import open_page
-from hermes_state.home_lock import HomeLock
 from hermes_state.people import MEMBER
 
 T = TypeVar("T")
-PATIENCE = 30.0
 
 
-class ApiHouse:
-    """One home; its gateway and server start and stop."""
+class ApiHouse(WebHouse):
+    """The same house, seen by programs."""
 
     def __init__(self, home: Path, base_url: str, **settings: Any) -> None:
-        self.home = home
-        model = {"base_url": base_url, "default": "lab"}
-        home.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        written = {"model": model, "approvals": {"mode": "auto"}, "web": {"port": self.port}, **settings}
-        (home / "config.yaml").write_text(json.dumps(written))
-        self.address = f"http://127.0.0.1:{self.port}"
+        super().__init__(home, base_url, **settings)
         self._clients: list[OpenAI | httpx2.Client] = []
-
-    # --- life
-
-    def start(self) -> None:
-        self._ready = threading.Event()
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="api-house", daemon=True)
-        self._thread.start()
-        assert self._ready.wait(PATIENCE), "the gateway did not start"
-        if self._problem is not None:
-            raise self._problem
 
     def stop(self) -> None:
         for client in self._clients:
             client.close()
         self._clients.clear()
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self.gateway.shut_down, "the test stops it")
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive(), "the gateway did not end"
+        super().stop()
 
-    def __enter__(self) -> "ApiHouse":
-        self.start()
-        return self
+    @property
+    def address(self) -> str:
+        """Without a token: clients bring keys."""
+        return self.url
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        try:
-            with HomeLock(self.home):
-                asyncio.run(self._serve())
-        except BaseException as problem:  # the thread's top: the test gets it
-            self._problem = problem
-        finally:
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.gateway = Gateway(self.home)
-        await self.gateway.start()
-        server = await open_page(self.gateway)
-        assert server is not None
-        self.token = server.address.partition("?token=")[2]
-        self._ready.set()
-        await self.gateway.wait_closed()
-
-    # --- from the test's thread
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+    @property
+    def token(self) -> str:
+        assert self.server is not None
+        return self.server.address.partition("?token=")[2]
 
     def store(self, work: Callable[[Any], T]) -> T:
         return work(self.gateway.store)
@@ -114,7 +63,3 @@ class ApiHouse:
             made := httpx2.Client(base_url=self.address, headers={**bearer, **headers}, timeout=30, verify=False)
         )
         return made
-
-    def wait_quiet(self) -> None:
-        turns = self.gateway.turns
-        wait_until(lambda: turns.depth() == (0, 0) and not self.gateway.lanes)

@@ -15,10 +15,10 @@ from gateway.platforms.web import picture as pictures
 from gateway.platforms.web.adapter import MOST_PICTURES, WebAdapter
 from gateway.platforms.web.picture import Picture, Tail
 from gateway.web.files import FileShelf
-from gateway.web.live import LiveView, cut_picture, find_fresh, join_pieces, mark
+from gateway.web.live import LiveView, cut_picture, find_fresh, mark
 from gateway.web.parts import Parts
 from gateway.web.views import Json, strip_way
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted, join_deltas
 from hermes_base.cockpit import NOTE, USER, Caller, Entry, Thread, Timeline
 from hermes_base.inbound import Outgoing
 
@@ -82,7 +82,7 @@ PIECES = st.lists(
 
 @given(PIECES)
 def test_joined_pieces_say_the_same(events: list[Watched]) -> None:
-    joined = join_pieces(events)
+    joined = join_deltas(events)
     for kind in (TextDelta, ReasoningDelta):
         text = ["".join(event.text for event in some if isinstance(event, kind)) for some in (events, joined)]
         assert text[0] == text[1]

@@ -1,5 +1,6 @@
 """Tokens, cookies and brakes, without a server."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,13 @@ def test_the_right_password_makes_slips_forgotten() -> None:
         brakes.note_failure("1.2.3.4")
     brakes.note_success("1.2.3.4")
     assert brakes.wait("1.2.3.4") == 0.0
+
+
+def test_many_who_come_first_get_one_token(home: Path) -> None:
+    """The command and the server may ask for it in the same instant."""
+    with ThreadPoolExecutor(8) as pool:
+        found = {future.result() for future in [pool.submit(access.read_token, home) for _ in range(64)]}
+    assert len(found) == 1
+    assert [path.name for path in home.iterdir()] == [access.TOKEN_FILE]
+    (home / access.TOKEN_FILE).write_text("")
+    assert len(access.read_token(home)) > 20

@@ -1,10 +1,8 @@
 """Many, slow and broken clients: everybody else is served, memory is bounded, the event loop is never held."""
 
-import asyncio
 import json
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from gateway_process import GatewayProcess
+from loop_watch import watch_loop
 from waiting import wait_until
 from web_house import PageState, Visitor, WebHouse, find_free_port
 
@@ -21,26 +20,12 @@ from gateway.web import access, connections, live, server
 from hermes_base.cockpit import Caller, Exchange
 from hermes_lab.server import LabServer
 
-LONGEST = 0.05
 MB = 1024 * 1024
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What took too long on the gateway's event loop, by name."""
-    culprits: list[str] = []
-    run = asyncio.events.Handle._run
-
-    def watched(handle: asyncio.Handle) -> None:
-        named = repr(handle)
-        begun = time.thread_time()
-        run(handle)
-        spent = time.thread_time() - begun
-        if spent > LONGEST and threading.current_thread().name == "gateway":
-            culprits.append(f"{1000 * spent:.0f} ms: {named}")
-
-    monkeypatch.setattr(asyncio.events.Handle, "_run", watched)
-    return culprits
+    return watch_loop(monkeypatch)
 
 
 class RawStream:

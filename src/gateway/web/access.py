@@ -29,23 +29,34 @@ MOST_PEERS = 1_000
 
 
 def read_token(home: Path) -> str:
-    """The token of the home, made at the first call."""
-    path = home / TOKEN_FILE
-    with contextlib.suppress(FileNotFoundError):
-        token = path.read_text(encoding="ascii").strip()
-        if token:
-            return token
-    return make_token(home)
+    """The token of the home, made at the first call; of several who make it at once, one does."""
+    return _read(home) or _put(home, os.link) or _read(home) or make_token(home)
 
 
 def make_token(home: Path) -> str:
     """A new token; the old one and every cookie that was made with it are void."""
+    return _put(home, os.replace)
+
+
+def _read(home: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        return (home / TOKEN_FILE).read_text(encoding="ascii").strip()
+    return ""
+
+
+def _put(home: Path, place: Callable[[Path, Path], None]) -> str:
+    """Write a token beside the file and put it in its place; empty: another one stands there."""
     token = secrets.token_urlsafe(24)
     home.mkdir(parents=True, exist_ok=True)
-    draft = home / f"{TOKEN_FILE}.{os.getpid()}.new"
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    draft = home / f"{TOKEN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(token + "\n")
-    draft.replace(home / TOKEN_FILE)
+    try:
+        place(draft, home / TOKEN_FILE)
+    except FileExistsError:
+        return ""
+    finally:
+        draft.unlink(missing_ok=True)
     return token
 
 

@@ -25,7 +25,7 @@ from gateway.web.views import (
     view_snapshot,
     view_thread,
 )
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted, join_deltas
 from hermes_base.cockpit import ASSISTANT, TOOL, USER, Entry, Timeline
 from hermes_base.errors import HermesError
 
@@ -78,20 +78,6 @@ def cut_picture(entries: Iterable[Entry], picture: Picture | None) -> list[Entry
     return [entry for entry in entries if entry.kind not in _TRANSCRIPT or entry.at < picture.begun]
 
 
-def join_pieces(events: Iterable[Watched]) -> list[Watched]:
-    """Neighbouring pieces of text made one: a slow reader gets few large ones."""
-    joined: list[Watched] = []
-    for event in events:
-        last = joined[-1] if joined else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-            joined[-1] = TextDelta(last.text + event.text)
-        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
-            joined[-1] = ReasoningDelta(last.text + event.text)
-        else:
-            joined.append(event)
-    return joined
-
-
 class LiveView:
     """What one page knows of a conversation, and what it is told next."""
 
@@ -110,7 +96,7 @@ class LiveView:
     async def go_on(self) -> list[Json]:
         """What there is to tell; empty after a while in which nothing happened."""
         told: list[Json] = []
-        events = join_pieces(await self._watch.wait(PULSE_SECONDS))
+        events = join_deltas(await self._watch.wait(PULSE_SECONDS))
         if any(isinstance(event, Lost) for event in events):
             self.ended = any(isinstance(event, Ended) for event in events)
             return [{"type": "closing"}] if self.ended else await self._show_all()
