@@ -37,7 +37,7 @@ def log_end(result: TurnResult, provider: str, model: str) -> None:
         "output": used.output_tokens,
     }
     about = {"provider": provider, "model": model, "tokens": tokens, "reason": result.reason or result.error}
-    log.info("the turn %s after %d model calls", how, result.api_calls, extra=about)
+    log.info("the turn %s with %d calls of a model", how, result.api_calls, extra=about)
 
 
 def tell_plugins(

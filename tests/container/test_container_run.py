@@ -39,7 +39,22 @@ def wrap(volume: Path, *command: str) -> list[str]:
             places += ["--ro-bind", str(entry), str(entry)]
     apart = ["--unshare-user", "--unshare-pid", "--as-pid-1", "--die-with-parent"]
     who = ["--uid", str(UID), "--gid", str(UID)]
-    own = ["--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc", "--bind", str(volume), "/data", "--remount-ro", "/"]
+    # The program itself may stand where the container has a folder of its own.
+    program = [word for place in (ROOT, Path(sys.prefix)) for word in ("--ro-bind", str(place), str(place))]
+    own = [
+        "--tmpfs",
+        "/tmp",
+        *program,
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        "--bind",
+        str(volume),
+        "/data",
+        "--remount-ro",
+        "/",
+    ]
     return ["bwrap", *apart, *who, *places, *own, "--chdir", "/data", *command]
 
 
