@@ -54,21 +54,26 @@ def _alternatives(spellings: list[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, spellings)))
 
 
+#: What a record says of the place in our code where it was made: nothing of a person's is there.
+_PLACES = frozenset({"name", "levelname", "pathname", "filename", "module", "funcName", "processName", "threadName"})
+
+
 class RedactingFilter(logging.Filter):
     """Cleans each record before a handler formats it: message, arguments, trace and extra fields."""
 
-    def __init__(self, redact: Callable[[str], str]) -> None:
+    def __init__(self, find_redact: Callable[[], Callable[[str], str]]) -> None:
         super().__init__()
-        self._redact = redact
+        self._find_redact = find_redact  # asked once for each record: secrets change while a process runs
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = _join_message(record), None
         if record.exc_info and not record.exc_text:
             record.exc_text = _format_trace(record.exc_info)
         record.exc_info = None  # the trace's text stands for it: another formatter would print it uncleaned
+        redact = self._find_redact()
         for field, value in vars(record).items():
-            if isinstance(value, str):
-                setattr(record, field, self._redact(value))
+            if isinstance(value, str) and field not in _PLACES:
+                setattr(record, field, redact(value))
         return True
 
 

@@ -350,7 +350,7 @@ def start_logging() -> None:
     """Send log records to stderr, without secrets, from the configured level on."""
     handler = logging.StreamHandler()
     handler.set_name(TERMINAL)
-    handler.addFilter(RedactingFilter(lambda text: redactor()(text)))
+    handler.addFilter(RedactingFilter(redactor))
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler])
     with suppress(ConfigProblem):  # the command itself will report it

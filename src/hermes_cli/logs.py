@@ -167,7 +167,7 @@ def keep_log(home: Path) -> Iterator[None]:
         return
     handler.setFormatter(JsonLines())
     handler.addFilter(TurnFilter())
-    handler.addFilter(RedactingFilter(lambda text: config.redactor()(text)))
+    handler.addFilter(RedactingFilter(config.redactor))
     handler.set_name(FILE)
     loggers = [logging.getLogger(), *map(logging.getLogger, ROOMS)]
     before = [(logger, logger.level) for logger in loggers]

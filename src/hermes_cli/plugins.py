@@ -228,7 +228,7 @@ def _log_all() -> None:
     log.setLevel(logging.DEBUG)
     if not log.hasHandlers():
         handler = logging.StreamHandler()
-        handler.addFilter(RedactingFilter(lambda text: cli_config.redactor()(text)))
+        handler.addFilter(RedactingFilter(cli_config.redactor))
         log.addHandler(handler)
 
 

@@ -62,7 +62,7 @@ def test_a_secret_that_stands_in_a_mark_does_not_survive_either(secret: str) -> 
 def log() -> Iterator[tuple[logging.Logger, io.StringIO]]:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
-    handler.addFilter(RedactingFilter(Redactor({"KEY": CANARY})))
+    handler.addFilter(RedactingFilter(lambda: Redactor({"KEY": CANARY})))
     handler.setFormatter(logging.Formatter("%(name)s %(message)s %(turn)s", defaults={"turn": ""}))
     logger = logging.getLogger("test_redact")
     logger.propagate = False
