@@ -1,6 +1,7 @@
 """A real browser on the page: Chromium without a window, a fresh profile for each visitor, and a watch on whatever the
 page does wrong: errors of its script, errors on its console, breaches of its content policy."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ for (const name of ["alert", "confirm", "prompt"]) {
 def open_browser() -> Iterator[Browser]:
     """One Chromium; skips the test where there is none."""
     if not CHROMIUM.exists():
+        assert "HERMES_TESTS_NEED_BROWSER" not in os.environ, f"there has to be a Chromium at {CHROMIUM}"
         pytest.skip(f"there is no Chromium at {CHROMIUM}")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as driver:
