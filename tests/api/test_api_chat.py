@@ -242,6 +242,26 @@ def test_a_vanished_client_leaves_the_turn_running(api: ApiHouse, lab: LabServer
     assert [entry["text"] for entry in entries if entry["kind"] == "assistant"] == [told["output"]]
 
 
+def test_a_client_that_repeats_itself_is_answered_once(api: ApiHouse, lab: LabServer) -> None:
+    """C1: its own time limit passes before the answer comes; what it sends again finds the run that is there."""
+    client = api.client(timeout=0.4, max_retries=8)
+    assert ask(client, user("[[stall 1.5]][[say Late.]]")) == "Late."
+    assert len(lab.requests) == 1
+    assert len(api.http().get("/v1/sessions").json()["data"]) == 1
+
+
+def test_who_asks_the_same_again_is_answered_again(api: ApiHouse, lab: LabServer) -> None:
+    """Only what a client calls a repetition is one, and only its own."""
+    body = {"model": "hermes", "messages": [user("[[say Yes.]]")]}
+    owner, other = api.http(), api.http(api.make_key())
+    first = owner.post("/v1/chat/completions", json=body).json()["id"]
+    again = {"x-stainless-retry-count": "1"}
+    assert owner.post("/v1/chat/completions", json=body, headers=again).json()["id"] == first
+    assert owner.post("/v1/chat/completions", json=body).json()["id"] != first
+    assert other.post("/v1/chat/completions", json=body, headers=again).json()["id"] != first
+    assert len(lab.requests) == 3
+
+
 def test_the_same_key_never_runs_twice(api: ApiHouse, lab: LabServer) -> None:
     """C1: a repetition waits for, or returns, the first one's answer; another key runs by itself."""
     client = api.client(api.make_key())

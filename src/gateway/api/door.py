@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from gateway.api.problems import ApiProblem, problem_of
 from gateway.api.repeats import Repeats
+from gateway.api.retries import Retries
 from gateway.api.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
 from hermes_base.cockpit import Caller, Cockpit
@@ -38,6 +39,7 @@ class Api:
     is_page_token: Callable[[str], bool]
     runs: Runs
     repeats: Repeats
+    retries: Retries
     repeating: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def one_at_a_time(self, name: str) -> asyncio.Lock:

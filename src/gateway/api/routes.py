@@ -7,6 +7,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.api import routes_house, routes_runs, routes_sessions, routes_talk
 from gateway.api.door import Api, Closed, Open, for_all, for_callers
 from gateway.api.repeats import Repeats
+from gateway.api.retries import Retries
 from gateway.api.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
 from hermes_base.cockpit import Cockpit
@@ -43,7 +44,7 @@ _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 def make_routes(cockpit: Cockpit, adapter: ApiAdapter, page_token: Callable[[str], bool]) -> list[BaseRoute]:
     """The routes of the API; `page_token` says whether a bearer is the page's own token, which is the owner's."""
-    api = Api(cockpit, adapter, page_token, Runs(cockpit, adapter), Repeats(adapter.home))
+    api = Api(cockpit, adapter, page_token, Runs(cockpit, adapter), Repeats(adapter.home), Retries())
     calls = [Route(path, for_callers(api, work), methods=[method]) for method, path, work in CALLS]
     opened = [Route(path, for_all(api, work), methods=[method]) for method, path, work in OPEN_CALLS]
     unknown = Route("/v1/{rest:path}", for_all(api, routes_house.refuse_unknown), methods=_ALL_METHODS)

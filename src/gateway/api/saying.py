@@ -14,6 +14,7 @@ from gateway.api.door import Api
 from gateway.api.images import find_shelf, keep_images
 from gateway.api.problems import ApiProblem, wrong
 from gateway.api.records import Record
+from gateway.api.retries import is_repetition, mark_request
 from gateway.api.tickets import RESPONSE, RUN, read_ticket
 from hermes_base.cockpit import Caller, NotThere
 from hermes_base.errors import HermesError
@@ -35,6 +36,7 @@ class Wish:
     name: str = ""  # of the message, made from its idempotency key; empty: it has none
     commands: bool = False
     events: bool = False
+    repeats: bool = False  # the client says that it sends this once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,23 @@ def read_wish(request: Request, caller: Caller) -> Wish:
     if len(place) > 500:
         raise wrong("X-Hermes-Conversation", "X-Hermes-Conversation is too long.")
     named = hashlib.sha256(f"{caller.person}\n{caller.key}\n{key}".encode()).hexdigest()[:32] if key else ""
-    return Wish(place, named, headers.get("x-hermes-commands") == "1", headers.get("x-hermes-events") == "1")
+    commands, events = (headers.get(name) == "1" for name in ("x-hermes-commands", "x-hermes-events"))
+    return Wish(place, named, commands, events, is_repetition(headers))
 
 
 async def say(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
-    """Hand the question over; the record of its run. The same idempotency key never begins a second one."""
+    """Hand the question over; the record of its run. The same idempotency key never begins a second one, and neither
+    does a client that repeats itself because it heard nothing."""
+    mark = mark_request(caller, ask, wish.place)
+    known = api.retries.find(mark) if wish.repeats else None
+    if known is not None:
+        return known
+    record = await _begin(api, caller, ask, wish)
+    api.retries.keep(mark, record)
+    return record
+
+
+async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
     await check_model(api, ask.model)
     place = await _place(api, caller, ask, wish)
     conversation = place.conversation
