@@ -296,6 +296,18 @@ def test_the_same_key_never_runs_twice_over_a_restart(api: ApiHouse, lab: LabSer
     assert len(lab.requests) == calls
 
 
+def test_a_client_that_repeats_itself_over_a_restart_is_answered_once(api: ApiHouse, lab: LabServer) -> None:
+    """C1: it never heard the answer, and the next process has it in the store."""
+    key = api.make_key()
+    body = {"model": "hermes", "messages": [user("[[say Yes.]]")]}
+    first = api.http(key, **{"x-stainless-retry-count": "0"}).post("/v1/chat/completions", json=body).json()
+    api.stop()
+    api.start()
+    again = api.http(key, **{"x-stainless-retry-count": "1"}).post("/v1/chat/completions", json=body).json()
+    assert (again["id"], again["choices"]) == (first["id"], first["choices"])
+    assert len(lab.requests) == 1
+
+
 def test_events_that_were_given_up_cost_no_word(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that is too slow gets the whole answer from the store, whole and streamed."""
     put = hub.Watch.put

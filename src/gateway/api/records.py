@@ -5,6 +5,7 @@ A record belongs to no connection: when a client vanishes the run goes on, and i
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +44,7 @@ class Record:
         self.question: Question | None = None
         self.outcome: Outcome | None = None
         self.closing = False  # the gateway ends before the run does
+        self.ended = 0.0  # time.monotonic()
         self.lossy = False  # something that was shown was not seen here
         self.events: list[RunEvent] = []
         self.size = 0
@@ -93,6 +95,7 @@ class Record:
             self._add_text(left, always=True)
         self.question = None
         self.outcome = outcome
+        self.ended = time.monotonic()
         self.status = FAILED if outcome.error else STOPPED if outcome.interrupted else COMPLETED
         self._add(ENDED)
 

@@ -1,5 +1,5 @@
-"""Which conversation a request with an idempotency key went to, kept in a file, so that its repetition finds the first
-one also after a restart."""
+"""Where a request went that may come again (a conversation, a run), kept in a file, so that its repetition finds the
+first one also after a restart."""
 
 import contextlib
 import json
@@ -23,21 +23,22 @@ class Repeats:
         self._lock = threading.Lock()
         self._places: dict[str, tuple[str, float]] | None = None
 
-    def find(self, name: str) -> str:
-        """The conversation of this request; empty: it is the first."""
+    def find(self, name: str, seconds: float = KEPT_SECONDS) -> str:
+        """Where this request went in the last so many seconds; empty: it is the first."""
         with self._lock:
-            return self._load().get(name, ("", 0.0))[0]
+            place, at = self._load().get(name, ("", 0.0))
+            return place if time.time() - at <= seconds else ""
 
-    def keep(self, name: str, conversation: str) -> None:
+    def keep(self, name: str, place: str) -> None:
         """Durable when this returns, so that a run is never begun whose place is not known."""
         with self._lock:
             places = self._load()
-            places[name] = (conversation, time.time())
+            places[name] = (place, time.time())
             if len(places) > MOST_KEPT:
                 self._places = self._write_anew(dict(list(places.items())[-MOST_KEPT // 2 :]))
                 return
             with _open(self._path, os.O_APPEND) as file:
-                _write(file, json.dumps([name, conversation, places[name][1]]) + "\n")
+                _write(file, json.dumps([name, place, places[name][1]]) + "\n")
 
     def _load(self) -> dict[str, tuple[str, float]]:
         if self._places is None:
@@ -72,7 +73,7 @@ def _read(lines: Iterable[str], since: float) -> dict[str, tuple[str, float]]:
     places: dict[str, tuple[str, float]] = {}
     for line in lines:
         with contextlib.suppress(ValueError, TypeError):
-            name, conversation, at = json.loads(line)
+            name, place, at = json.loads(line)
             if at >= since:
-                places[str(name)] = (str(conversation), float(at))
+                places[str(name)] = (str(place), float(at))
     return places

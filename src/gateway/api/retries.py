@@ -11,14 +11,16 @@ from gateway.api.records import Record
 from hermes_base.cockpit import Caller
 
 HEADER = "x-stainless-retry-count"
+#: A client that heard nothing comes again within a minute; whoever asks the same later wants another answer.
+HEARD_SECONDS = 120.0
 KEPT_SECONDS = 900.0
 MOST_KEPT = 500
 
 
-def is_repetition(headers: Mapping[str, str]) -> bool:
-    """Whether the client says that it has sent this before."""
+def count_repetitions(headers: Mapping[str, str]) -> int | None:
+    """How often the client says that it has sent this before; None: it would not say."""
     count = headers.get(HEADER, "")
-    return count.isascii() and count.isdigit() and int(count[:4]) > 0
+    return int(count[:4]) if count.isascii() and count.isdigit() else None
 
 
 def mark_request(caller: Caller, ask: Ask, place: str) -> str:
@@ -34,10 +36,16 @@ class Retries:
         self._clock = clock
         self._known: OrderedDict[str, tuple[Record, float]] = OrderedDict()
 
+    def knows(self, mark: str) -> bool:
+        return mark in self._known
+
     def find(self, mark: str) -> Record | None:
-        """The run that this request began; None: it is not known here, or long ago."""
+        """The run that this request began, if its answer may not have been heard."""
         record, at = self._known.get(mark, (None, 0.0))
-        return record if self._clock() - at <= KEPT_SECONDS else None
+        if record is None or (record.closing and record.outcome is None):
+            return None
+        since = self._clock() - (max(at, record.ended) if record.is_over else at)
+        return record if since <= (HEARD_SECONDS if record.is_over else KEPT_SECONDS) else None
 
     def keep(self, mark: str, record: Record) -> None:
         self._known[mark] = record, self._clock()

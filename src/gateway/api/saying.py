@@ -14,8 +14,8 @@ from gateway.api.door import Api
 from gateway.api.images import find_shelf, keep_images
 from gateway.api.problems import ApiProblem, wrong
 from gateway.api.records import Record
-from gateway.api.retries import is_repetition, mark_request
-from gateway.api.tickets import RESPONSE, RUN, read_ticket
+from gateway.api.retries import KEPT_SECONDS, count_repetitions, mark_request
+from gateway.api.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.cockpit import Caller, NotThere
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -36,7 +36,7 @@ class Wish:
     name: str = ""  # of the message, made from its idempotency key; empty: it has none
     commands: bool = False
     events: bool = False
-    repeats: bool = False  # the client says that it sends this once more
+    repetition: int | None = None  # how often the client says that it sent this before; None: it would not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,33 @@ def read_wish(request: Request, caller: Caller) -> Wish:
         raise wrong("X-Hermes-Conversation", "X-Hermes-Conversation is too long.")
     named = hashlib.sha256(f"{caller.person}\n{caller.key}\n{key}".encode()).hexdigest()[:32] if key else ""
     commands, events = (headers.get(name) == "1" for name in ("x-hermes-commands", "x-hermes-events"))
-    return Wish(place, named, commands, events, is_repetition(headers))
+    return Wish(place, named, commands, events, count_repetitions(headers))
 
 
 async def say(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
     """Hand the question over; the record of its run. The same idempotency key never begins a second one, and neither
     does a client that repeats itself because it heard nothing."""
     mark = mark_request(caller, ask, wish.place)
-    known = api.retries.find(mark) if wish.repeats else None
+    known = await _find_repeated(api, caller, mark) if wish.repetition else None
     if known is not None:
         return known
-    record = await _begin(api, caller, ask, wish)
+    record = await _begin(api, caller, ask, wish, mark)
     api.retries.keep(mark, record)
     return record
 
 
-async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
+async def _find_repeated(api: Api, caller: Caller, mark: str) -> Record | None:
+    """The run of a request that a client sends once more, in this process or in the one before."""
+    if api.retries.knows(mark):
+        return api.retries.find(mark)
+    ticket = read_ticket(await asyncio.to_thread(api.repeats.find, mark, KEPT_SECONDS), RUN)
+    try:
+        return await api.runs.find(caller, ticket) if ticket is not None else None
+    except NotThere:
+        return None  # the process ended before the message was stored
+
+
+async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> Record:
     await check_model(api, ask.model)
     place = await _place(api, caller, ask, wish)
     conversation = place.conversation
@@ -87,6 +98,8 @@ async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
         conversation=conversation,
         received=time.time(),
     )
+    if wish.repetition is not None:
+        await asyncio.to_thread(api.repeats.keep, mark, Ticket(conversation, inbound.message).write(RUN))
     return await api.runs.begin(caller, inbound, ask.model)
 
 
