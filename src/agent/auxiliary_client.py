@@ -5,6 +5,7 @@
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -220,4 +221,4 @@ def _choose_runtime(
 
 def environment() -> Mapping[str, str]:
     """What the process was started with, and the names of the home's `.env` that it does not set."""
-    return {**os.environ, **cli_config.load_env()}
+    return ChainMap(cli_config.load_env(), os.environ)  # looked into, not copied: every turn asks for one name

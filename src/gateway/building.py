@@ -11,7 +11,7 @@ from agent.runtime import Runtime
 from gateway.meters import MeteredJournal, Meters
 from gateway.people import Scope
 from gateway.run import GatewayRunner
-from hermes_base.inbound import FileRef
+from hermes_base.inbound import FileRef, as_fields
 from hermes_base.keys import parse_key
 from hermes_base.tool_context import Notices
 from hermes_cli import config as cli_config
@@ -42,7 +42,7 @@ class Choices:
         return cls(**{name: value for name, value in stored.items() if name in cls.__dataclass_fields__})
 
     def as_stored(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value}
+        return {name: value for name, value in as_fields(self).items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Builder:
         toolsets = choose_toolsets(settings)
         signature = GatewayRunner._agent_config_signature(
             runtime.model,
-            asdict(runtime),
+            as_fields(runtime),
             toolsets,
             scope.person_id,
             GatewayRunner._extract_cache_busting_config(settings),

@@ -6,7 +6,7 @@ import mimetypes
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from gateway.session_context import describe_session
 from gateway.titling import Titler
 from gateway.turn import EventPipe
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.inbound import NOTE, Address, FileRef, Inbound, Outgoing
+from hermes_base.inbound import NOTE, Address, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_state.interface import Store
@@ -190,7 +190,7 @@ class TurnPerformer:
         return replace(
             before,
             folder=folder,
-            address=asdict(inbound.address),
+            address=as_fields(inbound.address),
             person=item.sender.person,
             role=item.sender.role,
         )

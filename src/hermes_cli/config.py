@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,17 @@ _envs: dict[Path, tuple[str, dict[str, tuple[str, int]]]] = {}
 
 
 def get_config_path() -> Path:
-    return get_hermes_home() / CONFIG_FILE
+    return _find_inside(get_hermes_home(), CONFIG_FILE)
 
 
 def get_env_path() -> Path:
-    return get_hermes_home() / ENV_FILE
+    return _find_inside(get_hermes_home(), ENV_FILE)
+
+
+@lru_cache(maxsize=64)
+def _find_inside(home: Path, name: str) -> Path:
+    """Paths are slow to make, and these are asked for many times in a turn."""
+    return home / name
 
 
 # --- reading config.yaml
