@@ -28,6 +28,7 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_base.settings import Problem
 from hermes_cli import config_edit
+from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
 
 log = logging.getLogger(__name__)
@@ -317,6 +318,8 @@ def secrets() -> dict[str, str]:
         raw = _load().raw
         found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
         found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
+    with suppress(OSError, UnicodeDecodeError):
+        found["the page's token"] = (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
     with suppress(ConfigProblem):
         # The environment may hold another value of the same name: both are secrets.
         for name, (value, _) in _load_env_file().items():

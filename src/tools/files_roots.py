@@ -15,14 +15,14 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from hermes_constants import get_hermes_home
+from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from tools.approval import ask_approval
 
 READ, WRITE = "read", "write"
 WORKSPACE = "workspace"
 NEW_FILE_MODE = 0o666
-#: Names in a home that no tool reads or writes: keys, settings, the store, locks, and what undo keeps.
-PRIVATE_NAMES = (".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes")
+#: Names in a home that no tool reads or writes: keys, settings, the store, locks, what undo keeps, the page's token.
+PRIVATE_NAMES = (".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes", f"{WEB_TOKEN_FILE}*")
 #: What lies here is the machine itself (the environment of this process among it), not files.
 BARRED_FOLDERS = ("/proc", "/sys", "/dev")
 # O_PATH, where it exists, passes through folders that may be entered but not listed.

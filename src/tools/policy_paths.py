@@ -14,7 +14,7 @@ SECRET_NAME = re.compile(
     r"\.env(rc)?(\.(?!example$|sample$|template$|dist$).*)?|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.netrc|\.pgpass"
     r"|\.npmrc|\.pypirc|\.git-credentials|\.my\.cnf|\.password-store|\.?credentials?(\..*)?|secrets?(\.(ya?ml|json|toml|txt|env))?"
     r"|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx|keystore)|g?shadow-?|sudoers|\.\w+_history|\.hermes|environ"
-    r"|authorized_keys",
+    r"|authorized_keys|web-token.*",
     re.IGNORECASE,
 )
 #: What a pattern such as `id_*` may find.
@@ -28,7 +28,7 @@ STARTUP_NAME = re.compile(
 )
 #: The part of the Hermes home that says how Hermes behaves and what it remembers.
 HERMES_FILE = re.compile(
-    r"(profiles/[^/]+/)?(config\.ya?ml|\.env|auth[^/]*|[^/]*\.(db|sqlite3?)(-\w+)?)(/.*)?|\*.*|\.?"
+    r"(profiles/[^/]+/)?(config\.ya?ml|\.env|auth[^/]*|web-token[^/]*|[^/]*\.(db|sqlite3?)(-\w+)?)(/.*)?|\*.*|\.?"
 )
 DISK = re.compile(r"/dev/((sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|mapper|loop|sr|mem|kmem|port)\S*)")
 SYSTEM_FOLDERS = "bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var|mnt|media|run"

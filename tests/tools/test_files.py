@@ -325,7 +325,9 @@ def test_the_roots_are_the_folder_the_workspace_tmp_and_the_setting(tmp_path: Pa
     assert not files_roots.is_inside("/tmpfile", "/tmp")
 
 
-@pytest.mark.parametrize("name", [".env", "config.yaml", "hermes.db", "hermes.db-wal", "hermes.lock", "file-changes/x"])
+@pytest.mark.parametrize(
+    "name", [".env", "config.yaml", "hermes.db", "hermes.db-wal", "hermes.lock", "file-changes/x", "web-token"]
+)
 def test_the_files_of_hermes_itself_are_never_touched(home: Path, name: str) -> None:
     """G7: not inside a root, not with consent, not by another name, not through a search."""
     for path in (home / name, home / "profiles" / "other" / name):

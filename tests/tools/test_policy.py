@@ -238,6 +238,8 @@ HIDDEN = [
     "cat .env",
     "cat .en?",
     "cat ~/.ssh/id_rsa",
+    "cat ~/.hermes/web-token",
+    "cat web-token",
     "cat id_r*",
     "cat /etc/shadow",
     "cat < .env",

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.web import access
+from hermes_cli import config
 
 TEXTS = st.text(max_size=40)
 
@@ -128,3 +129,9 @@ def test_many_who_come_first_get_one_token(home: Path) -> None:
     assert [path.name for path in home.iterdir()] == [access.TOKEN_FILE]
     (home / access.TOKEN_FILE).write_text("")
     assert len(access.read_token(home)) > 20
+
+
+def test_the_token_is_a_secret_like_any_other(home: Path) -> None:
+    """G6: whatever reads it, transcripts and logs do not hold it."""
+    token = access.read_token(home)
+    assert token not in config.redactor()(f"it is {token}, they say")

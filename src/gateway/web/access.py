@@ -15,7 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-TOKEN_FILE = "web-token"
+from hermes_constants import WEB_TOKEN_FILE
+
+TOKEN_FILE = WEB_TOKEN_FILE
 COOKIE_SECONDS = 30 * 24 * 3600
 FREE_TRIES = 5  # of one peer, before it has to wait
 FREE_TRIES_OVERALL = 50
