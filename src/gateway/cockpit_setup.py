@@ -102,7 +102,7 @@ class Setup:
     def _charge(self, usage: Sequence[UsageRow]) -> None:
         try:
             if usage:
-                self._gateway.store.charge("", usage)
+                self._gateway.meters.charge(self._gateway.store, "", usage)
         except StoreFailure as problem:  # the answer to the person matters more
             log.warning("a probe could not be put into the ledger: %s", problem)
 

@@ -56,8 +56,15 @@ class ThreadDesk:
         return await self._call(self._list, caller, limit, before)
 
     def _list(self, caller: Caller, limit: int, before: float | None) -> Sequence[Thread]:
-        found = self._gateway.store.sessions(limit=limit, person=self.scope(caller), before=before)
-        return [self._describe(info) for info in found if info.end_reason not in ROTATED]
+        """Sessions that go on as their child are left out, so the store may have to be asked for more."""
+        listed: list[SessionInfo] = []
+        while len(listed) < limit:
+            found = self._gateway.store.sessions(limit=limit, person=self.scope(caller), before=before)
+            listed += [info for info in found if info.end_reason not in ROTATED]
+            if len(found) < limit:
+                break
+            before = found[-1].updated
+        return [self._describe(info) for info in listed[:limit]]
 
     async def search(self, caller: Caller, words: str, *, limit: int = 20) -> Sequence[FoundWords]:
         return await self._call(self._search, caller, words, limit)

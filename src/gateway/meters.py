@@ -81,6 +81,11 @@ class Meters:
     breaks: Tally = field(default_factory=Tally)  # reason
     loop_lag: Stopwatch = field(default_factory=lambda: Stopwatch(LAG_SECONDS))
 
+    def charge(self, store: Store, session: str, usage: Sequence[UsageRow]) -> None:
+        """Put calls beside a turn into the ledger, and count them."""
+        store.charge(session, usage)
+        self.count_calls(usage)
+
     def count_calls(self, usage: Sequence[UsageRow]) -> None:
         for row in usage:
             who = row.provider, row.model

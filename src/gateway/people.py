@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.commands import Command, needed_role
+from hermes_base.inbound import PEOPLE
 
 OWNER, ADMIN, MEMBER = "owner", "admin", "member"
-FOLDER = "people"  # in the home; a folder for each person
+FOLDER = PEOPLE
 
 
 @dataclass(frozen=True, slots=True)

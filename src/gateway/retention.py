@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
 from hermes_state.interface import Store
 from hermes_state.turns import TurnStore
 
@@ -25,8 +26,8 @@ SESSIONS_AT_ONCE = 20
 STEPS = 400  # of one kind in one sweep; what is left goes with the next one
 PAUSE = 0.005  # seconds between two steps
 #: Folders of copies below the home and below each person's folder; each entry is a folder or file of its own.
-COPIES = ("shown", "uploads", "outbox")
-PEOPLE, LOGS, TRACES = "people", "logs", "crash-*.txt"
+COPIES = (SHOWN, UPLOADS, OUTBOX)
+LOGS, TRACES = "logs", "crash-*.txt"
 ROWS, SESSIONS, FILES, CRASHES = "rows", "sessions", "files", "traces"
 
 Settings = Callable[[], Mapping[str, Any]]

@@ -40,8 +40,10 @@ from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
     NOTICE,
+    OUTBOX,
     PERSON,
     QUESTION,
+    SHOWN,
     Address,
     FileRef,
     Inbound,
@@ -65,8 +67,6 @@ CUT_SECONDS = 1.5  # for turns to notice that they were cut
 STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
 SLOW_STORE_SECONDS = 3.0
 STORE_HELD = "Another process holds the store; your message waits for it."
-OUTBOX = "outbox"  # folder for files on their way
-SHOWN = "shown"  # folder for files that can be fetched, until retention takes them
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
@@ -136,6 +136,7 @@ class Gateway:
             self.store,
             cli_config.load_last_good,
             lambda conversation, session, title: self._show_soon(conversation, Titled(session, title)),
+            self.meters,
         )
         tools = Tools(
             self.home,

@@ -13,6 +13,7 @@ from typing import Any
 from agent import titles
 from agent.runtime import Runtime
 from agent.turn import EXCUSES
+from gateway.meters import Meters
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row, is_question, shown_text, text_of, visible
@@ -41,8 +42,9 @@ class Unnamed:
 
 
 class Titler:
-    def __init__(self, store: Store, settings: Callable[[], Mapping[str, Any]], told: Told) -> None:
+    def __init__(self, store: Store, settings: Callable[[], Mapping[str, Any]], told: Told, meters: Meters) -> None:
         self._store = store
+        self._meters = meters
         self._settings = settings
         self._told = told
         self._lock = threading.Condition()
@@ -124,7 +126,7 @@ class Titler:
     def _ask(self, unnamed: Unnamed, settings: Mapping[str, Any], exchange: tuple[str, str], plain: str) -> None:
         named = titles.ask_title(settings, unnamed.runtime, *exchange, self._cancel)
         if named.usage:
-            self._store.charge(unnamed.session, named.usage)
+            self._meters.charge(self._store, unnamed.session, named.usage)
         if named.title:
             self._give(unnamed, named.title, instead_of=plain)
 

@@ -9,6 +9,9 @@ from hermes_base.keys import ConversationKey
 
 PERSON, NOTICE = "person", "notice"  # origins of an inbound message
 ANSWER, NOTE, QUESTION, FILE = "answer", "note", "question", "file"  # kinds of outgoing messages
+#: Folders of files, in the home and in each person's own: sent to us, handed over and fetched later, on their way out.
+UPLOADS, SHOWN, OUTBOX = "uploads", "shown", "outbox"
+PEOPLE = "people"  # in the home: a folder for each person
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from waiting import wait_until
 from hermes_base.cockpit import Caller, Entry, Exchange, NotNow, NotThere, Timeline
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
+from hermes_base.journal import Row
 from hermes_cli import config
 from hermes_lab.server import LabServer
+from hermes_state.interface import NewSession
 
 CALL = '[[tool todo {"todos": []}]][[then]][[say Done.]]'
 
@@ -70,6 +72,24 @@ def test_long_conversations_come_in_pages(house: CockpitHouse) -> None:
     older = house.look(talk, limit=100, before=newest.entries[0].position)
     assert [entry.text for entry in older.entries if entry.kind == "assistant"] == ["answer 0", "answer 1", "answer 2"]
     assert not older.more
+
+
+def test_the_list_goes_on_past_compacted_sessions(house: CockpitHouse) -> None:
+    """E2: what goes on as another session is not listed, and hides nothing that is."""
+    store = house.gateway.store
+    row = Row({"role": "user", "content": "hello"})
+    kept = []
+    for number in range(4):
+        info = store.open_session(NewSession(f"agent:main:web:dm:{number}"))
+        version = store.append(info.id, "writer", 0, [row])
+        for _ in range(3):
+            info = store.rotate(info.id, "writer", version, "compression", [row])
+            version = info.version
+        kept.insert(0, info.id)
+    threads = house.cockpit.threads
+    first = house.run(threads.list(OWNER, limit=2))
+    rest = house.run(threads.list(OWNER, limit=3, before=first[-1].updated))
+    assert [thread.session for thread in (*first, *rest)] == kept
 
 
 def test_a_message_that_came_with_a_file_shows_it_apart(house: CockpitHouse, tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ def test_the_first_answer_brings_a_title(house: House, olga: Visitor, lab: LabSe
         olga.ask("And then?")
     name_all(house)
     assert count_title_calls(lab) == 1
+    counted = house.gateway.meters.calls.read()
+    assert sum(count for (*_, kind), count in counted.items() if kind == "title") == 1  # H9
     titled = [(conversation, event.title) for conversation, event in shown if isinstance(event, Titled)]
     assert titled == [(olga.conversation, "How do I bake bread?"), (olga.conversation, "Bread at home")]
     bodies = [

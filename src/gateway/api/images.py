@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 from gateway.api.problems import wrong
 from hermes_base.cockpit import Caller
-from hermes_base.inbound import FileRef
+from hermes_base.inbound import PEOPLE, UPLOADS, FileRef
 
-FOLDER, PEOPLE = "uploads", "people"  # in the home
 IMAGE_BYTES = 5_000_000  # a model is shown no larger ones
 MOST_IMAGES = 20
 _DATA = re.compile(r"data:(image/[a-z+.-]+);base64,", re.IGNORECASE)
@@ -53,7 +52,7 @@ def read_image(address: str, param: str) -> Image:
 
 def find_shelf(home: Path, caller: Caller) -> Path:
     """Where the caller's files are kept: what belongs to a person goes when they are forgotten."""
-    return home / FOLDER if caller.is_owner else home / PEOPLE / caller.person / FOLDER
+    return home / UPLOADS if caller.is_owner else home / PEOPLE / caller.person / UPLOADS
 
 
 def keep_images(shelf: Path, images: Sequence[Image]) -> tuple[FileRef, ...]:

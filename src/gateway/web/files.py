@@ -13,9 +13,8 @@ from typing import BinaryIO
 
 from gateway.web.answers import Refusal
 from gateway.web.reading import too_large
-from hermes_base.inbound import FileRef
+from hermes_base.inbound import PEOPLE, SHOWN, UPLOADS, FileRef
 
-UPLOADS, SHOWN, PEOPLE = "uploads", "shown", "people"
 LEAST_FREE_BYTES = 64 * 1024 * 1024  # what is under way must still find room
 WRITTEN_AT_ONCE = 256 * 1024
 HEAD_BYTES = 16
