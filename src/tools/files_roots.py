@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
+from hermes_base.inbound import UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from tools.approval import ask_approval
@@ -79,12 +80,13 @@ def resolve_path(context: ToolContext, path: object) -> str:
 
 
 def list_roots(context: ToolContext) -> tuple[str, ...]:
-    """The working folder, the home's workspace, /tmp and what the owner added as `files.roots`.
+    """The working folder, the home's workspace, what was uploaded, /tmp and what the owner added as `files.roots`.
 
-    For anybody but the owner: their own workspace and `people.roots`; /tmp is everybody's (G12).
+    For anybody but the owner: their own workspace and uploads, and `people.roots`; /tmp is everybody's (G12).
     """
-    usual = [context.folder, str(_home(context) / WORKSPACE), "/tmp"]
-    every = [*(usual if context.own is None else [str(context.own / WORKSPACE)]), *context.added_roots()]
+    own = context.own or _home(context)
+    usual = [str(own / WORKSPACE), str(own / UPLOADS)]
+    every = [*([context.folder, "/tmp"] if context.own is None else []), *usual, *context.added_roots()]
     return tuple(os.path.realpath(os.path.expanduser(root)) for root in every)
 
 

@@ -38,6 +38,7 @@ class Place:
     tmp: str
     network: bool = True
     secret_home: str = ""  # where Hermes keeps its own keys
+    readable: tuple[str, ...] = ()  # folders below it that may be looked at all the same
     pty: bool = False
 
 
@@ -142,7 +143,7 @@ def _mounts(place: Place) -> list[str]:
     after: list[str] = []
     for target, option in _covers(place):
         (after if _is_inside(target, root) else before).extend(option)
-    shown = [word for path in SHOWN for word in ("--ro-bind-try", path, path)]
+    shown = [word for path in (*SHOWN, *place.readable) for word in ("--ro-bind-try", path, path)]
     return [*before, *shown, "--bind", root, root, *after]
 
 

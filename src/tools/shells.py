@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hermes_base.inbound import UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from tools.keeper import STATE_FD
@@ -87,6 +88,7 @@ def launch(command: str, shell: TaskShell, context: ToolContext, *, pty: bool, w
         tmp=_make_tmp(shell),
         network=bool(context.setting("terminal", "network", True)),
         secret_home=str(context.home or ""),
+        readable=_list_uploads(context),
         pty=pty,
     )
     if not os.path.isdir(backend.find_folder(state.folder, place)):
@@ -95,6 +97,12 @@ def launch(command: str, shell: TaskShell, context: ToolContext, *, pty: bool, w
     start_in = place.folder if os.path.isdir(place.folder) else "/"
     order = Order(backend.argv(_script(command), place), start_in, env, pty)
     return Launched(keeper.start(order, with_stdin=with_stdin), ShellState(place.folder, env))
+
+
+def _list_uploads(context: ToolContext) -> tuple[str, ...]:
+    """What the person sent along, which the model is to work with."""
+    own = context.own or context.home
+    return (os.path.realpath(own / UPLOADS),) if own is not None else ()
 
 
 def read_state(data: bytes, before: ShellState) -> ShellState:

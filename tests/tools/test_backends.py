@@ -245,3 +245,16 @@ def test_a_pty_keeps_its_session_behind_the_walls() -> None:
 
 def _facts(place: Place) -> dict[str, Any]:
     return {name: getattr(place, name) for name in Place.__slots__}
+
+
+def test_uploads_can_be_read_and_nothing_else_of_the_home(walled: Hands, home: Path) -> None:
+    """G5: what the person sent along is there for commands, and cannot be changed by them."""
+    (home / "uploads" / "0a").mkdir(parents=True)
+    (home / "uploads" / "0a" / "list.csv").write_text("three,lines")
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").write_text("private")
+    path = home / "uploads" / "0a" / "list.csv"
+    assert "three,lines" in walled.run(f"cat {path}", home=home)["output"]
+    assert walled.run(f"echo more >> {path}", home=home)["exit_code"] != 0
+    assert path.read_text() == "three,lines"
+    assert "private" not in walled.run(f"cat {home}/memories/MEMORY.md", home=home)["output"]

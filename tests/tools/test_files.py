@@ -319,7 +319,8 @@ def test_the_roots_are_the_folder_the_workspace_tmp_and_the_setting(tmp_path: Pa
     (tmp_path / "more").mkdir()
     here = ToolContext(folder=str(tmp_path), settings={"files": {"roots": [str(tmp_path / "more")]}})
     roots = files_roots.list_roots(here)
-    assert set(roots) == {str(tmp_path), str(home / "workspace"), "/tmp", str(tmp_path / "more")}
+    own = {str(home / "workspace"), str(home / "uploads")}
+    assert set(roots) == {str(tmp_path), *own, "/tmp", str(tmp_path / "more")}
     assert files_roots.is_inside_roots(str(home / "workspace/x"), roots, str(home))
     assert not files_roots.is_inside_roots(str(home / "memories/x"), roots, str(home))  # /tmp around it does not count
     assert not files_roots.is_inside("/tmpfile", "/tmp")

@@ -83,9 +83,24 @@ def test_file_tools_have_the_own_workspace_and_what_the_owner_opened(make_contex
     context = replace(
         make_context("p-1"), folder="/srv", settings={"files": {"roots": ["/owner"]}, "people": {"roots": ["/all"]}}
     )
-    assert list_roots(context) == (str(home / "people/p-1/workspace"), "/all")
+    own = home / "people/p-1"
+    assert list_roots(context) == (str(own / "workspace"), str(own / "uploads"), "/all")
     owner = replace(make_context(""), settings=context.settings)
-    assert list_roots(owner) == (str(home / "workspace"), str(home / "workspace"), "/tmp", "/owner")
+    workspace, uploads = str(home / "workspace"), str(home / "uploads")
+    assert list_roots(owner) == (workspace, "/tmp", workspace, uploads, "/owner")
+
+
+def test_what_a_person_uploaded_is_read_unasked(make_context: MakeContext, home: Path) -> None:
+    """G7, G12: their own, and nobody else's."""
+    for own in (home, home / "people/p-1", home / "people/p-2"):
+        (own / "uploads" / "0a").mkdir(parents=True)
+        (own / "uploads" / "0a" / "list.csv").write_text(f"of {own.name}")
+    for person, name in (("", "home"), ("p-1", "p-1")):
+        context = replace(make_context(person), asker=None)
+        own = context.own or home
+        assert f"of {name}" in read_file({"path": str(own / "uploads/0a/list.csv")}, context=context)
+        with pytest.raises(ToolFailure):
+            read_file({"path": str(home / "people/p-2/uploads/0a/list.csv")}, context=context)
 
 
 @pytest.mark.parametrize("use", [READ, WRITE])
