@@ -49,6 +49,18 @@ class Problem:
 API_MODES = ("", "chat_completions", "anthropic_messages", "codex_responses")
 REASONING_EFFORTS = ("", "none", "minimal", "low", "medium", "high")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+#: Names of files and folders that hold secrets; `!` in front makes an exception.
+SECRET_FILES = (
+    *(".env", ".env.*", "*.env", ".envrc", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.keystore", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa*"),
+    *("id_ed25519*", "!*.pub", ".ssh", ".gnupg", ".password-store", "authorized_keys", ".aws", ".azure", ".kube"),
+    *(".docker", ".gcloud", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc"),
+    *(".git-credentials", ".htpasswd", ".vault-token", ".terraformrc", "*.tfstate", "*.tfvars", "environ"),
+    *("credential", "credentials", ".credential", ".credentials", "credentials.json", "credentials.toml"),
+    *("credentials.y*ml", "service-account*.json", "service_account*.json", "secret", "secrets", "secret.json"),
+    *("secrets.json", "secret.y*ml", "secrets.y*ml", "secret.toml", "secrets.toml", "secret.txt", "secrets.txt"),
+    *(".?*_history", "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", ".hermes", "web-token*"),
+)
 FALLBACK_FIELDS = MappingProxyType(
     {
         "provider": "str",
@@ -173,6 +185,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("terminal.network", "bool", True, "Whether commands in the sandbox reach the network."),
     Setting("files.roots", "list[str]", [], "Folders beside the working folder that the file tools may use unasked."),
+    Setting(
+        "files.secrets",
+        "list[str]",
+        list(SECRET_FILES),
+        "Names of files and folders that hold secrets: hidden from commands that run unasked, asked for by the file "
+        "tools. `!` in front makes an exception.",
+    ),
     Setting(
         "approvals.mode",
         "str",

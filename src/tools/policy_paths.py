@@ -6,26 +6,10 @@ The check is on the names alone; links are the sandbox's business.
 import posixpath
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from tools.policy_words import UNKNOWN, Word
+from tools.sensitive import names_secret, names_startup
 
-SECRET_NAME = re.compile(
-    r"\.env(rc)?(\.(?!example$|sample$|template$|dist$).*)?|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.netrc|\.pgpass"
-    r"|\.npmrc|\.pypirc|\.git-credentials|\.my\.cnf|\.password-store|\.?credentials?(\..*)?|secrets?(\.(ya?ml|json|toml|txt|env))?"
-    r"|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx|keystore)|g?shadow-?|sudoers|\.\w+_history|\.hermes|environ"
-    r"|authorized_keys|web-token.*",
-    re.IGNORECASE,
-)
-#: What a pattern such as `id_*` may find.
-SECRET_SAMPLES = (".env", ".ssh", ".netrc", "id_rsa", "id_ed25519", "credentials", "shadow", ".bash_history", ".hermes")
-#: Names that somebody else's program reads and runs later.
-STARTUP_NAME = re.compile(
-    r"\.(bash(rc|_profile|_login|_logout|_aliases)|profile|z(shrc|profile|shenv|login|logout)|inputrc|vimrc|gitconfig)"
-    r"|\.(gitmodules|gitattributes|husky|git|config|local|pythonrc|xinitrc|xprofile|ssh|hermes|emacs|screenrc|tmux\.conf)"
-    r"|sitecustomize\.py|usercustomize\.py|.*\.pth|crontab|autostart",
-    re.IGNORECASE,
-)
 #: The part of the Hermes home that says how Hermes behaves and what it remembers.
 HERMES_FILE = re.compile(
     r"(profiles/[^/]+/)?(config\.ya?ml|\.env|auth[^/]*|web-token[^/]*|[^/]*\.(db|sqlite3?)(-\w+)?)(/.*)?|\*.*|\.?"
@@ -71,17 +55,6 @@ def lies_inside(place: Place, text: str) -> bool:
     return all(any(lies_under(path, root) for root in roots) for path in place.resolve(text))
 
 
-def names_secret(text: str) -> bool:
-    return any(SECRET_NAME.fullmatch(part) or may_find_secret(part) for part in re.split("[/:]", text))
-
-
-def may_find_secret(part: str) -> bool:
-    """Whether a pattern is made to find a secret; `*` and `*.py` are too broad to be that."""
-    if part.startswith("*") or not any(char in part for char in "*?["):
-        return False
-    return part.startswith(".") or any(fnmatchcase(name, part) for name in SECRET_SAMPLES)
-
-
 def show_word(word: Word) -> str:
     return word.text.replace(UNKNOWN, "…")
 
@@ -109,8 +82,7 @@ def find_write_problem(place: Place, word: Word) -> str:
     if not lies_inside(place, word.text):
         return f"{show_word(word)} is outside of the working folder"
     inner = [path.removeprefix(place.roots[0]) for path in place.resolve(word.text)] + [word.text]
-    parts = [part for path in inner for part in path.split("/")]
-    if any(STARTUP_NAME.fullmatch(part) for part in parts) or any(names_secret(path) for path in inner):
+    if any(names_startup(path) or names_secret(path) for path in inner):
         return f"{show_word(word)} is a file that other programs trust"
     return ""
 

@@ -13,7 +13,6 @@ from tools.policy_paths import (
     find_write_denial,
     find_write_problem,
     lies_inside,
-    names_secret,
     show_word,
     tidy,
 )
@@ -34,6 +33,7 @@ from tools.policy_tables import (
     Wrapper,
 )
 from tools.policy_words import UNKNOWN, Command, Redirect, Script, Unparsable, Word
+from tools.sensitive import names_secret
 
 DEEPEST_WRAP = 6
 #: How far to look for what is denied behind a command that is asked for anyway: depth, starts and words.
