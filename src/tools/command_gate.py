@@ -1,36 +1,114 @@
-"""The gate in front of the shell: a command runs when the policy allows it or a person agrees to exactly it."""
+"""The gate in front of the shell: a command starts when the policy allows it or a person agrees to exactly it.
 
+What is judged, shown and started is one value. If the shell moved between the question and the answer, it is asked
+again.
+"""
+
+import shlex
+from dataclasses import replace
+
+from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.approval import ask_approval
-from tools.policy import Verdict, judge
+from tools.files_roots import list_homes
+from tools.folder_scan import Found
+from tools.policy import Terms, Verdict, decide, judge
+from tools.policy_rules import Finding
+from tools.policy_tables import Level
+from tools.sandbox import AUTO, BUBBLEWRAP, LOCAL, Walls, choose_backend
+from tools.sandbox_view import check_root
+from tools.sensitive import list_secret_patterns
+from tools.shell_state import ShellState
+from tools.shells import TASK_FOLDERS, Start, find_state, identify, search_roots, shell_of
+
+MOST_QUESTIONS = 3
+LONGEST_SHOWN = 300  # of a variable; a longer one is not given to what runs outside
+MEANING = {
+    Walls.LOOK: "",
+    Walls.WORK: "in the sandbox, with the folder writable",
+    Walls.SETUP: "in the sandbox, where it may also change what later commands obey: settings and hooks of git, "
+    "start files, programs of the environment",
+    Walls.OUTSIDE: "OUTSIDE of the sandbox, with all of your rights on this machine",
+}
 
 
-def approve_command(context: ToolContext, command: str) -> str | None:
-    """None when the command may run, otherwise the sentence that says why it does not."""
-    verdict = _judge(context, command)
-    if verdict.decision == "allow":
+def clear_command(context: ToolContext, command: str, wanted: Walls | None = None) -> Start:
+    """What may start now; raises with the sentence that says why nothing does."""
+    shell = shell_of(context)
+    walled = choose_backend(context) == BUBBLEWRAP
+    if walled and wanted is not Walls.OUTSIDE:
+        check_root(shell.root, list_homes(context))
+    for _ in range(MOST_QUESTIONS):
+        state = find_state(shell, context)
+        place = identify(state.folder, shell, context)
+        verdict, found = _judge(context, command, state, wanted)
+        if verdict.decision == "deny":
+            raise ToolFailure(f"The command was not run: {verdict.reason}.")
+        bare = verdict.walls is Walls.OUTSIDE or not walled
+        given = _keep_shown(state) if bare else state
+        unasked = verdict.decision == "allow"
+        start = Start(command, given, verdict.walls, unasked=unasked, blind=verdict.blind and walled, found=found)
+        if unasked:
+            return start
+        if not ask_approval(context, show(start), explain(start, verdict.reason, walled=walled)):
+            raise ToolFailure(f"The command was not run: nobody approved it ({verdict.reason}).")
+        now = find_state(shell, context)
+        if now == state and identify(now.folder, shell, context) == place:
+            return start
+    raise ToolFailure("The command was not run: its folder or its variables changed each time while it was asked for.")
+
+
+def approve_input(context: ToolContext, start: Start, text: str) -> str | None:
+    """What is typed into a running process: one that started unasked takes input unasked; else it is asked for."""
+    if start.unasked:
         return None
-    if verdict.decision == "deny":
-        return f"The command was not run: {verdict.reason}."
-    if ask_approval(context, command, verdict.reason):
-        return None
-    return f"The command was not run: nobody approved it ({verdict.reason})."
-
-
-def approve_input(context: ToolContext, command: str, text: str) -> str | None:
-    """The same for what is typed into a running process: a program that runs unasked takes input unasked, too."""
-    if _judge(context, command).decision == "allow":
-        return None
-    if ask_approval(context, f"{command}\n<<< {text}", "this is typed into a running program"):
+    if ask_approval(context, f"{show(start)}\n<<< {text}", "this is typed into a running program"):
         return None
     return "The input was not sent: nobody approved it."
 
 
-def _judge(context: ToolContext, command: str) -> Verdict:
-    return judge(
-        command,
-        folder=context.folder,
-        roots=tuple(context.added_roots()),
-        mode=str(context.setting("approvals", "mode", "ask")),
+def show(start: Start) -> str:
+    """The command as a person approves it: where it starts, with which variables that earlier commands set."""
+    lines = [f"cd {shlex.quote(start.state.folder)}"]
+    for name, value in sorted(start.state.changes.items() - {("OLDPWD", start.state.changes.get("OLDPWD"))}):
+        lines.append(f"unset {name}" if value is None else f"export {name}={shlex.quote(value[:LONGEST_SHOWN])}")
+    return "\n".join([*lines, start.command])
+
+
+def explain(start: Start, reason: str, *, walled: bool) -> str:
+    meaning = MEANING[start.walls] if walled else "without a sandbox, with all of your rights on this machine"
+    return f"{reason}; it runs {meaning}"
+
+
+def _keep_shown(state: ShellState) -> ShellState:
+    """What runs with a person's rights gets no variable that was not shown to its end."""
+    short = {name: value for name, value in state.changes.items() if value is None or len(value) <= LONGEST_SHOWN}
+    return ShellState(state.folder, short)
+
+
+def _judge(
+    context: ToolContext, command: str, state: ShellState, wanted: Walls | None
+) -> tuple[Verdict, tuple[Found, ...]]:
+    """The verdict, and what was found in the folders if it depends on that."""
+    shell = shell_of(context)
+    walled = choose_backend(context) == BUBBLEWRAP
+    mode = str(context.setting("approvals", "mode", "ask"))
+    terms = Terms(
+        folder=shell.root,
+        at=state.folder,
+        roots=(*context.added_roots(), *(TASK_FOLDERS if walled else ())),
+        mode=mode,
         home=str(context.home) if context.home else "",
+        secrets=list_secret_patterns(context),
+        walled=walled,
+        own_word=context.setting("terminal", "backend", AUTO) == LOCAL,
+        wanted=wanted,
     )
+    verdict = judge(command, terms)
+    if verdict.decision != "allow" or not walled:
+        return verdict, ()
+    found = search_roots(shell, context)
+    if all(one.complete for one in found):
+        return verdict, found
+    too_large = Finding(Level.ASK, "the folder is too large to be searched for secrets beforehand")
+    return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()

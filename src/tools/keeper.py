@@ -20,9 +20,8 @@ import time
 from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
-STATE_FD = 187  # where a shell writes its state: high, so that no script takes it for its own use
-LAST_FD = 4096
-FDS_IN_MESSAGE = 3
+ARGUMENTS_FD = 3  # where the sandbox program reads its arguments, and closes it before it starts the command
+FDS_IN_MESSAGE = 2
 LEFTOVER_SECONDS = 0.2  # for what is about to end by itself when the command has, such as a `tee` behind it
 TICK_SECONDS = 0.01
 READ_BYTES = 65536
@@ -190,11 +189,12 @@ def run_command(order: dict[str, Any], fds: list[int]) -> None:
         signal.set_wakeup_fd(-1)
         for number in RESTORED:
             signal.signal(number, signal.SIG_DFL)
-        stdin, output, state = fds
-        for source, target in ((stdin, 0), (output, 1), (output, 2), (state, STATE_FD)):
+        stdin, output = fds
+        for source, target in ((stdin, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
-        os.closerange(3, STATE_FD)
-        os.closerange(STATE_FD + 1, LAST_FD)
+        close_others(frozenset({0, 1, 2}))
+        if order["arguments"]:
+            hand_over(order["arguments"])
         if order["pty"]:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(order["cwd"])
@@ -203,6 +203,16 @@ def run_command(order: dict[str, Any], fds: list[int]) -> None:
         os.write(2, f"cannot run {order['argv'][0]}: {problem}\n".encode())
     finally:
         os._exit(NOT_FOUND)
+
+
+def hand_over(arguments: list[str]) -> None:
+    """Arguments that no other user of the machine can read in the list of processes: variables are among them."""
+    source = os.memfd_create("arguments", 0)
+    if source != ARGUMENTS_FD:
+        os.dup2(source, ARGUMENTS_FD)
+        os.close(source)
+    os.write(ARGUMENTS_FD, b"".join(os.fsencode(word) + b"\0" for word in arguments))
+    os.lseek(ARGUMENTS_FD, 0, os.SEEK_SET)
 
 
 class Keeper:
@@ -262,10 +272,7 @@ class Keeper:
         """Let go of everything of the keeper's, or the end of a pipe would never be seen. Never returns."""
         code = NOT_FOUND
         try:
-            kept = {*fds, control}
-            for name in os.listdir("/proc/self/fd"):
-                if int(name) > 2 and int(name) not in kept:
-                    close_quietly(int(name))
+            close_others(frozenset({0, 1, 2, *fds, control}))
             code = Guard(order, fds, control).keep()
         finally:
             os._exit(code)
@@ -317,11 +324,13 @@ class Keeper:
             time.sleep(TICK_SECONDS)
 
 
-def close_quietly(fd: int) -> None:
-    try:
-        os.close(fd)
-    except OSError:
-        return  # the listing's own descriptor, closed already
+def close_others(kept: frozenset[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the listing's own descriptor, closed already
 
 
 def remove_folder(folder: str) -> None:

@@ -1,39 +1,92 @@
-"""The policy for shell commands: allow, ask or deny, decided on the parsed command and explained in a sentence."""
+"""The policy for shell commands: allow, ask or deny, decided on the parsed command and explained in a sentence.
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+It decides about comfort. What a command that runs unasked can do is decided by the walls it runs behind; without walls
+only what cannot be led astray (`policy_plain.py`) runs unasked.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from hermes_base.settings import SECRET_FILES
 from tools.policy_paths import Place, tidy
+from tools.policy_plain import is_plain
 from tools.policy_rules import Finding, Walk, judge_source
 from tools.policy_tables import Level
+from tools.sandbox import Walls
 
 Decision = Literal["allow", "ask", "deny"]
 #: How far a command may go without a question.
-FREE = {"ask": Level.READ, "auto": Level.WORK, "deny": Level.READ}
+FREE = {"ask": Level.LOOK, "auto": Level.WORK, "deny": Level.LOOK}
+#: How far a command goes that the model wants to run at this level.
+ASKED_FOR = {Walls.WORK: Level.WORK, Walls.SETUP: Level.ASK, Walls.OUTSIDE: Level.ASK}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     decision: Decision
     reason: str = ""
+    walls: Walls = Walls.WORK  # where it runs, if it runs
+    blind: bool = False  # behind walls its answer would not be about the machine
 
 
-def judge(command: str, *, folder: str = ".", roots: Iterable[str] = (), mode: str = "ask", home: str = "") -> Verdict:
-    """What may happen with the command in the folder; `roots` are further folders it may use, `home` is Hermes' own.
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the judgement goes by beside the command."""
 
-    Nothing is looked up on the disk. A mode that is not known counts as `ask`.
-    """
-    places = (tidy(folder or "."), *(tidy(root) for root in roots if root))
-    place = Place(places[:1], places, tidy(home) if home else "")
-    return decide(judge_source(command, Walk(place, place)), mode)
+    folder: str = "."  # the working folder
+    at: str = ""  # where the shell is; empty: in the working folder
+    roots: tuple[str, ...] = ()  # further folders that it may use
+    mode: str = "ask"  # one that is not known counts as `ask`
+    home: str = ""  # of Hermes
+    secrets: tuple[str, ...] = SECRET_FILES
+    walled: bool = True  # there is a sandbox
+    own_word: bool = False  # the owner chose to do without one
+    wanted: Walls | None = None  # the level that the model asked for
+
+
+def judge(command: str, terms: Terms) -> Verdict:
+    """What may happen with the command. Behind walls nothing is looked up on the disk."""
+    roots = tuple(tidy(root) for root in (terms.folder or ".", *terms.roots) if root)
+    at = tidy(terms.at) if terms.at else roots[0]
+    place = Place((at,), roots, tidy(terms.home) if terms.home else "", terms.secrets)
+    walk = Walk(place, place)
+    finding = judge_source(command, walk)
+    walls = _choose_walls(finding, terms.wanted, sets_up=bool(walk.sets_up))
+    if finding.level is Level.DENY:
+        return Verdict("deny", finding.reason, walls)
+    verdict = decide(_raise_level(finding, terms, command, place), terms.mode)
+    if verdict.decision == "ask" and walls is Walls.LOOK:
+        walls = Walls.WORK  # a person agrees to it, so it need not be held back
+    return replace(verdict, walls=walls, blind=bool(walk.blind))
 
 
 def decide(finding: Finding, mode: str) -> Verdict:
     if finding.level is Level.DENY:
         return Verdict("deny", finding.reason)
-    if finding.level <= FREE.get(mode, Level.READ):
+    if finding.level <= FREE.get(mode, Level.LOOK):
         return Verdict("allow", finding.reason)
     if mode == "deny":
-        return Verdict("deny", f"only commands that read are allowed; {finding.reason}")
+        return Verdict("deny", f"only commands that look are allowed; {finding.reason}")
     return Verdict("ask", finding.reason)
+
+
+def _choose_walls(finding: Finding, wanted: Walls | None, *, sets_up: bool) -> Walls:
+    if wanted is Walls.OUTSIDE:
+        return Walls.OUTSIDE
+    if wanted is Walls.SETUP or (sets_up and finding.level is Level.ASK):
+        return Walls.SETUP
+    return Walls.LOOK if finding.level is Level.LOOK and wanted is None else Walls.WORK
+
+
+def _raise_level(finding: Finding, terms: Terms, command: str, place: Place) -> Finding:
+    """What the model wants more than the command needs, and what the missing walls make dangerous, is asked for."""
+    wanted = ASKED_FOR.get(terms.wanted, Level.LOOK) if terms.wanted else Level.LOOK
+    if wanted > finding.level:
+        finding = Finding(wanted, f"it is to run at level {terms.wanted}")
+    if terms.walled or (terms.own_word and terms.mode == "auto" and finding.level <= Level.WORK):
+        return finding
+    if finding.level is Level.LOOK and is_plain(command, place):
+        return finding
+    if finding.level is Level.ASK:
+        return finding
+    return Finding(Level.ASK, f"there is no sandbox around it{'; ' if finding.reason else ''}{finding.reason}")

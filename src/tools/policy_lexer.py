@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from tools.policy_words import UNKNOWN, Unparsable, Word
+from tools.policy_words import UNKNOWN, Budget, Unparsable, Word
 
 #: Marks for unquoted braces and commas until they are expanded; such characters cannot be in a command.
 OPEN, COMMA, CLOSE = "\x01", "\x02", "\x03"
@@ -94,9 +94,11 @@ def restore_marks(text: str) -> str:
 class Lexer:
     """A position in the source and the reading of words; the parser on top of it reads commands."""
 
-    def __init__(self, source: str, depth: int = 0) -> None:
+    def __init__(self, source: str, budget: Budget, depth: int = 0) -> None:
         if depth > DEEPEST:
             raise Unparsable("it is nested too deeply")
+        budget.spend(1 + len(source) // 8)
+        self.budget = budget
         self.source = source
         self.at = 0
         self.depth = depth
@@ -119,6 +121,7 @@ class Lexer:
     def read_word(self) -> list[Word]:
         """The word at the position; empty when there is none."""
         piece = Piece()
+        self.budget.spend()
         while (char := self.peek()) and (char not in WORD_ENDS or self.peek(2) in ("<(", ">(")):
             reader = self.READERS.get(char)
             if reader is not None:
@@ -132,7 +135,9 @@ class Lexer:
             else:
                 piece.add_bare(char)
                 self.at += 1
-        return piece.finish() if piece.started else []
+        words = piece.finish() if piece.started else []
+        self.budget.spend(len(words))
+        return words
 
     def read_escape(self, piece: Piece) -> None:
         escaped = self.peek(2)[1:]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from tools.policy_lexer import DEEPEST, Lexer, Piece, check_characters
-from tools.policy_words import Command, Redirect, Script, Unparsable, Word
+from tools.policy_words import Budget, Command, Redirect, Script, Unparsable, Word
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 REDIRECT = re.compile(r"(?:[0-9]*(?=[<>]))(<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)(?!\()|(&>>|&>)(?!\()")
@@ -18,17 +18,17 @@ CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "}", "esac", "i
 REFUSED_WORDS = frozenset({"case", "select", "function", "coproc"})
 
 
-def parse(source: str, depth: int = 0) -> Script:
+def parse(source: str, budget: Budget, depth: int = 0) -> Script:
     """All simple commands in the command line; raises `Unparsable`."""
     check_characters(source)
-    parser = Parser(source, Script(), itertools.count(1), depth)
+    parser = Parser(source, Script(), itertools.count(1), budget, depth)
     parser.read_all()
     return parser.script
 
 
 class Parser(Lexer):
-    def __init__(self, source: str, script: Script, chains: Iterator[int], depth: int = 0) -> None:
-        super().__init__(source, depth)
+    def __init__(self, source: str, script: Script, chains: Iterator[int], budget: Budget, depth: int = 0) -> None:
+        super().__init__(source, budget, depth)
         self.script = script
         self.chains = chains
         self.pending: list[tuple[str, bool, bool]] = []  # here-documents: delimiter, quoted, tabs stripped
@@ -281,7 +281,7 @@ class Parser(Lexer):
     def read_expansions(self, text: str) -> None:
         if "\\\n" in text:
             raise Unparsable("a here-document joins lines")
-        inner = Parser(text, self.script, self.chains, self.depth + 1)
+        inner = Parser(text, self.script, self.chains, self.budget, self.depth + 1)
         piece = Piece()
         while inner.peek():
             inner.read_inside(piece, "")
@@ -305,7 +305,7 @@ class Parser(Lexer):
         return words
 
     def parse_inner(self, source: str) -> None:
-        Parser(source, self.script, self.chains, self.depth + 1).read_all()
+        Parser(source, self.script, self.chains, self.budget, self.depth + 1).read_all()
 
 
 COMPOUNDS: dict[str, Callable[[Parser], None]] = {

@@ -7,6 +7,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
+from hermes_base.settings import SECRET_FILES
 from tools.policy_words import UNKNOWN, Word
 from tools.sensitive import names_secret, names_startup
 
@@ -20,6 +21,7 @@ SYSTEM_FOLDERS += "|Applications|Library|System|Users"
 CRITICAL = re.compile(rf"/?\*?|/?(\.\*)|/({SYSTEM_FOLDERS})(/\*)?|~[\w-]*(/\*|/\.\*)?|/(home|Users)/[^/]+(/\*)?")
 PUBLIC_READS = "/usr /bin /lib /opt /proc/cpuinfo /proc/meminfo /proc/version /proc/loadavg /etc/os-release"
 PUBLIC_READS += " /etc/hostname /etc/lsb-release /etc/debian_version /dev/null"
+LONGEST_PATH = 1024
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 KNOWN_VARIABLES = {"HOME": "~", "HERMES_HOME": "~/.hermes", "PWD": "."}
 
@@ -31,6 +33,7 @@ class Place:
     folders: tuple[str, ...]
     roots: tuple[str, ...]
     home: str = ""  # the Hermes home
+    secrets: tuple[str, ...] = SECRET_FILES  # names that hold secrets
 
     def resolve(self, text: str) -> list[str]:
         if text.startswith("~"):
@@ -61,10 +64,10 @@ def show_word(word: Word) -> str:
 
 def find_read_problem(place: Place, word: Word) -> str:
     """Why reading this needs a person; empty: it does not."""
-    if UNKNOWN in word.text:
+    if UNKNOWN in word.text or len(word.text) > LONGEST_PATH:
         return "what it reads is not known beforehand"
-    if names_secret(word.text) or any(
-        names_secret(path.removeprefix(place.roots[0])) for path in place.resolve(word.text)
+    if names_secret(word.text, place.secrets) or any(
+        names_secret(path.removeprefix(place.roots[0]), place.secrets) for path in place.resolve(word.text)
     ):
         return f"{show_word(word)} may hold secrets"
     if lies_inside(place, word.text):
@@ -77,12 +80,12 @@ def find_write_problem(place: Place, word: Word) -> str:
     """Why writing this needs a person; empty: it does not."""
     if word.text in HARMLESS_DEVICES:
         return ""
-    if UNKNOWN in word.text:
+    if UNKNOWN in word.text or len(word.text) > LONGEST_PATH:
         return "what it writes is not known beforehand"
     if not lies_inside(place, word.text):
         return f"{show_word(word)} is outside of the working folder"
     inner = [path.removeprefix(place.roots[0]) for path in place.resolve(word.text)] + [word.text]
-    if any(names_startup(path) or names_secret(path) for path in inner):
+    if any(names_startup(path) or names_secret(path, place.secrets) for path in inner):
         return f"{show_word(word)} is a file that other programs trust"
     return ""
 

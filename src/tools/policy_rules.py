@@ -17,6 +17,7 @@ from tools.policy_paths import (
     tidy,
 )
 from tools.policy_tables import (
+    BLIND,
     HARMLESS_NAMES,
     INERT_FILE,
     PROGRAMS,
@@ -24,6 +25,7 @@ from tools.policy_tables import (
     RISK_OF,
     SAME,
     SECRET_VARIABLE,
+    SETS_UP,
     SHELLS,
     SYSTEM_BINS,
     VERSIONS,
@@ -32,10 +34,12 @@ from tools.policy_tables import (
     Program,
     Wrapper,
 )
-from tools.policy_words import UNKNOWN, Command, Redirect, Script, Unparsable, Word
+from tools.policy_words import UNKNOWN, Budget, Command, Redirect, Script, Unparsable, Word
 from tools.sensitive import names_secret
 
 DEEPEST_WRAP = 6
+MOST_FOLDERS = 8
+STEPS_OF_WORD = 8
 #: How far to look for what is denied behind a command that is asked for anyway: depth, starts and words.
 DEEPEST_LOOK, LOOK_AHEAD, LONGEST_LOOK = 2, 10, 64
 VERSION_WORDS = frozenset({"--version", "-V", "version", "-version", "--help"})
@@ -52,7 +56,7 @@ class Finding:
     reason: str = ""
 
 
-FINE = Finding(Level.READ)
+FINE = Finding(Level.LOOK)
 
 
 def find_worst(findings: Iterable[Finding]) -> Finding:
@@ -72,6 +76,9 @@ class Walk:
     chain: int = -1
     wrote: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
+    sets_up: list[str] = field(default_factory=list)  # what changes files that other programs obey
+    blind: list[str] = field(default_factory=list)  # what sees only the sandbox where it is meant to see the machine
+    budget: Budget = field(default_factory=Budget)
 
     def enter_chain(self, chain: int) -> None:
         if chain != self.chain:
@@ -79,22 +86,26 @@ class Walk:
 
     def branch(self) -> "Walk":
         """For a process of its own: where it goes does not move this one, what it writes and runs counts."""
-        return Walk(self.place, self.place, wrote=self.wrote, ran=self.ran)
+        return replace(self, start=self.place, chain=-1)
 
     def change_folder(self, target: str) -> None:
         """Later commands of the chain are there; what follows the chain may be there or not."""
-        moved = tuple(tidy(posixpath.join(folder, target)) for folder in self.place.folders)
+        moved = tuple(dict.fromkeys(tidy(posixpath.join(folder, target)) for folder in self.place.folders))
         self.start = replace(self.start, folders=tuple(dict.fromkeys(self.start.folders + moved)))
+        if len(self.start.folders) > MOST_FOLDERS:
+            raise Unparsable("the folders it may be in are too many to follow")
         self.place = replace(self.place, folders=moved)
 
 
 def judge_source(source: str, walk: Walk, depth: int = 0) -> Finding:
     """The worst finding of the command line; what cannot be parsed asks."""
+    findings = [FINE]
     try:
-        script = parse(source)
+        for finding in judge_script(parse(source, walk.budget), walk, depth):
+            findings.append(finding)
     except Unparsable as problem:
-        return ask(f"the command cannot be read for certain: {problem}")
-    return find_worst(judge_script(script, walk, depth))
+        findings.append(ask(f"the command cannot be read for certain: {problem}"))
+    return find_worst(findings)
 
 
 def judge_script(script: Script, walk: Walk, depth: int) -> Iterator[Finding]:
@@ -171,6 +182,7 @@ def judge_words(words: list[Word], walk: Walk, depth: int) -> Finding:
     """One command by its words; `depth` counts the wrappers around it."""
     if depth > DEEPEST_WRAP:
         return ask("it is wrapped too deeply")
+    walk.budget.spend(STEPS_OF_WORD * len(words) * len(walk.place.folders))
     head = words[0]
     if not head.known or not head.text:
         return ask("the name of the command is not known beforehand")
@@ -184,6 +196,10 @@ def judge_words(words: list[Word], walk: Walk, depth: int) -> Finding:
 
 
 def judge_known(name: str, rest: list[Word], walk: Walk, depth: int) -> Finding:
+    if any(word.text in SETS_UP.get(name, "").split() for word in rest):
+        walk.sets_up.append(name)
+    if name in BLIND.split():
+        walk.blind.append(name)
     if name in VERSIONS.split() and len(rest) == 1 and rest[0].text in VERSION_WORDS:
         return FINE
     if special := SPECIAL.get(name):
@@ -218,7 +234,8 @@ def find_inner_denials(words: list[Word], walk: Walk, depth: int) -> Iterator[Fi
         if denial := find_denial(walk.place, name, words[at + 1 :]):
             yield Finding(Level.DENY, denial)
         elif name in SHELLS or name in WRAPPERS or name == "eval":
-            finding = judge_words(words[at:], Walk(walk.start, walk.place), depth + 2)
+            aside = Walk(walk.start, walk.place, budget=walk.budget)
+            finding = judge_words(words[at:], aside, depth + 2)
             if finding.level is Level.DENY:
                 yield finding
 
@@ -292,7 +309,7 @@ def split_option(text: str, level: Level) -> list[str]:
     if text.startswith("--"):
         return [value or (text if UNKNOWN in text else "")]
     # Several short options in one word: the path may begin anywhere.
-    late = re.fullmatch(r"-\w+?([/~.\0].*)", text) if level is Level.READ else None
+    late = re.fullmatch(r"-\w+?([/~.\0].*)", text) if level is Level.LOOK else None
     return [value, text[2:], late[1] if late else ""]
 
 
@@ -363,7 +380,7 @@ def judge_find(rest: list[Word], walk: Walk, depth: int) -> Finding:
         at = end + 1
     if any(finding.level is Level.WORK for finding in findings):
         findings.append(ask("it changes every file that is found"))
-    if findings and any(names_secret(word.text) for word in kept):
+    if findings and any(names_secret(word.text, walk.place.secrets) for word in kept):
         findings.append(ask("it looks for files that may hold secrets"))
     # The words after a test such as -name are patterns; only what stands before the first test is a path.
     first = next((i for i, word in enumerate(kept) if word.text[:1] in ("-", "(", "!")), len(kept))
@@ -407,10 +424,11 @@ def judge_file_run(name: str, rest: list[Word], walk: Walk) -> Finding:
 def judge_cd(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     if len(rest) != 1 or not rest[0].known or rest[0].text in ("", "-"):
         return ask("the folder it changes to is not known beforehand")
-    if rest[0].text.startswith("-") or (problem := find_write_problem(walk.place, rest[0])):
-        return ask(problem if not rest[0].text.startswith("-") else "cd with options is not followed")
+    if rest[0].text.startswith("-"):
+        return ask("cd with options is not followed")
+    problem = find_write_problem(walk.place, rest[0])
     walk.change_folder(rest[0].text)
-    return FINE
+    return ask(problem) if problem else FINE
 
 
 def judge_export(rest: list[Word], _walk: Walk, _depth: int) -> Finding:

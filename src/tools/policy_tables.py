@@ -8,7 +8,7 @@ from enum import IntEnum
 class Level(IntEnum):
     """How far a command goes; a command line goes as far as its worst command."""
 
-    READ = 0  # only looks
+    LOOK = 0  # only looks
     WORK = 1  # ordinary work inside the folder
     ASK = 2
     DENY = 3
@@ -18,7 +18,7 @@ class Level(IntEnum):
 class Program:
     """A program (or `program subcommand`) and what it may be given; patterns match whole words."""
 
-    level: Level = Level.READ
+    level: Level = Level.LOOK
     options: str = r".*"  # words that begin with a dash
     words: str = r"[\s\S]*"  # the other words
     first: str = ""  # the first of the other words
@@ -34,7 +34,7 @@ class Program:
 class Wrapper:
     """A program that runs the rest of its words as a command."""
 
-    level: Level = Level.READ
+    level: Level = Level.LOOK
     flags: str = r"(?!)"  # options without a value
     values: str = r"(?!)"  # options whose value is the next word
     skip: int = 0  # words before the command
@@ -186,6 +186,18 @@ WRAPPERS: dict[str, Wrapper] = {
     "uv run": Wrapper(W),
     "poetry run": Wrapper(W),
 }
+#: What changes files that other programs obey (settings and hooks of git, programs of an environment): steps of a
+#: program, or words that it is given.
+INSTALLS = "install i ci add remove uninstall update upgrade sync link rebuild init"
+SETS_UP = {
+    "git": "remote config submodule branch push clone worktree lfs",
+    "python": "pip ensurepip venv virtualenv pre_commit",
+    "uv": f"{INSTALLS} pip venv tool",
+}
+INSTALLERS = "pip npm yarn pnpm bun poetry pipenv pdm bundle composer pre-commit husky lefthook"
+SETS_UP |= dict.fromkeys(INSTALLERS.split(), INSTALLS)
+#: Inside the sandbox these see its own processes and connections, or none, instead of the machine's.
+BLIND = "ps pgrep top htop ss netstat lsof who w last docker podman systemctl journalctl service ip ifconfig"
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"})
 SYSTEM_BINS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
 #: Why a person is asked about these; what is denied stays denied behind them.

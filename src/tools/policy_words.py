@@ -10,6 +10,18 @@ class Unparsable(Exception):
     """The command line holds something the parser does not understand; the message says what."""
 
 
+@dataclass(slots=True)
+class Budget:
+    """The steps that the judgement of one command may take; what needs more is asked for."""
+
+    left: int = 60_000
+
+    def spend(self, steps: int = 1) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise Unparsable("it takes too long to judge")
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     text: str  # quotes removed, unknown pieces as UNKNOWN

@@ -6,6 +6,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 
+from tools.shells import Start
 from tools.spawning import END_SECONDS, Running
 
 log = logging.getLogger(__name__)
@@ -18,7 +19,7 @@ class TaskProcess:
     """A command that runs, or has run, for a task."""
 
     task: str
-    command: str
+    start: Start
     running: Running
     background: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
@@ -27,6 +28,10 @@ class TaskProcess:
     killed: bool = False  # on purpose, so nobody needs to be told
     pty: bool = False
     drained: threading.Event = field(default_factory=threading.Event)  # it has ended and all of its output is kept
+
+    @property
+    def command(self) -> str:
+        return self.start.command
 
     @property
     def is_running(self) -> bool:

@@ -11,11 +11,11 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.command_gate import approve_input
+from tools.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
 from tools.registry import registry, tool_result
-from tools.shells import launch, shell_of
-from tools.terminal_tool import require_approval
+from tools.shells import Launched, drop_note, launch, shell_of
+from tools.terminal_tool import LEVEL, describe_walls_met, read_level, tell_new
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ SCHEMA = {
             "offset": {"type": "integer"},
             "timeout": {"type": "number"},
             "pty": {"type": "boolean"},
+            "level": LEVEL,
         },
         "required": ["action"],
     },
@@ -63,23 +64,27 @@ def _start(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         raise ToolFailure("To start a process, give its command.")
     if sum(entry.is_running for entry in process_registry.background(context.task)) >= MAX_RUNNING:
         raise ToolFailure(f"{MAX_RUNNING} processes run already.", fix="Kill one first.")
-    require_approval(context, command)
+    start = clear_command(context, command, read_level(args))
     pty = args.get("pty") is True
-    launched = launch(command, shell_of(context), context, pty=pty, with_stdin=True)
-    entry = TaskProcess(context.task, command, launched.running, background=True, pty=pty)
+    launched = launch(start, shell_of(context), context, pty=pty, with_stdin=True)
+    entry = TaskProcess(context.task, start, launched.running, background=True, pty=pty)
     process_registry.add(entry)
-    threading.Thread(target=_follow, args=(entry, context), name=f"process-{entry.id}", daemon=True).start()
+    threading.Thread(target=_follow, args=(entry, launched, context), name=f"process-{entry.id}", daemon=True).start()
     return {"id": entry.id, "state": "running"}
 
 
-def _follow(entry: TaskProcess, context: ToolContext) -> None:
+def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> None:
     """Take in the output until the end, then tell the conversation once."""
     try:
         entry.running.pump()
         entry.running.finish()
+        drop_note(launched, shell_of(context))
         entry.drained.set()
         if context.notices is not None and not entry.killed:
-            context.notices.post(entry.task, f"proc:{entry.id}:exit", context.redact(_describe_end(entry)))
+            said = _describe_end(entry)
+            met = describe_walls_met(entry.start, entry.running.exit_code, said, context)
+            said = "\n".join([said, *met, *tell_new(launched, context)])
+            context.notices.post(entry.task, f"proc:{entry.id}:exit", context.redact(said))
     except Exception:
         log.exception("following background process %s failed", entry.id)
 
@@ -121,7 +126,7 @@ def _write(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
     text, eof = args.get("input"), args.get("eof") is True
     if not isinstance(text, str) and not eof:
         raise ToolFailure("Give the input to write.")
-    refusal = approve_input(context, entry.command, text) if isinstance(text, str) else None
+    refusal = approve_input(context, entry.start, text) if isinstance(text, str) else None
     if refusal is not None:
         raise ToolFailure(refusal)
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else b""

@@ -1,111 +1,108 @@
 """Where commands run: `local`, with the person's own rights, or `bubblewrap`, behind walls.
 
-Behind the walls only the working folder is writable, and other people's files are not there.
+Behind the walls a command sees the system, its working folder and its own /tmp, and nothing else; what it may do with
+them is its level. `sandbox_view.py` decides what is in sight, this module makes a program of it.
 """
 
 import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
-from pathlib import Path
-from typing import Protocol
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
+from tools.keeper import ARGUMENTS_FD
+from tools.spawning import Order
 
 log = logging.getLogger(__name__)
 
+AUTO, LOCAL, BUBBLEWRAP = "auto", "local", "bubblewrap"
+BACKENDS = (LOCAL, BUBBLEWRAP)
 PROBE_SECONDS = 10.0
-#: Folders that hold what is not for a command: other people's files, other disks, sockets of services.
-HIDDEN = ("/home", "/root", "/mnt", "/media", "/run")
-#: Keys inside a home, for the case that the home itself is the working folder.
-HIDDEN_IN_HOME = (".ssh", ".gnupg", ".aws", ".kube", ".docker")
-#: The task has its own.
-PRIVATE = ("/tmp", "/var/tmp")
-#: Names are looked up through a file that some systems keep here.
-SHOWN = ("/run/systemd/resolve",)
+#: Programs that start others are looked for here first, never where a command could have put one.
+SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
+#: Where the shell behind the walls notes its state.
+STATE_FOLDER = "/run/hermes"
+#: The environment of the sandbox program itself; what the command gets is an argument.
+STARTER_ENV: Mapping[str, str] = {"PATH": SYSTEM_PATH}
+
+
+class Walls(StrEnum):
+    """How far a command may reach."""
+
+    LOOK = "look"  # the folder read-only, no network, no secrets
+    WORK = "work"  # the folder writable, the network as set
+    SETUP = "setup"  # as work, and what other programs obey is writable, too
+    OUTSIDE = "outside"  # no walls
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a backend must know about the task: its root folder, where it is now, its own /tmp."""
+class View:
+    """What a command has in sight behind the walls. `mounts` are in order: what comes later lies over the earlier."""
 
-    root: str
+    mounts: tuple[tuple[str, ...], ...]
     folder: str
-    tmp: str
-    network: bool = True
-    secret_home: str = ""  # where Hermes keeps its own keys
-    readable: tuple[str, ...] = ()  # folders below it that may be looked at all the same
-    pty: bool = False
+    env: Mapping[str, str]
+    network: bool
 
 
-class Backend(Protocol):
-    """Turns a bash script into the program to start."""
-
-    name: str
-
-    def argv(self, script: str, place: Place) -> list[str]: ...
-
-    def find_folder(self, folder: str, place: Place) -> str:
-        """Where a folder that the shell names lies on this machine."""
-        ...
+@lru_cache(maxsize=1)
+def find_bash() -> str:
+    return _find_program("bash") or "/bin/bash"
 
 
-class LocalBackend:
-    """No walls: the command may do what the person may do."""
-
-    name = "local"
-
-    def argv(self, script: str, place: Place) -> list[str]:
-        return ["bash", "-c", script]
-
-    def find_folder(self, folder: str, place: Place) -> str:
-        return folder
+@lru_cache(maxsize=1)
+def find_bubblewrap() -> str:
+    """The sandbox program by its whole path; empty when there is none."""
+    return _find_program("bwrap")
 
 
-class BubblewrapBackend:
-    """The system read-only, homes hidden, a /tmp and process list of its own, no privileges even for root."""
-
-    name = "bubblewrap"
-
-    def argv(self, script: str, place: Place) -> list[str]:
-        options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_mounts(place)]
-        options += ["--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL"]
-        if not place.network:
-            options.append("--unshare-net")
-        if not place.pty:  # with a pty the session that owns it must stay, or job control would not work
-            options.append("--new-session")
-        return ["bwrap", *options, "--chdir", place.folder, "--", "bash", "-c", script]
-
-    def find_folder(self, folder: str, place: Place) -> str:
-        """Its /tmp is another one than ours."""
-        for private in PRIVATE:
-            if _is_inside(folder, private) and not (folder == place.root or _is_inside(folder, place.root)):
-                return os.path.join(place.tmp, os.path.relpath(folder, private))
-        return folder
+def _find_program(name: str) -> str:
+    path = f"{SYSTEM_PATH}:{os.environ.get('PATH', '')}"
+    found = shutil.which(name, path=path)
+    return os.path.realpath(found) if found else ""
 
 
-BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (LocalBackend(), BubblewrapBackend())}
+def order_inside(script: str, view: View, *, pty: bool) -> Order:
+    """The program that runs a script behind the walls: no privileges even for root, its own processes only."""
+    words = [word for mount in view.mounts for word in mount]
+    words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--cap-drop", "ALL"]
+    if not view.network:
+        words.append("--unshare-net")
+    if not pty:  # with a pty the session that owns it must stay, or job control would not work
+        words.append("--new-session")
+    words += ["--clearenv"]
+    for name, value in view.env.items():
+        words += ["--setenv", name, value]
+    words += ["--chdir", view.folder]
+    argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", script]
+    return Order(argv, "/", STARTER_ENV, pty, words)
 
 
-def choose_backend(context: ToolContext) -> Backend:
+def order_outside(script: str, folder: str, env: Mapping[str, str], *, pty: bool) -> Order:
+    """No walls: the script may do what the person may do."""
+    return Order([find_bash(), "--noprofile", "--norc", "-c", script], folder, env, pty)
+
+
+def choose_backend(context: ToolContext) -> str:
     """The backend that the settings name; "auto" is bubblewrap where it works."""
-    return BACKENDS[active_backend(str(context.setting("terminal", "backend", "auto")))]
+    return active_backend(str(context.setting("terminal", "backend", AUTO)))
 
 
-def active_backend(wanted: str = "auto") -> str:
+def active_backend(wanted: str = AUTO) -> str:
     """The name of the backend that commands get with this setting."""
-    if wanted == "auto":
-        return BubblewrapBackend.name if is_bubblewrap_usable() else LocalBackend.name
+    if wanted == AUTO:
+        return BUBBLEWRAP if is_bubblewrap_usable() else LOCAL
     if wanted not in BACKENDS:
         raise ToolFailure(
             f"There is no terminal backend called '{wanted}'.",
             fix=f"Set terminal.backend to auto, {' or '.join(BACKENDS)}.",
         )
-    if wanted == BubblewrapBackend.name and not is_bubblewrap_usable():
+    if wanted == BUBBLEWRAP and not is_bubblewrap_usable():
         raise ToolFailure(
             "terminal.backend is bubblewrap, but bwrap does not work on this machine; nothing was run.",
             fix="Install bubblewrap and allow user namespaces, or set terminal.backend to local.",
@@ -116,16 +113,18 @@ def active_backend(wanted: str = "auto") -> str:
 @lru_cache(maxsize=1)
 def is_bubblewrap_usable() -> bool:
     """Installed, and the kernel lets it build its walls; tried once."""
-    if shutil.which("bwrap") is None:
+    if not find_bubblewrap():
         return False
-    trial = Place(root="/tmp", folder="/tmp", tmp="/tmp")
+    trial = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--perms", "0111", "--tmpfs", "/tmp"]
+    trial += ["--unshare-pid", "--unshare-net", "--clearenv", "--cap-drop", "ALL", "--", find_bash(), "-c", "exit 0"]
     try:
         done = subprocess.run(
-            BACKENDS["bubblewrap"].argv("exit 0", trial),
+            [find_bubblewrap(), *trial],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PROBE_SECONDS,
             check=False,
+            env=dict(STARTER_ENV),
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         log.warning("bubblewrap is installed but does not run: %s", problem)
@@ -136,26 +135,13 @@ def is_bubblewrap_usable() -> bool:
     return done.returncode == 0
 
 
-def _mounts(place: Place) -> list[str]:
-    """Hide, then show the working folder, then hide what lies inside of it."""
-    root = os.path.realpath(place.root)
-    before: list[str] = []
-    after: list[str] = []
-    for target, option in _covers(place):
-        (after if _is_inside(target, root) else before).extend(option)
-    shown = [word for path in (*SHOWN, *place.readable) for word in ("--ro-bind-try", path, path)]
-    return [*before, *shown, "--bind", root, root, *after]
-
-
-def _covers(place: Place) -> Iterator[tuple[str, list[str]]]:
-    home = str(Path.home())
-    hidden = {*HIDDEN, home, place.secret_home, *(os.path.join(home, name) for name in HIDDEN_IN_HOME)}
-    for path in sorted({os.path.realpath(path) for path in hidden if path and os.path.isdir(path)} - {"/"}):
-        yield path, ["--tmpfs", path]
-    for path in PRIVATE:
-        if os.path.isdir(path) and not os.path.islink(path):
-            yield path, ["--bind", place.tmp, path]
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    return path != folder and os.path.commonpath([path, folder]) == folder
+def describe_walls(wanted: str, mode: str) -> str:
+    """Which walls stand with these settings, in a sentence."""
+    if active_backend(wanted) == BUBBLEWRAP:
+        return "Commands run in a sandbox (bubblewrap); what runs unasked can neither write outside nor see secrets."
+    if wanted == LOCAL and mode == "auto":
+        return (
+            "There is no sandbox (terminal.backend is local) and approvals.mode is auto: ordinary work runs unasked "
+            "with your own rights, and whatever the project's code does, it can do to your files."
+        )
+    return "There is no sandbox: commands run with your own rights, and all but a few plain ones ask first."

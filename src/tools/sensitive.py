@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 
 from hermes_base.settings import SECRET_FILES
+from hermes_base.tool_context import ToolContext
 
 #: Files that a shell, a login or a program reads by itself and obeys: who writes them decides what runs later.
 STARTUP_NAME = re.compile(
@@ -41,6 +42,12 @@ def names_secret(text: str, patterns: Iterable[str] = SECRET_FILES) -> bool:
     """Whether a path, or a pattern for paths, leads to something that holds secrets."""
     patterns = tuple(patterns)
     return any(is_secret_name(part, patterns) or _may_find_secret(part) for part in re.split("[/:]", text))
+
+
+def list_secret_patterns(context: ToolContext) -> tuple[str, ...]:
+    """The names that hold secrets, as the owner has them in `files.secrets`."""
+    listed = context.setting("files", "secrets", SECRET_FILES)
+    return tuple(map(str, listed)) if isinstance(listed, list | tuple) else SECRET_FILES
 
 
 def names_startup(path: str) -> bool:

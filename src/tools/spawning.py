@@ -29,7 +29,6 @@ PROGRAM = Path(__file__).with_name("keeper.py")
 HEAD_BYTES = 128 * 1024
 TAIL_BYTES = 1024 * 1024
 READ_BYTES = 65536
-STATE_BYTES = 4 * 1024 * 1024
 GRACE_SECONDS = 2.0
 END_SECONDS = 10.0  # grace, then SIGKILL until nothing is left; longer only for a process the kernel cannot end
 POLL_SECONDS = 0.5
@@ -96,18 +95,19 @@ class Order:
     folder: str
     env: Mapping[str, str]
     pty: bool = False
+    arguments: Sequence[str] = ()  # for a program that reads more of them from ARGUMENTS_FD of the keeper
 
 
 class Running:
     """One started command: its output, its input, and its end."""
 
-    def __init__(self, id: int, output: int, stdin: int | None, state: int, end: Callable[[int, float], None]) -> None:
+    def __init__(self, id: int, output: int, stdin: int | None, end: Callable[[int, float], None]) -> None:
         self.id = id
         self.pid = 0  # of its guard: the root of everything that the command starts
         self.exit_code: int | None = None
         self.ended = threading.Event()
         self.spool = Spool()
-        self._output, self._stdin, self._state = output, stdin, state
+        self._output, self._stdin = output, stdin
         self._end = end
         self._stdin_lock = threading.Lock()
 
@@ -127,14 +127,10 @@ class Running:
             elif had_ended:
                 return True  # somebody outside of its tree holds the other end open
 
-    def finish(self) -> bytes:
-        """Let go of what it takes to talk to the command; gives back the state that its shell left."""
+    def finish(self) -> None:
+        """Let go of what it takes to talk to the command."""
         self.close_stdin()
         os.close(self._output)
-        try:
-            return os.pread(self._state, min(os.fstat(self._state).st_size, STATE_BYTES), 0)
-        finally:
-            os.close(self._state)
 
     def end(self, grace: float = GRACE_SECONDS) -> None:
         """Order the whole tree to end; does not wait for it."""
@@ -216,12 +212,11 @@ class KeeperClient:
                 self._link = _Link(scratch)
             link = self._link
         theirs, ours = _open_pty() if order.pty else _open_pipes(with_stdin)
-        state = os.memfd_create("hermes-state")
         try:
-            running = Running(next(self._ids), ours[1], ours[0], state, link.end)
-            link.start(running, order, [*theirs, state])
+            running = Running(next(self._ids), ours[1], ours[0], link.end)
+            link.start(running, order, list(theirs))
         except OSError as problem:
-            for descriptor in {fd for fd in ours if fd is not None} | {state}:
+            for descriptor in {fd for fd in ours if fd is not None}:
                 os.close(descriptor)
             raise ToolFailure(f"The command could not be started: {problem}") from problem
         finally:
@@ -257,6 +252,7 @@ class _Link:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
+                env={"PATH": os.defpath},
             )
         self._reader = threading.Thread(target=self._read_reports, name="keeper-reports", daemon=True)
         self._reader.start()
@@ -269,6 +265,7 @@ class _Link:
             "cwd": order.folder,
             "env": dict(order.env),
             "pty": order.pty,
+            "arguments": list(order.arguments),
         }
         with self._lock:
             if self.lost:

@@ -3,23 +3,52 @@
 A command runs when the policy allows it or a person agrees to it; nobody there to answer means no.
 """
 
-import os
-import shlex
+import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.command_gate import approve_command
+from tools.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
 from tools.registry import registry, tool_result
-from tools.shells import forget_all_shells, forget_shell, launch, read_state, shell_of
+from tools.sandbox import BUBBLEWRAP, Walls, choose_backend
+from tools.shells import (
+    Launched,
+    Start,
+    find_new_obeyed,
+    forget_all_shells,
+    forget_shell,
+    launch,
+    note_end,
+    shell_of,
+)
 from tools.spawning import END_SECONDS, HEAD_BYTES, Spool, keeper
+
+log = logging.getLogger(__name__)
 
 TOOLSET = "terminal"
 OUTPUT_CHARS = 30_000
 DEFAULT_SECONDS = 120.0
+SHOWN_NEW = 5
+ASKABLE = (Walls.WORK, Walls.SETUP, Walls.OUTSIDE)
+LOOKED = (
+    "This ran read-only, without network, secrets and home. If that was in its way, call again with level work: "
+    "a person may be asked."
+)
+WORKED = (
+    "This ran in the sandbox: it sees the working folder, the system and /tmp only; git's settings and hooks, start "
+    "files and installed programs are read-only (level setup changes them, level outside leaves the sandbox; "
+    "a person is asked)."
+)
+#: What programs say when the walls of `work` may be the reason.
+HELD_BACK = re.compile(
+    r"Permission denied|Read-only file system|Device or resource busy|No such file|resolve|unreachable|annot connect"
+)
+BLIND = "It saw the sandbox and not the machine: for the machine's own processes and connections use level outside."
 
+LEVEL = {"type": "string", "enum": [str(level) for level in ASKABLE]}
 SCHEMA = {
     "name": "terminal",
     "description": "Run a shell command (bash). Folder and exported variables are kept from call to call. "
@@ -30,6 +59,7 @@ SCHEMA = {
             "command": {"type": "string"},
             "timeout": {"type": "number", "description": "Seconds it may take."},
             "pty": {"type": "boolean", "description": "Give it a terminal."},
+            "level": LEVEL | {"description": "Only when the sandbox was in the way. A person may be asked."},
         },
         "required": ["command"],
     },
@@ -44,17 +74,18 @@ def run_terminal(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if "\0" in command:
         raise ToolFailure("A command cannot contain a NUL character.")
     seconds = _seconds(args.get("timeout"), float(context.setting("terminal", "timeout", DEFAULT_SECONDS)))
-    require_approval(context, command)
-    return _run(command, context, seconds, pty=args.get("pty") is True)
+    start = clear_command(context, command, read_level(args))
+    return _run(start, context, seconds, pty=args.get("pty") is True)
 
 
-def require_approval(context: ToolContext, command: str) -> None:
-    """Judged where it will run: a shell that has moved is shown with its move, or names of files would mislead."""
-    folder = shell_of(context).snapshot().folder
-    moved = folder != os.path.abspath(context.folder)
-    refusal = approve_command(context, f"cd {shlex.quote(folder)}\n{command}" if moved else command)
-    if refusal is not None:
-        raise ToolFailure(refusal)
+def read_level(args: Mapping[str, Any]) -> Walls | None:
+    """The level that the model asks for; None: as far as the command goes by itself."""
+    level = args.get("level")
+    if level is None:
+        return None
+    if level not in ASKABLE:
+        raise ToolFailure(f"The level is one of {', '.join(ASKABLE)}.", fix="Leave it out unless it is needed.")
+    return Walls(level)
 
 
 def cleanup_vm(task_id: str) -> None:
@@ -74,23 +105,47 @@ def _seconds(asked: object, limit: float) -> float:
     return min(float(asked), limit) if isinstance(asked, int | float) and asked > 0 else limit
 
 
-def _run(command: str, context: ToolContext, seconds: float, *, pty: bool) -> str:
+def _run(start: Start, context: ToolContext, seconds: float, *, pty: bool) -> str:
     shell = shell_of(context)
-    launched = launch(command, shell, context, pty=pty)
+    launched = launch(start, shell, context, pty=pty)
     running = launched.running
-    entry = TaskProcess(context.task, command, running)
+    entry = TaskProcess(context.task, start, running)
     process_registry.add(entry)
     try:
         outcome = _watch(entry, context, seconds)
         output = read_output(running.spool)
     finally:
         running.end()  # does something only when we were thrown out of waiting
-        after = read_state(running.finish(), launched.before)
+        running.finish()
+        after = note_end(launched, shell)
         process_registry.remove(entry)
-    shell.merge(launched.before, after)
     if pty:
         output = output.replace("\r\n", "\n")
+    if notes := [*describe_walls_met(start, running.exit_code, output, context), *tell_new(launched, context)]:
+        outcome["note"] = " ".join(notes)
     return tool_result(output=output, exit_code=running.exit_code, folder=after.folder, **outcome)
+
+
+def describe_walls_met(start: Start, exit_code: int | None, output: str, context: ToolContext) -> list[str]:
+    """What the model must know about the walls to read the result right."""
+    if choose_backend(context) != BUBBLEWRAP or start.walls is Walls.OUTSIDE:
+        return []
+    notes = [BLIND] if start.blind else []
+    if exit_code != 0 and start.walls is Walls.LOOK:
+        notes.insert(0, LOOKED)
+    elif exit_code != 0 and HELD_BACK.search(output):
+        notes.insert(0, WORKED)
+    return notes
+
+
+def tell_new(launched: Launched, context: ToolContext) -> list[str]:
+    """Files that other programs obey and that the command made: a person should know, and the model says so."""
+    new = find_new_obeyed(launched, shell_of(context), context)
+    if not new:
+        return []
+    log.warning("a command of task %s made what other programs obey: %s", context.task, ", ".join(new))
+    names = ", ".join(new[:SHOWN_NEW]) + (f" and {len(new) - SHOWN_NEW} more" if len(new) > SHOWN_NEW else "")
+    return [f"New files that other programs obey: {names}. Tell the person."]
 
 
 def _watch(entry: TaskProcess, context: ToolContext, seconds: float) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.policy import judge
+from tools.policy import Terms, judge
 
 FOLDER = "/home/ann/project"
 HIDDEN = [
@@ -470,7 +470,7 @@ ORDINARY = [
 @pytest.mark.parametrize("command", HIDDEN)
 def test_hidden_harm_is_never_allowed(command: str, mode: str) -> None:
     """G5."""
-    verdict = judge(command, folder=FOLDER, mode=mode)
+    verdict = judge(command, Terms(folder=FOLDER, mode=mode))
     assert verdict.decision != "allow"
     assert verdict.reason
 
@@ -478,36 +478,36 @@ def test_hidden_harm_is_never_allowed(command: str, mode: str) -> None:
 @pytest.mark.parametrize("command", HIDDEN)
 def test_hidden_harm_is_never_allowed_in_a_relative_folder(command: str) -> None:
     """G5."""
-    assert judge(command, mode="auto").decision != "allow"
+    assert judge(command, Terms(mode="auto")).decision != "allow"
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto", "deny"])
 @pytest.mark.parametrize("command", DENIED)
 def test_ruin_is_denied_in_every_mode(command: str, mode: str) -> None:
     """G5."""
-    assert judge(command, folder=FOLDER, mode=mode, home="/srv/hermes").decision == "deny"
+    assert judge(command, Terms(folder=FOLDER, mode=mode, home="/srv/hermes")).decision == "deny"
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto", "deny"])
 @pytest.mark.parametrize("command", READ_ONLY)
 def test_reading_is_allowed_without_a_question(command: str, mode: str) -> None:
     """G5."""
-    verdict = judge(command, folder=FOLDER, mode=mode)
+    verdict = judge(command, Terms(folder=FOLDER, mode=mode))
     assert verdict.decision == "allow", verdict.reason
 
 
 @pytest.mark.parametrize("command", ORDINARY)
 def test_ordinary_work_is_not_asked_for_in_auto(command: str) -> None:
     """G5."""
-    verdict = judge(command, folder=FOLDER, mode="auto")
+    verdict = judge(command, Terms(folder=FOLDER, mode="auto"))
     assert verdict.decision == "allow", verdict.reason
 
 
 @pytest.mark.parametrize("command", [c for c in ORDINARY if c not in ("sleep 1; ls",)])
 def test_ordinary_work_is_asked_for_in_ask_and_denied_in_deny(command: str) -> None:
     """G5."""
-    assert judge(command, folder=FOLDER).decision == "ask"
-    assert judge(command, folder=FOLDER, mode="deny").decision == "deny"
+    assert judge(command, Terms(folder=FOLDER)).decision == "ask"
+    assert judge(command, Terms(folder=FOLDER, mode="deny")).decision == "deny"
 
 
 def test_the_tables_are_as_large_as_promised() -> None:
@@ -517,10 +517,10 @@ def test_the_tables_are_as_large_as_promised() -> None:
 
 def test_a_further_root_may_be_used() -> None:
     """G7."""
-    assert judge("touch /data/x", folder=FOLDER, mode="auto").decision == "ask"
-    assert judge("touch /data/x", folder=FOLDER, roots=["/data"], mode="auto").decision == "allow"
+    assert judge("touch /data/x", Terms(folder=FOLDER, mode="auto")).decision == "ask"
+    assert judge("touch /data/x", Terms(folder=FOLDER, roots=("/data",), mode="auto")).decision == "allow"
 
 
 def test_the_whole_disk_is_no_root() -> None:
     """G7."""
-    assert judge("touch etc/x", folder="/", mode="auto").decision == "ask"
+    assert judge("touch etc/x", Terms(folder="/", mode="auto")).decision == "ask"

@@ -1,111 +1,201 @@
-"""The gate in front of the shell: it asks for the exact command, once, and no answer means no (G4)."""
+"""The gate in front of the shell: it asks for the exact command where it starts, once, and no answer means no (G4)."""
 
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import Person
 
 from hermes_base.chat import Answer, Question
+from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.command_gate import approve_command, approve_input
+from tools import sandbox
+from tools.command_gate import approve_input, clear_command
+from tools.sandbox import Walls
+from tools.shell_state import ShellState
+from tools.shells import Start, forget_shell, shell_of
+
+TASK = "gate"
 
 
-class Person:
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
-        self.questions: list[Question] = []
+@pytest.fixture(autouse=True)
+def end_task() -> Iterator[None]:
+    yield
+    forget_shell(TASK)
+
+
+@pytest.fixture
+def make_context(tmp_path: Path) -> Callable[..., ToolContext]:
+    def make(person: Person | None, mode: str = "ask", backend: str = "auto", **facts: object) -> ToolContext:
+        settings = {"approvals": {"mode": mode}, "terminal": {"backend": backend}}
+        return ToolContext(task=TASK, folder=str(tmp_path), asker=person, settings=settings, **facts)
+
+    return make
+
+
+class Mover(Person):
+    """While the first questions are open, something changes; then nothing more."""
+
+    def __init__(self, times: int, change: Callable[[], None]) -> None:
+        super().__init__()
+        self.times, self.change = times, change
 
     def ask(self, question: Question) -> Answer:
-        self.questions.append(question)
-        return self.answer
+        if self.times:
+            self.times -= 1
+            self.change()
+        return super().ask(question)
 
 
-def make_context(person: Person | None, mode: str = "ask", home: Path | None = None) -> ToolContext:
-    return ToolContext(folder="/home/ann/project", asker=person, settings={"approvals": {"mode": mode}}, home=home)
+def refusal(context: ToolContext, command: str, wanted: Walls | None = None) -> str:
+    with pytest.raises(ToolFailure) as failure:
+        clear_command(context, command, wanted)
+    return str(failure.value)
 
 
-def test_reading_runs_without_a_question() -> None:
-    """G4."""
-    person = Person(Answer("deny"))
-    assert approve_command(make_context(person), "ls -la") is None
-    assert person.questions == []
+def test_looking_runs_without_a_question(make_context: Callable[..., ToolContext]) -> None:
+    person = Person("deny")
+    start = clear_command(make_context(person), "ls -la")
+    assert (start.walls, start.unasked, person.asked) == (Walls.LOOK, True, [])
 
 
-def test_the_exact_command_is_asked_for_once() -> None:
-    """G4."""
-    person = Person(Answer("approve"))
+def test_the_exact_command_is_asked_for_once_with_its_folder(
+    make_context: Callable[..., ToolContext], tmp_path: Path
+) -> None:
+    person = Person()
     command = "curl  'https://example.org/x' > x.txt"
-    assert approve_command(make_context(person), command) is None
-    assert len(person.questions) == 1
-    assert person.questions[0].text == command
-    assert person.questions[0].reason
+    start = clear_command(make_context(person), command)
+    assert (start.command, start.state.folder, start.unasked) == (command, str(tmp_path), False)
+    assert [question.text for question in person.asked] == [f"cd {tmp_path}\n{command}"]
+    assert person.asked[0].reason
 
 
-def test_an_approval_holds_for_one_time_only() -> None:
-    """G4."""
-    person = Person(Answer("approve"))
-    context = make_context(person)
-    approve_command(context, "curl example.org")
-    approve_command(context, "curl example.org")
-    assert len(person.questions) == 2
+@pytest.mark.parametrize("person", [None, Person("deny"), Person(""), Person("yes")])
+def test_anything_but_an_approval_is_a_no(make_context: Callable[..., ToolContext], person: Person | None) -> None:
+    assert "nobody approved" in refusal(make_context(person), "curl example.org")
 
 
-@pytest.mark.parametrize("answer", [Answer("deny"), Answer("", given=False), Answer("yes")])
-def test_anything_but_an_approval_is_a_no(answer: Answer) -> None:
-    """G4."""
-    refusal = approve_command(make_context(Person(answer)), "curl example.org")
-    assert refusal
-    assert "nobody approved" in refusal
+def test_ruin_is_not_even_asked_for(make_context: Callable[..., ToolContext], tmp_path: Path) -> None:
+    """G4, G5: at no level."""
+    person = Person()
+    for command in ("rm -rf /", f"echo x > {tmp_path}/home/config.yaml", "cd / && rm -rf *"):
+        for wanted in (None, Walls.WORK, Walls.OUTSIDE):
+            assert "not run" in refusal(make_context(person, "auto", home=tmp_path / "home"), command, wanted)
+    assert person.asked == []
 
 
-def test_nobody_there_is_a_no() -> None:
-    """G4."""
-    assert approve_command(make_context(None), "curl example.org")
-
-
-def test_ruin_is_not_even_asked_for(tmp_path: Path) -> None:
-    """G4, G5."""
-    person = Person(Answer("approve"))
-    for command in ("rm -rf /", f"echo x > {tmp_path}/config.yaml"):
-        assert approve_command(make_context(person, "auto", tmp_path), command)
-    assert person.questions == []
-
-
-def test_mode_deny_asks_nothing() -> None:
-    """G4."""
-    person = Person(Answer("approve"))
+def test_mode_deny_asks_nothing(make_context: Callable[..., ToolContext]) -> None:
+    person = Person()
     context = make_context(person, "deny")
-    assert approve_command(context, "touch x")
-    assert approve_command(context, "ls") is None
-    assert person.questions == []
+    assert "only commands that look" in refusal(context, "touch x")
+    assert "only commands that look" in refusal(context, "ls", Walls.OUTSIDE)
+    assert clear_command(context, "ls").walls is Walls.LOOK
+    assert person.asked == []
 
 
-def test_mode_auto_lets_ordinary_work_through() -> None:
-    """G4."""
-    person = Person(Answer("deny"))
-    assert approve_command(make_context(person, "auto"), "make test") is None
-    assert person.questions == []
+def test_mode_auto_lets_ordinary_work_through_and_nothing_more(make_context: Callable[..., ToolContext]) -> None:
+    person = Person("deny")
+    context = make_context(person, "auto")
+    assert clear_command(context, "make test").walls is Walls.WORK
+    assert clear_command(context, "ls", Walls.WORK).walls is Walls.WORK
+    assert person.asked == []
+    for command, wanted in (("ls", Walls.SETUP), ("ls", Walls.OUTSIDE), ("pip install x", None)):
+        assert "nobody approved" in refusal(context, command, wanted)
+    assert "what later commands obey" in person.asked[0].reason
+    assert "OUTSIDE" in person.asked[1].reason
+    assert "what later commands obey" in person.asked[2].reason
 
 
-@pytest.mark.parametrize(("command", "asked"), [("cat", 0), ("bash", 1), ("python3 -i", 1)])
-def test_what_is_typed_into_a_program_is_asked_for_like_the_program(command: str, asked: int) -> None:
+@pytest.mark.parametrize("unasked", [True, False])
+def test_what_is_typed_into_a_program_is_asked_for_like_the_program(
+    make_context: Callable[..., ToolContext], tmp_path: Path, unasked: bool
+) -> None:
     """G4, G5: a shell that was agreed to is no way around the policy."""
-    person = Person(Answer("approve"))
-    assert approve_input(make_context(person), command, "rm -rf x") is None
-    assert [question.text for question in person.questions] == [f"{command}\n<<< rm -rf x"] * asked
-    nobody = Person(Answer("", given=False))
-    assert (approve_input(make_context(nobody), command, "rm -rf x") is None) == (not asked)
+    start = Start("bash", ShellState(str(tmp_path)), Walls.WORK, unasked=unasked)
+    person = Person()
+    assert approve_input(make_context(person), start, "rm -rf x") is None
+    assert [question.text for question in person.asked] == [f"cd {tmp_path}\nbash\n<<< rm -rf x"] * (not unasked)
+    assert (approve_input(make_context(Person("")), start, "rm -rf x") is None) == unasked
 
 
-def test_an_approval_is_bound_to_conversation_turn_and_command_and_holds_once(caplog: pytest.LogCaptureFixture) -> None:
-    """G4: the next call is asked for again; who agreed is in the log."""
-    person = Person(Answer("approve", by="ada"))
+def test_an_approval_is_bound_to_conversation_turn_and_command_and_holds_once(
+    make_context: Callable[..., ToolContext], tmp_path: Path
+) -> None:
+    """G4: the next call is asked for again."""
+    person = Person()
     context = replace(make_context(person), conversation="agent:main:local:dm:1", turn="turn-7")
-    with caplog.at_level("INFO"):
-        assert approve_command(context, "rm notes.txt") is None
-        assert approve_command(context, "rm notes.txt") is None
-    assert [(q.conversation, q.turn, q.text) for q in person.questions] == [
-        ("agent:main:local:dm:1", "turn-7", "rm notes.txt")
+    for _ in range(2):
+        clear_command(context, "rm notes.txt")
+    assert [(q.conversation, q.turn, q.text) for q in person.asked] == [
+        ("agent:main:local:dm:1", "turn-7", f"cd {tmp_path}\nrm notes.txt")
     ] * 2
-    assert all(question.expires_in > 0 for question in person.questions)
-    assert "approved by ada: rm notes.txt" in caplog.text
+    assert all(question.expires_in > 0 for question in person.asked)
+
+
+@pytest.mark.parametrize("backend", ["auto", "local"])
+def test_a_shell_that_moves_while_it_is_asked_for_is_asked_again(
+    make_context: Callable[..., ToolContext], tmp_path: Path, backend: str
+) -> None:
+    """G4: what was shown is what starts."""
+    (tmp_path / "other").mkdir()
+    person = Mover(1, lambda: _set_state(context, ShellState(f"{tmp_path}/other", {"PATH": "/evil"})))
+    context = make_context(person, backend=backend)
+    start = clear_command(context, "rm notes.txt")
+    assert [question.text for question in person.asked] == [
+        f"cd {tmp_path}\nrm notes.txt",
+        f"cd {tmp_path}/other\nexport PATH=/evil\nrm notes.txt",
+    ]
+    assert start.state == ShellState(f"{tmp_path}/other", {"PATH": "/evil"})
+
+
+def test_another_folder_under_the_same_name_is_another_folder(
+    make_context: Callable[..., ToolContext], tmp_path: Path
+) -> None:
+    """G4"""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+
+    def swap() -> None:
+        os.rename(tmp_path / "a", tmp_path / "c")
+        os.rename(tmp_path / "b", tmp_path / "a")
+
+    person = Mover(1, swap)
+    context = make_context(person)
+    _set_state(context, ShellState(f"{tmp_path}/a"))
+    clear_command(context, "rm notes.txt")
+    assert len(person.asked) == 2
+
+
+def test_one_that_never_stands_still_is_not_run(make_context: Callable[..., ToolContext], tmp_path: Path) -> None:
+    """G4"""
+    names = iter(range(99))
+    person = Mover(99, lambda: _set_state(context, ShellState(str(tmp_path), {"N": str(next(names))})))
+    context = make_context(person)
+    assert "changed each time" in refusal(context, "rm notes.txt")
+
+
+def test_a_variable_too_long_to_be_shown_is_not_given_to_what_runs_outside(
+    make_context: Callable[..., ToolContext], tmp_path: Path
+) -> None:
+    """G4, G5"""
+    context = make_context(Person())
+    _set_state(context, ShellState(str(tmp_path), {"SHORT": "1", "LONG": "x" * 5000}))
+    assert clear_command(context, "ls", Walls.OUTSIDE).state.changes == {"SHORT": "1"}
+
+
+@pytest.mark.parametrize(("backend", "asked"), [("auto", 1), ("local", 0)])
+def test_without_a_sandbox_ordinary_work_runs_unasked_only_by_the_owners_own_word(
+    make_context: Callable[..., ToolContext], monkeypatch: pytest.MonkeyPatch, backend: str, asked: int
+) -> None:
+    """G5: auto with a sandbox that is missing asks; auto with `terminal.backend: local` is what the owner chose."""
+    monkeypatch.setattr(sandbox, "is_bubblewrap_usable", lambda: False)
+    person = Person()
+    clear_command(make_context(person, "auto", backend), "make test")
+    assert len(person.asked) == asked
+    assert all("no sandbox" in question.reason for question in person.asked)
+
+
+def _set_state(context: ToolContext, state: ShellState) -> None:
+    shell_of(context).state = state

@@ -5,7 +5,7 @@ import shlex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.policy import judge
+from tools.policy import Terms, judge
 
 FOLDER = "/home/ann/project"
 HARMLESS = st.sampled_from(
@@ -66,10 +66,10 @@ def rank(decision: str) -> int:
 def test_harm_anywhere_is_never_allowed(harmless: str, harmful: str, inner: str, outer: str, mode: str) -> None:
     """G5."""
     once = inner.format(a=harmless, h=harmful)
-    assert judge(once, folder=FOLDER, mode=mode).decision != "allow"
+    assert judge(once, Terms(folder=FOLDER, mode=mode)).decision != "allow"
     # Backticks do not nest, and a line cannot go everywhere.
     if not set("\n#`") & set(once):
-        assert judge(outer.format(a=harmless, h=once), folder=FOLDER, mode=mode).decision != "allow"
+        assert judge(outer.format(a=harmless, h=once), Terms(folder=FOLDER, mode=mode)).decision != "allow"
 
 
 @settings(max_examples=300, deadline=None)
@@ -79,7 +79,7 @@ def test_harm_as_the_code_of_a_shell_is_never_allowed(harmful: str, times: int) 
     command = harmful
     for _ in range(times):
         command = f"bash -c {shlex.quote(command)}"
-    assert judge(command, folder=FOLDER, mode="auto").decision != "allow"
+    assert judge(command, Terms(folder=FOLDER, mode="auto")).decision != "allow"
 
 
 def quote_double(word: str) -> str:
@@ -98,11 +98,11 @@ def quote_pieces(word: str) -> str:
 @given(WORDS, st.data(), st.sampled_from(["ask", "auto"]))
 def test_quoting_and_spacing_change_nothing(words: list[str], data: st.DataObject, mode: str) -> None:
     """G5."""
-    expected = judge(" ".join(shlex.quote(word) for word in words), folder=FOLDER, mode=mode)
+    expected = judge(" ".join(shlex.quote(word) for word in words), Terms(folder=FOLDER, mode=mode))
     quotes = [shlex.quote, quote_double, quote_backslash, quote_pieces]
     varied = [data.draw(st.sampled_from(quotes))(word) for word in words]
     gap = data.draw(st.sampled_from([" ", "  ", "\t", " \\\n "]))
-    assert judge(gap.join(varied), folder=FOLDER, mode=mode) == expected
+    assert judge(gap.join(varied), Terms(folder=FOLDER, mode=mode)) == expected
 
 
 @settings(max_examples=600, deadline=None)
@@ -110,21 +110,23 @@ def test_quoting_and_spacing_change_nothing(words: list[str], data: st.DataObjec
 def test_random_text_never_raises(text: str) -> None:
     """G5."""
     for mode in ("ask", "auto", "deny"):
-        assert judge(text, folder=FOLDER, mode=mode).decision in ("allow", "ask", "deny")
+        assert judge(text, Terms(folder=FOLDER, mode=mode)).decision in ("allow", "ask", "deny")
 
 
 @settings(max_examples=400, deadline=None)
 @given(SHELLISH, HARMFUL)
 def test_harm_on_its_own_line_is_never_allowed(text: str, harmful: str) -> None:
     """G5: a line before can only hide the harm by quoting it, and an open quote asks."""
-    assert judge(f"{harmful}\n{text}", folder=FOLDER, mode="auto").decision != "allow"
+    assert judge(f"{harmful}\n{text}", Terms(folder=FOLDER, mode="auto")).decision != "allow"
 
 
 @settings(max_examples=200, deadline=None)
 @given(SHELLISH)
 def test_modes_only_differ_in_strictness(text: str) -> None:
     """G5."""
-    auto, asking, strict = (rank(judge(text, folder=FOLDER, mode=mode).decision) for mode in ("auto", "ask", "deny"))
+    auto, asking, strict = (
+        rank(judge(text, Terms(folder=FOLDER, mode=mode)).decision) for mode in ("auto", "ask", "deny")
+    )
     assert auto <= asking <= strict
 
 
@@ -139,4 +141,4 @@ def test_deep_and_long_commands_ask() -> None:
         "sudo timeout 1 " * 900,
         "x" * 30_000,
     ):
-        assert judge(text, folder=FOLDER, mode="auto").decision == "ask"
+        assert judge(text, Terms(folder=FOLDER, mode="auto")).decision == "ask"

@@ -18,7 +18,7 @@ from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from run_agent import AIAgent
-from tools.command_gate import approve_command
+from tools.command_gate import clear_command
 from tools.file_changes import undo_last_turn
 from tools.file_tools import read_file, search_files, write_file
 from tools.files_roots import READ, WRITE, find_place, list_roots
@@ -178,10 +178,12 @@ def call(tool: Callable[..., Any], args: dict[str, Any], context: ToolContext) -
 def test_commands_that_look_at_others_are_asked_for(make_context: MakeContext, mode: str, command: str) -> None:
     """G12: without walls around commands, somebody who approves decides."""
     person = Person("deny")
-    context = replace(make_context("p-1"), asker=person, settings={"approvals": {"mode": mode}})
-    assert approve_command(context, command) is not None
+    settings = {"approvals": {"mode": mode}, "terminal": {"backend": "local"}}
+    context = replace(make_context("p-1"), asker=person, settings=settings)
+    with pytest.raises(ToolFailure, match="nobody approved"):
+        clear_command(context, command)
     assert len(person.asked) == 1
-    assert approve_command(context, "cat note.txt") is None
+    assert clear_command(context, "cat note.txt").unasked
 
 
 def test_agents_of_two_people_keep_apart(lab: LabServer) -> None:

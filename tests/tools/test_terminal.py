@@ -65,15 +65,18 @@ def test_without_consent_nothing_runs(tmp_path: Path) -> None:
 
 
 def test_the_person_is_shown_the_exact_command(tmp_path: Path) -> None:
-    """G4: with the reason, and with the folder where the shell has moved to."""
+    """G4: with the reason, with the folder it starts in, and with the variables that earlier commands left."""
     (tmp_path / "sub").mkdir()
     person = Person("deny")
     with pytest.raises(ToolFailure):
         run("touch 'a  b' # c", asker=person, folder=str(tmp_path))
-    run("cd sub", folder=str(tmp_path))
+    run("cd sub; export A='1 2'", folder=str(tmp_path))
     with pytest.raises(ToolFailure):
         run("touch it", asker=person, folder=str(tmp_path))
-    assert [question.text for question in person.asked] == ["touch 'a  b' # c", f"cd {tmp_path}/sub\ntouch it"]
+    assert [question.text for question in person.asked] == [
+        f"cd {tmp_path}\ntouch 'a  b' # c",
+        f"cd {tmp_path}/sub\nexport A='1 2'\ntouch it",
+    ]
     assert all(question.reason for question in person.asked)
 
 

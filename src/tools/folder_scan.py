@@ -1,0 +1,199 @@
+"""Searches a working folder for what commands must not see or change: secrets, and files that other programs obey.
+
+A folder is listed once and again only when it has changed, so that a search before every command is cheap. The search
+has a budget; a folder that is too large for it is said to be so.
+"""
+
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tools.sensitive import compile_secrets
+
+MOST_FOLDERS = 10_000
+MOST_ENTRIES = 150_000
+#: A folder that changed so shortly before it was listed may have changed again in the same tick of the file system.
+TICK_NS = 50_000_000
+KEPT_SCANS = 32
+MOST_MODULES = 500  # folders below `.git/modules`
+#: Other people's code and what programs keep for themselves: large, and not where somebody puts a secret.
+NOT_ENTERED = frozenset({"node_modules", "site-packages", "__pycache__", ".git", ".hg", ".svn"})
+#: Files and folders that shells, git, package managers and editors obey by themselves, also when they only look.
+OBEYED = re.compile(
+    r"\.(bash(rc|_profile|_login|_logout|_aliases)|profile|zshrc|zprofile|zshenv|zlogin|zlogout|inputrc|envrc|gitconfig)"
+    r"|\.(vimrc|exrc|gdbinit|lldbinit|pythonrc|irbrc|husky|npmrc|yarnrc|yarnrc\.yml|pnpmfile\.cjs|mise\.toml)",
+    re.IGNORECASE,
+)
+#: Of a git folder: its settings and hooks decide what `git status` runs.
+GIT_OBEYED = ("config", "config.worktree", "hooks", "commondir")
+CARGO_OBEYED = (".cargo/config", ".cargo/config.toml")
+#: What lies in these can change without a change of the folder that holds them.
+DEEP = frozenset({".git", "node_modules", ".cargo"})
+BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
+CREDENTIALS = re.compile(rb"://[^/\s:@]+:[^/\s@]+@|extraheader\s*=", re.IGNORECASE)
+GIT_CONFIG_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found, as absolute paths without links."""
+
+    secrets: tuple[str, ...] = ()
+    obeyed: tuple[str, ...] = ()
+    logs_in: bool = False  # a git configuration holds a password
+    complete: bool = True  # False: the folder is too large, and only a part of it was searched
+
+
+@dataclass(slots=True)
+class _Listing:
+    status: tuple[int, int, int]  # device, inode, time of the last change
+    settled: bool  # the listing cannot be older than its time of change
+    entries: int
+    folders: tuple[str, ...]
+    secrets: tuple[str, ...]
+    obeyed: tuple[str, ...]
+
+
+@dataclass
+class FolderScan:
+    """The search of one folder, and what it remembers from time to time."""
+
+    root: str
+    patterns: tuple[str, ...]
+    _listings: dict[str, _Listing] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def search(self) -> Found:
+        with self._lock:
+            listings: dict[str, _Listing] = {}
+            waiting, entries = [self.root], 0
+            while waiting and len(listings) < MOST_FOLDERS and entries < MOST_ENTRIES:
+                path = waiting.pop()
+                listing = self._list(path, MOST_ENTRIES - entries + 1)
+                if listing is not None:
+                    listings[path] = listing
+                    entries += listing.entries
+                    waiting += [os.path.join(path, name) for name in listing.folders]
+            self._listings = listings
+            return self._sum_up(complete=not waiting and entries <= MOST_ENTRIES)
+
+    def _list(self, path: str, most: int) -> _Listing | None:
+        known = self._listings.get(path)
+        now = time.time_ns()
+        try:
+            status = os.stat(path, follow_symlinks=False)
+            facts = (status.st_dev, status.st_ino, status.st_ctime_ns)
+            if known is not None and known.settled and known.status == facts:
+                return known
+            with os.scandir(path) as found:
+                return self._read(list(islice(found, most)), path, facts, settled=status.st_ctime_ns < now - TICK_NS)
+        except OSError:
+            return None  # gone, or closed to us and so to every command
+
+    def _read(
+        self, found: list[os.DirEntry[str]], path: str, facts: tuple[int, int, int], *, settled: bool
+    ) -> _Listing:
+        names = {entry.name for entry in found}
+        chosen, excepted = compile_secrets(self.patterns)
+        secrets = tuple(name for name in names if chosen.match(name) and not excepted.match(name))
+        obeyed = [name for name in names if OBEYED.fullmatch(name)]
+        if names >= BARE_REPOSITORY:
+            obeyed += [name for name in GIT_OBEYED if name in names]
+        if "pyvenv.cfg" in names:
+            obeyed += [name for name in ("bin", "pyvenv.cfg") if name in names]
+        folders = tuple(
+            entry.name
+            for entry in found
+            if entry.name not in NOT_ENTERED and entry.name not in secrets and entry.is_dir(follow_symlinks=False)
+        )
+        if ".git" in names:
+            obeyed += _list_git(os.path.join(path, ".git"))
+        if "node_modules" in names and os.path.isdir(os.path.join(path, "node_modules", ".bin")):
+            obeyed.append("node_modules/.bin")
+        if ".cargo" in names:
+            obeyed += [name for name in CARGO_OBEYED if os.path.exists(os.path.join(path, name))]
+        return _Listing(facts, settled and not names & DEEP, len(found), folders, secrets, tuple(obeyed))
+
+    def _sum_up(self, *, complete: bool) -> Found:
+        secrets = {os.path.join(path, name) for path, listing in self._listings.items() for name in listing.secrets}
+        obeyed = {os.path.join(path, name) for path, listing in self._listings.items() for name in listing.obeyed}
+        secrets |= set(self._find_other_names(secrets))
+        return Found(
+            tuple(sorted(self._follow(secrets))),
+            tuple(sorted(self._follow(obeyed))),
+            any(_logs_in(path) for path in obeyed if path.endswith("/config")),
+            complete,
+        )
+
+    def _follow(self, paths: set[str]) -> set[str]:
+        """Without links: what a link in the folder leads to is meant; outside of the folder nothing is in sight."""
+        real = {os.path.realpath(path) for path in paths}
+        return {path for path in real if path.startswith(self.root.rstrip("/") + "/") and os.path.lexists(path)}
+
+    def _find_other_names(self, secrets: set[str]) -> Iterator[str]:
+        """Hard links of secrets under harmless names."""
+        wanted = set()
+        for path in secrets:
+            status = _stat(path)
+            if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                wanted.add((status.st_dev, status.st_ino))
+        for path in self._listings if wanted else ():
+            try:
+                with os.scandir(path) as found:
+                    for entry in found:
+                        status = entry.stat(follow_symlinks=False)
+                        if (status.st_dev, status.st_ino) in wanted:
+                            yield entry.path
+            except OSError:
+                continue
+
+
+def _list_git(path: str) -> list[str]:
+    """What git obeys in a `.git`, that of its submodules included; a `.git` that is a file leads git elsewhere."""
+    if not os.path.isdir(path):
+        return [".git"]
+    found = [f".git/{name}" for name in GIT_OBEYED if os.path.lexists(os.path.join(path, name))]
+    modules = os.path.join(path, "modules")
+    for folder, names, files in islice(os.walk(modules), MOST_MODULES):
+        if {*names, *files} >= BARE_REPOSITORY:
+            inner = os.path.relpath(folder, os.path.dirname(path))
+            found += [f"{inner}/{name}" for name in GIT_OBEYED if name in names or name in files]
+            names[:] = [name for name in names if name == "modules"]
+    return found
+
+
+def _logs_in(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            ordinary = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            return ordinary and CREDENTIALS.search(file.read(GIT_CONFIG_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+_lock = threading.Lock()
+_scans: dict[tuple[str, tuple[str, ...]], FolderScan] = {}
+
+
+def search_folder(root: str, patterns: tuple[str, ...]) -> Found:
+    """What there is in a folder now; the searches of the folders in use are remembered."""
+    key = root, patterns
+    with _lock:
+        scan = _scans.pop(key, None) or FolderScan(root, patterns)
+        _scans[key] = scan
+        while len(_scans) > KEPT_SCANS:
+            del _scans[next(iter(_scans))]
+    return scan.search()

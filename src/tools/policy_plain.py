@@ -1,0 +1,127 @@
+"""The few commands that run unasked without a sandbox, because they cannot be led astray.
+
+They are programs of the system that read no configuration and start no others, with options that are known to do no
+harm, and with files that lie, links followed, where they may be read.
+"""
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+
+from tools.policy_parser import parse
+from tools.policy_paths import Place, lies_under
+from tools.policy_words import Budget, Command, Redirect, Unparsable, Word
+from tools.sensitive import names_secret
+
+NONE, ANY = r"(?!)", r"[\s\S]*"
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    options: str = NONE
+    valued: str = NONE  # options whose value is the next word
+    words: str = NONE  # words that are not paths
+    texts: int = 0  # so many first words are texts
+    paths: bool = False  # the other words are files to be read
+
+
+READER = Plain(paths=True)
+LINES = Plain(r"-n\d+|-c\d+|-\d+|--lines=\d+|--bytes=\d+|-q|-v", valued=r"-[nc]", paths=True)
+PLAIN = {
+    **dict.fromkeys(("true", "false", ":", "pwd", "whoami", "nproc", "arch", "rev", "tac"), Plain()),
+    "echo": Plain(options=ANY, words=ANY),
+    "printf": Plain(options=r"(?!-v)[\s\S]*", words=ANY),
+    "id": Plain(r"-[ugnGr]+"),
+    "uname": Plain(r"-[asnrvmpio]+"),
+    "date": Plain(r"-u|-R|-I\w*|--utc", words=r"\+.*"),
+    "uptime": Plain(r"-p|-s"),
+    "free": Plain(r"-[bkmgh]+"),
+    "seq": Plain(r"-w", words=r"-?\d+"),
+    "sleep": Plain(words=r"[\d.]+[smh]?"),
+    "basename": Plain(r"-a", words=ANY),
+    "dirname": Plain(words=ANY),
+    "tr": Plain(r"-[cdst]+", words=ANY),
+    "cut": Plain(r"-[dfcb].+|-s|--complement", valued=r"-[dfcb]"),
+    "sort": Plain(r"-[bdfghiMnrRVuz]+|-k[\d.,a-z]+|-t.", valued=r"-[kt]"),
+    "uniq": Plain(r"-[cdDiu]+"),
+    "ls": Plain(r"-[alhrtR1SFdipsoA]+|--all|--almost-all|--human-readable", paths=True),
+    "cat": Plain(r"-[nAbsEvT]+", paths=True),
+    **dict.fromkeys(("head", "tail"), LINES),
+    "wc": Plain(r"-[lwcmL]+", paths=True),
+    "nl": Plain(r"-b[at]", paths=True),
+    "cmp": Plain(r"-s|-l", paths=True),
+    "diff": Plain(r"-[uqbBiw]+", paths=True),
+    **dict.fromkeys(("stat", "md5sum", "sha1sum", "sha256sum", "sha512sum"), READER),
+    "readlink": Plain(r"-[fe]", paths=True),
+    "realpath": Plain(r"-[es]", paths=True),
+    "grep": Plain(r"-[inwvclFEhHox]+|--line-number|--ignore-case|--count", texts=1, paths=True),
+    "df": Plain(r"-h|-T|-i", paths=True),
+    "du": Plain(r"-[hsac]+", paths=True),
+}
+SYSTEM_FOLDERS = frozenset({"", "/bin", "/usr/bin"})
+
+
+def is_plain(source: str, place: Place) -> bool:
+    """Whether a command line holds nothing else; files are looked up on the disk."""
+    try:
+        script = parse(source, Budget())
+    except Unparsable:
+        return False
+    if script.functions or script.strays or not script.commands:
+        return False
+    return all(_is_plain_command(command, place) for command in script.commands)
+
+
+def _is_plain_command(command: Command, place: Place) -> bool:
+    if command.assignments or not command.words or not all(word.known for word in command.words):
+        return False
+    if not all(_is_quiet(redirect) for redirect in command.redirects):
+        return False
+    folder, _, name = command.words[0].text.rpartition("/")
+    plain = PLAIN.get(name)
+    if plain is None or folder not in SYSTEM_FOLDERS:
+        return False
+    return _are_plain_words(plain, command.words[1:], place)
+
+
+def _is_quiet(redirect: Redirect) -> bool:
+    """`> /dev/null` and `2>&1`."""
+    if redirect.operator == ">":
+        return redirect.target.text == "/dev/null"
+    return redirect.operator == ">&" and redirect.target.text in ("1", "2")
+
+
+def _are_plain_words(plain: Plain, words: list[Word], place: Place) -> bool:
+    texts, value = plain.texts, False
+    for word in words:
+        if value:
+            value = False
+        elif word.text.startswith("-") and word.text != "-":
+            value = re.fullmatch(plain.valued, word.text) is not None
+            if not value and not re.fullmatch(plain.options, word.text):
+                return False
+        elif re.fullmatch(plain.words, word.text):
+            continue
+        elif texts:
+            texts -= 1
+        elif not (plain.paths and may_be_read(word.text, place)):
+            return False
+    return True
+
+
+def may_be_read(text: str, place: Place) -> bool:
+    """Whether a file, links followed, lies in a root, and is neither a secret nor another name of some file."""
+    path = os.path.realpath(os.path.join(place.folders[0], os.path.expanduser(text)))
+    roots = [real for root in place.roots if (real := os.path.realpath(root)) != "/" and lies_under(path, real)]
+    if not roots or (place.home and lies_under(path, os.path.realpath(place.home))):
+        return False
+    inner = os.path.relpath(path, roots[0])
+    in_home = lies_under(os.path.realpath(os.path.expanduser("~")), roots[0])
+    if names_secret(inner, place.secrets) or (in_home and re.search(r"(^|/)\.[^./]", inner)):
+        return False
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return True  # nothing is there to be read
+    return stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)

@@ -1,0 +1,104 @@
+"""What a shell takes from command to command, its folder and its variables: as data that is read, checked and limited.
+
+A command may write into its state whatever it likes. Nothing of it reaches the program that starts the next command;
+what passes the checks here is given to the command itself.
+"""
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+STATE_BYTES = 256 * 1024
+MOST_VARIABLES = 500
+LONGEST_VALUE = 32 * 1024
+LONGEST_FOLDER = 4096
+#: Bash sets these anew in every shell; they say nothing about what the command wanted.
+OWN_NAMES = frozenset({"_", "SHLVL", "PWD"})
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: With these a shell or the loader runs code before the command that was shown: they are not kept. All others are
+#: kept, and a question shows them.
+RUNS_CODE = re.compile(
+    r"BASH_ENV|ENV|BASHOPTS|SHELLOPTS|PROMPT_COMMAND|PS[0-4]|IFS|BASH_XTRACEFD|LD_\w+|DYLD_\w+|GCONV_PATH|GLIBC_TUNABLES"
+    r"|LOCPATH|HOSTALIASES|NLSPATH"
+)
+#: What a command gets of the environment that Hermes was started in; everything else may be a secret.
+INHERITED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|COLUMNS|LINES|CI|MANPATH"
+    r"|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|PYENV_ROOT|PYENV_VERSION|NVM_DIR|NVM_BIN|NODENV_ROOT|RBENV_ROOT|GOROOT"
+    r"|GOPATH|GOTOOLCHAIN|RUSTUP_HOME|RUSTUP_TOOLCHAIN|JAVA_HOME|M2_HOME|SDKMAN_DIR|DENO_INSTALL|BUN_INSTALL"
+    r"|VOLTA_HOME|ASDF_DIR|ASDF_DATA_DIR|MISE_DATA_DIR|PNPM_HOME|DOTNET_ROOT|ANDROID_HOME|NIX_PATH|NIX_PROFILES"
+    r"|NIX_SSL_CERT_FILE|SSL_CERT_FILE|SSL_CERT_DIR|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellState:
+    """Where a shell is, and how its variables differ from those it began with; None: taken away."""
+
+    folder: str
+    changes: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        merged = {**base, **self.changes}
+        return {name: value for name, value in merged.items() if value is not None}
+
+
+def choose_inherited(environ: Mapping[str, str], added: frozenset[str], secrets: frozenset[str]) -> dict[str, str]:
+    """The variables that every command begins with: what programs need to be found and to speak, and what was added."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if (INHERITED.fullmatch(name) or name in added) and name not in secrets
+    }
+
+
+def parse_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) -> ShellState:
+    """The folder and the variables that a shell noted when it ended; what is not in order counts as not changed."""
+    folder, *pairs = data.decode("utf-8", "surrogateescape").split("\0")
+    if len(data) > STATE_BYTES or not is_folder_name(folder) or len(pairs) > MOST_VARIABLES + 1:
+        return before
+    after = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    if not after:  # cut off before the variables
+        return ShellState(folder, before.changes)
+    changes = dict(before.changes)
+    for name in {*after, *began_with}:
+        if began_with.get(name) != after.get(name) and is_kept(name, after.get(name)):
+            changes[name] = after.get(name)
+    return ShellState(folder, changes)
+
+
+def is_folder_name(text: str) -> bool:
+    return text.startswith("/") and len(text) <= LONGEST_FOLDER and "\n" not in text
+
+
+def is_kept(name: str, value: str | None) -> bool:
+    if name in OWN_NAMES or not NAME.fullmatch(name) or RUNS_CODE.fullmatch(name):
+        return False
+    return value is None or len(value) <= LONGEST_VALUE
+
+
+def take_state(folder: str, name: str) -> bytes:
+    """Read and remove the file in which a shell noted its state; empty when there is none that can be one.
+
+    The file is the command's to write: a link, a pipe or another user's file in its place is not read.
+    """
+    try:
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
+            return file.read(STATE_BYTES + 1) if ours else b""
+    except OSError:
+        return b""  # the command did not get to it, or left something else there
+    finally:
+        with contextlib.suppress(OSError):  # nothing was there, or a folder, which goes with the task
+            os.unlink(name, dir_fd=place)
+        os.close(place)
