@@ -114,7 +114,10 @@ def may_be_read(text: str, place: Place) -> bool:
     """Whether a file, links followed, lies in a root, and is neither a secret nor another name of some file."""
     path = os.path.realpath(os.path.join(place.folders[0], os.path.expanduser(text)))
     roots = [real for root in place.roots if (real := os.path.realpath(root)) != "/" and lies_under(path, real)]
-    if not roots or (place.home and lies_under(path, os.path.realpath(place.home))):
+    own = os.path.realpath(place.home) if place.home else ""
+    if own and lies_under(path, own):  # a root around the home of Hermes does not open it
+        roots = [root for root in roots if root != own and lies_under(root, own)]
+    if not roots:
         return False
     inner = os.path.relpath(path, roots[0])
     in_home = lies_under(os.path.realpath(os.path.expanduser("~")), roots[0])
