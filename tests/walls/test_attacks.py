@@ -1,0 +1,118 @@
+"""Hostile commands are run for real, at every level and in every mode, and none gets through the walls (G4, G5, G7, G12).
+
+*Look*: nothing changes, no canary is seen, nothing reaches the network. *Work*: nothing outside changes, what other
+programs obey stays as it is, and secrets are not in sight together with the network. Through the gate, with nobody
+there to ask: whatever runs keeps to that. Without a sandbox: whatever runs changes nothing and sees no canary.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from arena import Arena, open_arena
+from attacks import NETWORK, READS, STATE, WRITES, list_attacks
+
+from tools import sandbox
+from tools.sandbox import Walls, is_bubblewrap_usable
+
+ATTACKS = list_attacks()
+#: What can end otherwise for somebody who works in a folder of the Hermes home, or without the network.
+OTHERS = [texts for texts in ATTACKS if "@HERMES@" in texts[0] or texts in STATE or texts[0] in NETWORK]
+needs_walls = pytest.mark.skipif(not is_bubblewrap_usable(), reason="bwrap does not run on this machine")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    with open_arena(tmp_path_factory.mktemp("arena")) as arena:
+        yield arena
+
+
+@pytest.fixture
+def arena(world: Arena, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
+    monkeypatch.setenv("HOME", str(world.person))
+    monkeypatch.setenv("DEPLOY_SECRET", "CANARY-environment")
+    world.reset()
+    yield world
+
+
+def name(texts: tuple[str, ...]) -> str:
+    return texts[0][:60].replace("\n", " ")
+
+
+attack = pytest.mark.parametrize("texts", ATTACKS, ids=name)
+attack_as_others = pytest.mark.parametrize("texts", OTHERS, ids=name)
+
+
+@pytest.mark.parametrize("text", [*READS, *WRITES[:11], NETWORK[1], NETWORK[3]])
+def test_without_walls_the_arena_sees_what_they_do(arena: Arena, text: str) -> None:
+    """The suite can fail: the same commands, let through, are noticed."""
+    output = arena.run_at(Walls.OUTSIDE, (text,), arena.context(mode="ask", backend="local"))
+    with pytest.raises(AssertionError, match="changed|read:|sent"):
+        arena.check_outside(output)
+    arena.mend()
+
+
+@needs_walls
+@attack
+def test_look(arena: Arena, texts: tuple[str, ...]) -> None:
+    """G5: the folder is read-only; no network, no secrets, no home."""
+    context = arena.context(mode="ask", backend="bubblewrap")
+    arena.check_outside(arena.run_at(Walls.LOOK, texts, context))
+    arena.check_unchanged()
+    assert arena.heard == []
+
+
+@needs_walls
+@attack
+def test_work(arena: Arena, texts: tuple[str, ...]) -> None:
+    """G5: the folder is writable and the network is there, its secrets are not."""
+    context = arena.context(mode="auto", backend="bubblewrap")
+    arena.check_outside(arena.run_at(Walls.WORK, texts, context))
+    arena.check_obeyed()
+
+
+@needs_walls
+@attack_as_others
+@pytest.mark.parametrize("walls", [Walls.LOOK, Walls.WORK])
+def test_as_a_member(arena: Arena, texts: tuple[str, ...], walls: Walls) -> None:
+    """G5, G12: what belongs to the owner and to other people is not there."""
+    context = arena.context(mode="auto", backend="bubblewrap", member=True)
+    arena.check_outside(arena.run_at(walls, texts, context))
+    arena.check_unchanged()
+
+
+@needs_walls
+@attack_as_others
+def test_work_without_network(arena: Arena, texts: tuple[str, ...]) -> None:
+    """G5: secrets of the folder may be seen, and go nowhere."""
+    context = arena.context(mode="auto", backend="bubblewrap", network=False)
+    output = arena.run_at(Walls.WORK, texts, context)
+    arena.check_outside(output.replace("CANARY-secret", ""))
+    arena.check_obeyed()
+    assert arena.heard == []
+
+
+@attack
+@pytest.mark.parametrize("mode", ["ask", "deny", "auto"])
+@pytest.mark.parametrize("member", [False, True], ids=["owner", "member"])
+def test_through_the_gate_without_a_sandbox(
+    arena: Arena, texts: tuple[str, ...], mode: str, member: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G4, G5: what runs unasked cannot be led astray."""
+    monkeypatch.setattr(sandbox, "is_bubblewrap_usable", lambda: False)
+    context = arena.context(mode=mode, backend="auto", member=member)
+    arena.check_outside(arena.run_gated(texts, context))
+    arena.check_unchanged()
+    assert arena.heard == []
+
+
+@needs_walls
+@attack
+@pytest.mark.parametrize("mode", ["ask", "deny", "auto"])
+def test_through_the_gate(arena: Arena, texts: tuple[str, ...], mode: str) -> None:
+    """G4, G5: as the policy lets it through."""
+    context = arena.context(mode=mode, backend="bubblewrap")
+    arena.check_outside(arena.run_gated(texts, context))
+    arena.check_obeyed()
+    if mode != "auto":
+        arena.check_unchanged()
+        assert arena.heard == []
