@@ -1,4 +1,4 @@
-"""A small world with canaries in it, in which hostile commands are run for real: what they reached is seen afterwards."""
+"""A small world with canaries in it, in which hostile commands are run for real; what they reached is seen then."""
 
 import os
 import shutil

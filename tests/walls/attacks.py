@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a command is easier to read on one line
 """Hostile command lines. A tuple is a series: each is run after the one before, in the same shell.
 
 `@OUT@` is a folder outside, `@PERSON@` the home of the person, `@HERMES@` that of Hermes, `@PORT@` a listener.

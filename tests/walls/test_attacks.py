@@ -1,4 +1,4 @@
-"""Hostile commands are run for real, at every level and in every mode, and none gets through the walls (G4, G5, G7, G12).
+"""Hostile commands are run for real, at every level and in every mode; none gets through (G4, G5, G7, G12).
 
 *Look*: nothing changes, no canary is seen, nothing reaches the network. *Work*: nothing outside changes, what other
 programs obey stays as it is, and secrets are not in sight together with the network. Through the gate, with nobody
@@ -27,11 +27,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 
 @pytest.fixture
-def arena(world: Arena, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
+def arena(world: Arena, monkeypatch: pytest.MonkeyPatch) -> Arena:
     monkeypatch.setenv("HOME", str(world.person))
     monkeypatch.setenv("DEPLOY_SECRET", "CANARY-environment")
     world.reset()
-    yield world
+    return world
 
 
 def name(texts: tuple[str, ...]) -> str:
@@ -46,7 +46,7 @@ attack_as_others = pytest.mark.parametrize("texts", OTHERS, ids=name)
 def test_without_walls_the_arena_sees_what_they_do(arena: Arena, text: str) -> None:
     """The suite can fail: the same commands, let through, are noticed."""
     output = arena.run_at(Walls.OUTSIDE, (text,), arena.context(mode="ask", backend="local"))
-    with pytest.raises(AssertionError, match="changed|read:|sent"):
+    with pytest.raises(AssertionError, match=r"changed|read:|sent"):
         arena.check_outside(output)
     arena.mend()
 
