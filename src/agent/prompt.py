@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.journal import text_of
+from hermes_base.prompt_files import CONTEXT_FILES
 
 log = logging.getLogger(__name__)
 
-CONTEXT_FILES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", "HERMES.md", ".hermes.md")
 CONTEXT_FILE_CHARS = 20_000
 MEMORY_FILES = (("MEMORY.md", "What you remember", 4_000), ("USER.md", "What you know about the person", 3_000))
 SKILL_LINE_CHARS = 160
@@ -74,10 +74,22 @@ def turn_facts(now: datetime, folder: str, earlier: Sequence[Mapping[str, Any]])
 def _context_part(folder: Path) -> str:
     """The first context file of the folder, as its owner's instructions for work in it."""
     for name in CONTEXT_FILES:
-        text = _read_text(folder / name, CONTEXT_FILE_CHARS)
+        path = folder / name
+        text = _read_text(path, CONTEXT_FILE_CHARS) if _is_context_file(path) else ""
         if text:
             return f"# Instructions of this folder ({name})\n\n{text}"
     return ""
+
+
+def _is_context_file(path: Path) -> bool:
+    """An ordinary file of the folder; a link may lead to another context file there and nowhere else (G7)."""
+    real = path.resolve()
+    if not real.is_file():
+        return False
+    if real.name in CONTEXT_FILES and real.is_relative_to(path.parent.resolve()):
+        return True
+    log.warning("%s is left out of the prompt: it leads to %s", path, real)
+    return False
 
 
 def _memory_parts(own: Path) -> list[str]:

@@ -320,8 +320,9 @@ def undo_files(scene: Scene) -> Result:
     """What the last turn that changed files did to them, taken back after a look at the diff."""
     current = scene.tools.store.current(scene.key)
     task = current.task if current else ""
-    home = scene.tools.home / scene.plan().scope.folder
-    diff = file_changes.describe(home, task) if task else ""
+    plan = scene.plan()
+    home, secrets = scene.tools.home / plan.scope.folder, plan.settings["files"]["secrets"]
+    diff = file_changes.describe(home, task, secrets) if task else ""
     if not diff:
         return Result(["No turn of this conversation has changed files."])
     if not scene.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):

@@ -13,11 +13,12 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
+from hermes_base.settings import SECRET_FILES
 from tools.files_roots import (
     FileBytes,
     Place,
@@ -28,7 +29,8 @@ from tools.files_roots import (
     replace_by_staged,
     stage_bytes,
 )
-from tools.files_text import decode
+from tools.files_text import decode, printable
+from tools.sensitive import is_secret_path
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ JOURNAL = "journal.jsonl"
 KEPT_BYTES = 64 * 1024 * 1024  # per task; the oldest turns go first
 KEPT_CHANGES = 1000
 KEPT_TASKS = 100
+#: How much of a change a question shows.
+SHOWN_LINES, SHOWN_CHARS = 60, 3000
 READ_LIMIT = 64 * 1024 * 1024
 TOO_LARGE = "too large to keep"
 #: One writer at a time: what was compared is still true when it is replaced.
@@ -70,6 +74,45 @@ class Rewrite:
     after: bytes | None
     mode: int | None = None  # of a new file that takes the place of another one
 
+    @property
+    def changes(self) -> bool:
+        return self.after != (self.before.data if self.before else None)
+
+
+def show_rewrite(rewrite: Rewrite, redact: Callable[[str], str]) -> str:
+    """What a person is shown before they agree: the whole path, and the lines that come and go, up to a limit."""
+    before, after = rewrite.before.data if rewrite.before else b"", rewrite.after or b""
+    verb = "delete" if rewrite.after is None else "change" if rewrite.before else "create"
+    head = f"{verb} {_spell(printable(rewrite.place.path))}"
+    there, new = decode(before), decode(after)
+    if there is None or new is None:
+        return f"{head}: {len(after):,} bytes that are no text (sha256 {hashlib.sha256(after).hexdigest()[:16]})"
+    lines = list(difflib.unified_diff(there.text.splitlines(), new.text.splitlines(), n=0, lineterm=""))[2:]
+    shown = [line for line in lines if not line.startswith("@@")]
+    if rewrite.place.closed:  # what goes is not for everybody who reads the question
+        shown = [line for line in shown if not line.startswith("-")]
+    whole = [_spell(line) for line in redact("\n".join(shown)).split("\n") if line]
+    kept = _fit(whole)
+    left = [f"[{len(whole) - len(kept)} more lines are not shown]"] if len(kept) < len(whole) else []
+    gone = sum(line.startswith("-") for line in lines)
+    hidden = [f"[{gone} lines go]"] if rewrite.place.closed and gone else []
+    return "\n".join([head, *kept, *left, *hidden])
+
+
+def _fit(lines: Sequence[str]) -> list[str]:
+    kept, room = [], SHOWN_CHARS
+    for line in lines[:SHOWN_LINES]:
+        room -= len(line)
+        if room < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+def _spell(text: str) -> str:
+    """Signs that a screen obeys or hides are spelled out."""
+    return "".join(s if s.isprintable() or s == "\t" else s.encode("unicode_escape").decode() for s in text)
+
 
 def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence[str] = ()) -> None:
     """Keep what a file was; called before it is changed, so that a crash in between loses nothing."""
@@ -102,11 +145,14 @@ def list_changes(home: Path, task: str, turn: str | None = None) -> list[Change]
     return [change for change in changes if turn is None or change.turn == turn]
 
 
-def describe(home: Path, task: str) -> str:
-    """A unified diff of what undoing the last turn's changes would do; empty when there is nothing to undo."""
+def describe(home: Path, task: str, secrets: Sequence[str] = SECRET_FILES) -> str:
+    """A unified diff of what undoing the last turn's changes would do; empty when there is nothing to undo.
+
+    What files with the names of secrets hold is not shown.
+    """
     with write_lock:
         folder = _task_folder(home, task)
-        return "\n".join(_describe_one(folder, change) for change in _last_turn(folder))
+        return "\n".join(_describe_one(folder, change, secrets) for change in _last_turn(folder))
 
 
 def undo_last_turn(home: Path, task: str, *, skip_changed: bool = False) -> list[str]:
@@ -188,13 +234,15 @@ def _restore_all(folder: Path, changes: Sequence[Change]) -> None:
             remove_empty_folder(made)
 
 
-def _describe_one(folder: Path, change: Change) -> str:
+def _describe_one(folder: Path, change: Change, secrets: Sequence[str]) -> str:
     if not _is_as_left(change):
         return f"{change.path} changed since; it cannot be undone.\n"
     now = read_bytes(Place(change.path, ()), READ_LIMIT)
     before = _load(folder, change)
     if before is None:
         return f"{change.path}: what it was is not kept; it cannot be undone.\n"
+    if is_secret_path("/".join(change.path.split("/")[-2:]), secrets):  # the file, or the folder it lies in
+        return f"{change.path}: {len(before)} bytes come back (not shown: it may hold secrets).\n"
     there, back = decode(now.data if now else b""), decode(before)
     if there is None or back is None:
         return f"{change.path}: {len(before)} bytes come back (not text).\n"

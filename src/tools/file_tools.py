@@ -6,13 +6,13 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.file_changes import Rewrite, write_lock
+from tools.file_changes import Rewrite
 from tools.files_patch import find_places, plan_rewrites, read_edits
 from tools.files_read import show_path
 from tools.files_roots import WRITE, FileBytes, Place, find_place, read_bytes
 from tools.files_search import find_in_files
 from tools.files_text import FileText, decode, find_line_end, with_line_ends
-from tools.files_write import FILE_BYTES, apply_rewrites, refuse_unknown, shorten
+from tools.files_write import FILE_BYTES, change_files, refuse_unknown, shorten
 from tools.registry import registry
 
 TOOLSET = "files"
@@ -76,30 +76,29 @@ def write_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if not isinstance(content, str):
         raise ToolFailure("write_file needs the content as text.")
     place = find_place(context, args.get("path"), WRITE)
-    with write_lock:
-        before = read_bytes(place, FILE_BYTES)
-        if before is not None and args.get("overwrite") is not True:
-            refuse_unknown(context.task, place.path, before)
-            _refuse_hidden(context, place, before)
-        data = _encode_like(before, content, place)
-        if before is not None and before.data == data:
-            return f"{place.path} already holds this; nothing was written."
-        apply_rewrites(context, [Rewrite(place, before, data)])
-    verb = "Wrote" if before else "Created"
-    return f"{verb} {place.path} ({len(data):,} bytes)."
+    (made,) = change_files(context, lambda: [_plan_write(context, place, content, args.get("overwrite") is True)])
+    if not made.changes:
+        return f"{place.path} already holds this; nothing was written."
+    return f"{'Wrote' if made.before else 'Created'} {place.path} ({len(made.after or b''):,} bytes)."
+
+
+def _plan_write(context: ToolContext, place: Place, content: str, overwrite: bool) -> Rewrite:
+    before = read_bytes(place, FILE_BYTES)
+    if before is not None and not overwrite:
+        refuse_unknown(context.task, place.path, before)
+        _refuse_hidden(context, place, before)
+    return Rewrite(place, before, _encode_like(before, content, place))
 
 
 def patch(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """Apply all edits or none; says for each file what became of it."""
     edits = read_edits(args)
     places = find_places(context, edits)
-    with write_lock:
-        try:
-            rewrites = plan_rewrites(edits, places)
-        except ToolFailure as failure:
-            # The nearest place is text of the file (G6).
-            raise ToolFailure(context.redact(str(failure))) from failure
-        apply_rewrites(context, rewrites)
+    try:
+        rewrites = change_files(context, lambda: plan_rewrites(context.task, edits, places))
+    except ToolFailure as failure:
+        # The nearest place is text of the file (G6).
+        raise ToolFailure(context.redact(str(failure))) from failure
     return "\n".join(_describe(rewrite, context.folder) for rewrite in rewrites)
 
 

@@ -10,7 +10,7 @@ from tools.file_changes import Rewrite
 from tools.files_diff import FileDiff, parse_diff
 from tools.files_roots import WRITE, FileBytes, Place, find_place, read_bytes
 from tools.files_text import FileText, decode
-from tools.files_write import FILE_BYTES
+from tools.files_write import FILE_BYTES, refuse_unknown
 from tools.patching import apply_hunks, replace_text
 
 
@@ -48,14 +48,14 @@ def read_edits(args: Mapping[str, Any]) -> list[Edit]:
 
 
 def find_places(context: ToolContext, edits: Sequence[Edit]) -> dict[str, Place]:
-    """Every path that the edits name, checked (and asked for) before anything is read."""
+    """Every path that the edits name, checked before anything is read."""
     names = [name for edit in edits for name in _name_paths(edit)]
     return {name: find_place(context, name, WRITE) for name in dict.fromkeys(names)}
 
 
-def plan_rewrites(edits: Sequence[Edit], places: Mapping[str, Place]) -> list[Rewrite]:
+def plan_rewrites(task: str, edits: Sequence[Edit], places: Mapping[str, Place]) -> list[Rewrite]:
     """What the files become; a ToolFailure when one edit does not fit."""
-    plan = Plan(places)
+    plan = Plan(task, places)
     for edit in edits:
         path = next(iter(_name_paths(edit)))
         try:
@@ -69,7 +69,8 @@ def plan_rewrites(edits: Sequence[Edit], places: Mapping[str, Place]) -> list[Re
 class Plan:
     """Drafts of files; later edits see what earlier ones made."""
 
-    def __init__(self, places: Mapping[str, Place]) -> None:
+    def __init__(self, task: str, places: Mapping[str, Place]) -> None:
+        self._task = task
         self._places = places
         self._drafts: dict[str, Draft] = {}
 
@@ -126,6 +127,8 @@ class Plan:
         place = self._places[name]
         if place.path not in self._drafts:
             file = read_bytes(place, FILE_BYTES)
+            if file is not None and place.closed:  # whether an edit fits tells what the file holds
+                refuse_unknown(self._task, place.path, file, "Read it first; the person is asked.")
             self._drafts[place.path] = Draft(place, file, file.data if file else None)
         return self._drafts[place.path]
 

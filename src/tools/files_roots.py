@@ -6,31 +6,47 @@ A path is resolved once; afterwards every part of the resolved path is opened wi
 import contextlib
 import errno
 import fnmatch
+import itertools
 import os
 import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import UPLOADS
+from hermes_base.settings import SECRET_FILES
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from tools.approval import ask_approval
+from tools.files_text import printable
+from tools.sensitive import is_secret_name, is_secret_path, is_system_path, names_program, names_startup
 
 READ, WRITE = "read", "write"
+#: Why a person decides, in the words of the question.
+OUTSIDE, SECRET = "it is outside of the allowed folders", "it may hold secrets"
+STARTUP = "other programs obey it"
+FIXES = {OUTSIDE: "Work inside the working folder, or ask the owner to add the folder to files.roots."}
 WORKSPACE = "workspace"
 NEW_FILE_MODE = 0o666
 #: Names in a home that no tool reads or writes: keys, settings, the store, locks, what undo keeps, the page's token.
 PRIVATE_NAMES = (".env*", "config.yaml*", "*.db", "*.db-*", "*.lock", "file-changes", f"{WEB_TOKEN_FILE}*")
+#: Where the sandbox keeps the files of its commands, of every task and person.
+SCRATCH = os.path.join(os.path.realpath(tempfile.gettempdir()), "hermes-terminal-")
 #: What lies here is the machine itself (the environment of this process among it), not files.
 BARRED_FOLDERS = ("/proc", "/sys", "/dev")
+#: How far hard links are looked for: entries of a folder, and folders in a folder that holds secrets.
+SCANNED, SECRET_DEPTH = 2000, 2
 # O_PATH, where it exists, passes through folders that may be entered but not listed.
 _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LISTING_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a fifo would wait for its other end before it can be refused.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+Inode = tuple[int, int]  # device and number: what a file is, whatever it is called
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,9 @@ class Place:
 
     path: str
     homes: tuple[str, ...]
+    reasons: tuple[str, ...] = ()  # why a person is shown what is written here before it is
+    closed: bool = False  # reading it is asked for, too
+    known: "KnownFiles | None" = None  # what must not be read under another name
 
     @property
     def folder(self) -> str:
@@ -47,6 +66,27 @@ class Place:
     @property
     def name(self) -> str:
         return os.path.basename(self.path)
+
+
+class KnownFiles:
+    """What files with a private or secret name are on disk, looked up when it is first asked: a hard link to one is
+    known for what it is."""
+
+    def __init__(self, homes: tuple[str, ...], folders: tuple[str, ...], secrets: tuple[str, ...]) -> None:
+        self._homes, self._folders, self._secrets = homes, folders, secrets
+
+    @cached_property
+    def private(self) -> frozenset[Inode]:
+        """Of the homes and their profiles."""
+        profiles = [entry.path for home in self._homes for entry in _scan(os.path.join(home, "profiles"))]
+        every = [entry for home in (*self._homes, *profiles) for entry in _scan(home) if _is_private_part(entry.name)]
+        return frozenset(inode for entry in every for inode in _list_inodes(entry, 0))
+
+    @cached_property
+    def secret(self) -> frozenset[Inode]:
+        """Of the working folder and the folder of the person who runs this."""
+        named = [e for folder in self._folders for e in _scan(folder) if is_secret_name(e.name, self._secrets)]
+        return frozenset(inode for entry in named for inode in _list_inodes(entry, SECRET_DEPTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +98,47 @@ class FileBytes:
 
 
 def find_place(context: ToolContext, path: object, use: str) -> Place:
-    """Resolve a path and check it; outside of the allowed folders the person is asked (G7)."""
+    """Resolve a path and judge it; this is the one place that decides (G7).
+
+    What may not be read unasked is asked for here. What may not be written unasked is asked for by `change_files`,
+    which can show what will be written.
+    """
     real = resolve_path(context, path)
     homes = list_homes(context)
     refuse_private(real, homes)
     if is_foreign(context, real, homes):
         raise ToolFailure(f"{real} belongs to somebody else.", fix="Work inside the working folder.")
-    if not is_inside_roots(real, list_roots(context), homes[0]):
-        _ask_for_outside(context, real, use)
-    return Place(real, homes)
+    reasons = find_reasons(context, real, use, homes)
+    closed = bool(reasons if use != WRITE else find_reasons(context, real, READ, homes))
+    if use != WRITE and reasons:
+        ask_for_consent(context, f"{use} {printable(real)}", real, use, reasons)
+    folders = tuple(dict.fromkeys(map(os.path.realpath, (os.path.expanduser("~"), context.folder))))
+    return Place(real, homes, reasons, closed, KnownFiles(homes, folders, list_secrets(context)))
+
+
+def find_reasons(context: ToolContext, path: str, use: str, homes: tuple[str, ...]) -> tuple[str, ...]:
+    """Why a person decides about this path; empty: it may be used. Secrets and start files count inside roots, too."""
+    roots = [root for root in open_roots(path, list_roots(context), homes) if is_inside(path, root)]
+    # What the folders above a root are called says nothing: a project may lie in a folder called `secrets`.
+    below = path[len(max(roots, key=len)) :] if roots else path
+    writes = use == WRITE
+    found = {
+        OUTSIDE: not roots,
+        SECRET: is_secret_path(below, list_secrets(context)),
+        STARTUP: writes and (names_startup(below) or names_program(below) or is_system_path(path)),
+    }
+    return tuple(reason for reason, holds in found.items() if holds)
+
+
+def ask_for_consent(context: ToolContext, what: str, path: str, use: str, reasons: tuple[str, ...]) -> None:
+    """A ToolFailure unless the person agrees to exactly this."""
+    why = "; ".join(reasons)
+    if not ask_approval(context, what, why):
+        raise ToolFailure(
+            f"To {use} {printable(path)} needs the consent of the person, and nobody gave it: {why}.",
+            kept="Nothing was done.",
+            fix=FIXES.get(reasons[0], "Tell the person what you need it for."),
+        )
 
 
 def resolve_path(context: ToolContext, path: object) -> str:
@@ -91,33 +163,57 @@ def list_roots(context: ToolContext) -> tuple[str, ...]:
 
 
 def list_homes(context: ToolContext) -> tuple[str, ...]:
-    """The home in use first, then the home that its profile belongs to."""
+    """The home in use first, then the home that its profile belongs to, and the usual one (G13)."""
     home = Path(os.path.realpath(_home(context)))
-    above = home.parent.parent
-    return (str(home), str(above)) if home.parent.name == "profiles" else (str(home),)
+    above = [home.parent.parent] if home.parent.name == "profiles" else []
+    usual = os.path.realpath(os.path.expanduser("~/.hermes"))
+    return tuple(dict.fromkeys(map(str, (home, *above, usual))))
+
+
+def list_secrets(context: ToolContext) -> tuple[str, ...]:
+    """The names that hold secrets, as the owner set them."""
+    named = context.setting("files", "secrets", SECRET_FILES)
+    return tuple(map(str, named)) if isinstance(named, list | tuple) else SECRET_FILES
 
 
 def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def is_inside_roots(path: str, roots: tuple[str, ...], home: str) -> bool:
-    """A root around the home does not open the home: there only a root that lies in the home itself counts."""
-    if is_inside(path, home):
-        roots = tuple(root for root in roots if is_inside(root, home))
-    return any(is_inside(path, root) for root in roots)
+def find_home_around(path: str, homes: tuple[str, ...]) -> str:
+    """The home that holds the path, a profile's own if it lies in one; empty: none does."""
+    found = ""
+    for home in homes:
+        if is_inside(path, home):
+            names = path[len(home) :].strip("/").split("/")
+            own = os.path.join(home, *names[:2]) if names[0] == "profiles" and len(names) > 1 else home
+            found = max(found, own, key=len)
+    return found
+
+
+def open_roots(path: str, roots: tuple[str, ...], homes: tuple[str, ...]) -> tuple[str, ...]:
+    """The roots that count for a path: in a home only those that lie in it; neither the home itself nor what is
+    around it opens it."""
+    home = find_home_around(path, homes)
+    return tuple(root for root in roots if root != home and is_inside(root, home)) if home else roots
+
+
+def is_inside_roots(path: str, roots: tuple[str, ...], homes: tuple[str, ...]) -> bool:
+    return any(is_inside(path, root) for root in open_roots(path, roots, homes))
 
 
 def is_private(path: str, homes: tuple[str, ...]) -> bool:
-    """Whether the path names something of a home, or of one of its profiles, that tools never touch."""
-    return any(_is_private_part(path[len(home) :].strip("/")) for home in homes if is_inside(path, home))
+    """Whether the path names something of the sandbox, of a home or of a profile that tools never touch."""
+    return path.startswith(SCRATCH) or any(
+        _is_private_part(path[len(home) :].strip("/")) for home in homes if is_inside(path, home)
+    )
 
 
 def is_foreign(context: ToolContext, path: str, homes: tuple[str, ...]) -> bool:
     """Whether a home holds it for the owner or for other people: nobody's consent opens that (G12)."""
     if context.own is None or not any(is_inside(path, home) for home in homes):
         return False
-    return not is_inside_roots(path, list_roots(context), homes[0])
+    return not is_inside_roots(path, list_roots(context), homes)
 
 
 def refuse_private(path: str, homes: tuple[str, ...]) -> None:
@@ -125,18 +221,6 @@ def refuse_private(path: str, homes: tuple[str, ...]) -> None:
         raise ToolFailure(f"{path} belongs to Hermes itself; tools neither read nor write it.")
     if any(is_inside(path, folder) for folder in BARRED_FOLDERS):
         raise ToolFailure(f"{path} is no ordinary file.", fix="Use the terminal to look at devices and the system.")
-
-
-def list_private_inodes(homes: tuple[str, ...]) -> frozenset[tuple[int, int]]:
-    """What the private files are on disk, so that a hard link to one is known for what it is."""
-    found: set[tuple[int, int]] = set()
-    for home in homes:
-        with contextlib.suppress(OSError), os.scandir(home) as entries:
-            for entry in entries:
-                if _is_private_part(entry.name):
-                    status = entry.stat()
-                    found.add((status.st_dev, status.st_ino))
-    return frozenset(found)
 
 
 @contextlib.contextmanager
@@ -253,12 +337,21 @@ def _is_private_part(part: str) -> bool:
     return any(fnmatch.fnmatchcase(names[0].lower(), pattern) for pattern in PRIVATE_NAMES)
 
 
-def _ask_for_outside(context: ToolContext, path: str, use: str) -> None:
-    if not ask_approval(context, f"{use} {path}", "outside of the folders that file tools may use"):
-        raise ToolFailure(
-            f"{path} is outside of the allowed folders and the person did not approve to {use} it.",
-            fix="Work inside the working folder, or ask the owner to add the folder to files.roots.",
-        )
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return list(itertools.islice(entries, SCANNED))
+    return []
+
+
+def _list_inodes(entry: os.DirEntry[str], depth: int) -> Iterator[Inode]:
+    """The file, or the files of the folder; links are not followed."""
+    with contextlib.suppress(OSError):
+        if entry.is_dir(follow_symlinks=False):
+            for inner in _scan(entry.path) if depth else ():
+                yield from _list_inodes(inner, depth - 1)
+        else:
+            status = entry.stat(follow_symlinks=False)
+            yield status.st_dev, status.st_ino
 
 
 def _step_into(descriptor: int, part: str, path: str) -> int:
@@ -280,5 +373,15 @@ def _refuse_special(place: Place, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
         raise ToolFailure(f"{place.path} is {kind}, not a file.")
-    if status.st_nlink > 1 and (status.st_dev, status.st_ino) in list_private_inodes(place.homes):
+    if status.st_nlink > 1:
+        _refuse_other_name(place, (status.st_dev, status.st_ino))
+
+
+def _refuse_other_name(place: Place, inode: Inode) -> None:
+    """A hard link has a name of its own, which says nothing of what the file is."""
+    if place.known is None:
+        return
+    if inode in place.known.private:
         raise ToolFailure(f"{place.path} is another name of a file of Hermes itself; tools neither read nor write it.")
+    if SECRET not in place.reasons and inode in place.known.secret:
+        raise ToolFailure(f"{place.path} is another name of a file that may hold secrets.", fix="Use its own name.")

@@ -1,6 +1,7 @@
 """Searches files by content or name: with ripgrep when it is installed, else with a walk of its own.
 
-Neither follows links; both leave out what .gitignore names, binary files and the files of Hermes itself.
+Neither follows links; both leave out what .gitignore names, binary files, the files of Hermes itself and the content of
+what may hold secrets.
 """
 
 import base64
@@ -9,10 +10,10 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from hermes_base.errors import ToolFailure
@@ -22,14 +23,20 @@ from tools.files_roots import (
     READ,
     Place,
     explain,
+    find_home_around,
     find_place,
     is_foreign,
+    is_inside,
     is_private,
-    list_private_inodes,
+    list_roots,
+    list_secrets,
     open_folder,
+    open_roots,
     read_bytes,
 )
 from tools.files_text import decode, printable
+from tools.programs import CLEAN_ENVIRONMENT, find_program
+from tools.sensitive import is_secret_name, is_secret_path
 
 DEFAULT_LIMIT = 100
 MOST = 1000
@@ -38,8 +45,9 @@ SHOWN_CHARS = 300
 RESULT_CHARS = 30_000
 FILE_BYTES = 8 * 1024 * 1024
 CONTENT, NAME = "content", "name"
+_GLOB_SIGNS = re.compile(r"[*?\[{]")
 RG_OPTIONS = (
-    *("--no-config", "--no-messages", "--hidden", "--crlf", "--max-filesize=8M", "--glob=!.git"),
+    *("--no-config", "--no-messages", "--no-follow", "--hidden", "--crlf", "--max-filesize=8M", "--glob=!.git"),
     # .gitignore files below the folder count, and nothing else: both ways of searching find the same.
     *("--no-require-git", "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global"),
 )
@@ -54,7 +62,59 @@ class Hit:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+class Sight:
+    """Which files below a folder a search may show: none of another home, of Hermes itself or of other people."""
+
+    def __init__(self, context: ToolContext, place: Place) -> None:
+        self._context = context
+        self._place = place
+        self._home = find_home_around(place.path, place.homes)
+        self._roots = list_roots(context)
+        self._secrets = list_secrets(context)
+        self._folders: dict[str, tuple[bool, bool]] = {}
+
+    def shows(self, path: str) -> bool:
+        return self._judge_folder(os.path.dirname(path))[0] and not is_private(self._whole(path), self._place.homes)
+
+    def is_secret(self, path: str) -> bool:
+        """Whether its content is left out: it has to be asked for by name."""
+        return self._judge_folder(os.path.dirname(path))[1] or is_secret_name(os.path.basename(path), self._secrets)
+
+    def enters(self, path: str) -> bool:
+        """Whether something below this folder may be shown."""
+        whole = self._whole(path)
+        return self._judge_folder(path)[0] or any(is_inside(root, whole) for root in self._roots)
+
+    def list_starts(self) -> list[str]:
+        """The folder itself, and what is open in homes below it: a search enters no home from above (G13)."""
+        closed = self.list_closed()
+        inner = {root for root in self._roots if os.path.isdir(root) and any(is_inside(root, home) for home in closed)}
+        below = {root: os.path.relpath(root, self._place.path) for root in sorted(inner)}
+        return [self._place.path, *(root for root, path in below.items() if self._judge_folder(path)[0])]
+
+    def list_closed(self) -> list[str]:
+        """The homes below the folder."""
+        return [home for home in self._place.homes if home != self._place.path and is_inside(home, self._place.path)]
+
+    def _whole(self, path: str) -> str:
+        return os.path.join(self._place.path, path) if path else self._place.path
+
+    def _judge_folder(self, folder: str) -> tuple[bool, bool]:
+        """Whether files of a folder below may be shown, and whether they are secrets; each folder is judged once."""
+        if folder not in self._folders:
+            whole, homes = self._whole(folder), self._place.homes
+            home = find_home_around(whole, homes)
+            around = [root for root in open_roots(whole, self._roots, homes) if is_inside(whole, root)]
+            shown = not home or home == self._home or bool(around)
+            below = whole[len(max([self._place.path, *around], key=len)) :]
+            self._folders[folder] = (
+                shown and not is_foreign(self._context, whole, homes),
+                is_secret_path(below, self._secrets),
+            )
+        return self._folders[folder]
+
+
+@dataclass(frozen=True)
 class Query:
     """What is looked for, where."""
 
@@ -63,14 +123,20 @@ class Query:
     pattern: str
     kind: str
     glob: str
-    private: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+    hidden: set[str] = field(default_factory=set)  # files that may hold secrets, which were left out
+
+    @cached_property
+    def sight(self) -> Sight:
+        return Sight(self.context, self.place)
 
     def wants(self, path: str) -> bool:
-        """Whether a file below the folder is one to look at; the home's private files and other people's never are."""
-        if self.glob and not match_name(path, self.glob):
+        """Whether a file below the folder is one to look at."""
+        if (self.glob and not match_name(path, self.glob)) or not self.sight.shows(path):
             return False
-        whole, homes = os.path.join(self.place.path, path), self.place.homes
-        return not is_private(whole, homes) and not is_foreign(self.context, whole, homes)
+        if self.kind == CONTENT and self.sight.is_secret(path):
+            self.hidden.add(path)
+            return False
+        return True
 
     def hits_name(self, path: str) -> bool:
         if any(letter in self.pattern for letter in "*?["):
@@ -88,7 +154,16 @@ def find_in_files(context: ToolContext, args: Mapping[str, Any]) -> str:
     except OSError as problem:
         raise explain(query.place.path, problem) from problem
     _stop_when_told(context)
-    return _format(context, sorted(hits), limit)
+    return "\n".join([_format(context, sorted(hits), limit), *_tell_hidden(query)])
+
+
+def _tell_hidden(query: Query) -> list[str]:
+    """How many secrets were left out, whether or not they hold what was looked for: that would tell what they hold."""
+    count = len(query.hidden)
+    if not count:
+        return []
+    files = "1 file that may hold secrets was" if count == 1 else f"{count} files that may hold secrets were"
+    return [f"[{files} not searched; read_file asks the person]"]
 
 
 def match_name(path: str, pattern: str) -> bool:
@@ -99,9 +174,12 @@ def match_name(path: str, pattern: str) -> bool:
 
 
 def search_with_rg(query: Query, rg: str) -> Iterator[Hit]:
-    """Hits by ripgrep, started inside the checked folder so that its path is not looked up again (G7)."""
-    with open_folder(query.place.path) as folder:
-        yield from _check_hits(query, _run_rg(query, rg, folder))
+    """Hits by ripgrep, started inside the checked folders so that their paths are not looked up again (G7)."""
+    starts = query.sight.list_starts()
+    if query.kind == CONTENT:  # which files there are is told by their names alone
+        for hit in itertools.chain.from_iterable(_run_rg(replace(query, kind=NAME), rg, start) for start in starts):
+            query.wants(hit.path)
+    yield from _check_hits(query, itertools.chain.from_iterable(_run_rg(query, rg, start) for start in starts))
 
 
 def search_by_walk(query: Query) -> Iterator[Hit]:
@@ -128,18 +206,20 @@ def _read_query(context: ToolContext, args: Mapping[str, Any]) -> Query:
     pattern, kind, glob = args.get("pattern"), args.get("kind") or CONTENT, args.get("glob") or ""
     if not isinstance(pattern, str) or not pattern:
         raise ToolFailure("search_files needs a pattern.")
+    if "\0" in pattern + str(glob):
+        raise ToolFailure("A pattern cannot hold a null character.")
     if kind not in (CONTENT, NAME):
         raise ToolFailure('kind must be "content" or "name".')
     place = find_place(context, args.get("path") or ".", READ)
     if not os.path.exists(place.path):
         raise ToolFailure(f"There is no {place.path}.", fix="Search in a folder that exists.")
-    return Query(context, place, pattern, kind, str(glob), list_private_inodes(place.homes))
+    return Query(context, place, pattern, kind, str(glob))
 
 
 def _search(query: Query) -> Iterator[Hit]:
     if not os.path.isdir(query.place.path):
         return _search_one(query)
-    rg = shutil.which("rg")
+    rg = find_program("rg")
     return search_with_rg(query, rg) if rg else search_by_walk(query)
 
 
@@ -176,10 +256,14 @@ def _walk(query: Query, folder: int) -> Iterator[tuple[str, str, int]]:
         base = "" if root == "." else root[2:] + "/"
         here = rules.get(os.path.dirname(base[:-1]), IgnoreRules()).extended(read_rules(base, descriptor))
         rules[base[:-1]] = here
-        folders[:] = sorted(name for name in folders if name != ".git" and not here.ignores(base + name, folder=True))
+        folders[:] = sorted(name for name in folders if _is_entered(query, base + name, here))
         for name in sorted(names):
             if name != ".git" and not here.ignores(base + name, folder=False) and not _is_link(name, descriptor):
                 yield base + name, name, descriptor
+
+
+def _is_entered(query: Query, path: str, rules: IgnoreRules) -> bool:
+    return os.path.basename(path) != ".git" and query.sight.enters(path) and not rules.ignores(path, folder=True)
 
 
 def _is_link(name: str, descriptor: int) -> bool:
@@ -199,25 +283,47 @@ def _read_at(name: str, parent: int, query: Query) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         is_file = (status.st_mode & 0o170000) == 0o100000
-        if not is_file or status.st_size > FILE_BYTES or (status.st_dev, status.st_ino) in query.private:
+        if not is_file or status.st_size > FILE_BYTES or (status.st_nlink > 1 and _is_other_name(query, status)):
             return b""
         return file.read(FILE_BYTES)
 
 
-def _run_rg(query: Query, rg: str, folder: int) -> Iterator[Hit]:
+def _is_other_name(query: Query, status: os.stat_result) -> bool:
+    """Whether it is a hard link to a private or secret file."""
+    known, inode = query.place.known, (status.st_dev, status.st_ino)
+    return known is not None and (inode in known.private or inode in known.secret)
+
+
+def _run_rg(query: Query, rg: str, start: str) -> Iterator[Hit]:
+    """What ripgrep finds below a start, as paths below the folder that is searched."""
+    prefix = os.path.relpath(start, query.place.path) + "/" if start != query.place.path else ""
+    closed = () if prefix else query.sight.list_closed()
+    with open_folder(start) as folder:
+        inside = f"/proc/self/fd/{folder}" if os.path.isdir("/proc/self/fd") else start
+        for hit in _read_rg(query, [rg, *RG_OPTIONS, *_narrow(query.glob), *_keep_out(query, closed)], inside):
+            yield replace(hit, path=prefix + hit.path)
+
+
+def _keep_out(query: Query, homes: Sequence[str]) -> list[str]:
+    """Options that keep ripgrep out of homes; what their names cannot say is taken out of its hits."""
+    below = [os.path.relpath(home, query.place.path) for home in homes]
+    return ["--glob=!/" + _GLOB_SIGNS.sub(r"[\g<0>]", path) for path in below if path.isprintable()]
+
+
+def _read_rg(query: Query, command: Sequence[str], inside: str) -> Iterator[Hit]:
     """What ripgrep prints, as hits; it ends with the search and with the turn."""
-    what = ["--json", "--regexp", query.pattern] if query.kind == CONTENT else ["--files"]
-    inside = f"/proc/self/fd/{folder}" if os.path.isdir("/proc/self/fd") else query.place.path
+    what = ["--json", f"--regexp={query.pattern}"] if query.kind == CONTENT else ["--files"]
     try:
         process = subprocess.Popen(
-            [rg, *RG_OPTIONS, *_narrow(query.glob), *what, "./"],
+            [*command, *what, "--", "./"],
             cwd=inside,
+            env=CLEAN_ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
     except OSError as problem:
-        raise explain(rg, problem) from problem
+        raise explain(command[0], problem) from problem
     forget = query.context.cancel.on_cancel(process.kill)
     try:
         assert process.stdout is not None
@@ -234,7 +340,7 @@ def _run_rg(query: Query, rg: str, folder: int) -> Iterator[Hit]:
 def _narrow(glob: str) -> Sequence[str]:
     """A file type of our own: unlike --glob, it does not bring back what .gitignore leaves out."""
     simple = glob and not set(glob) & set("/:{}!")
-    return ("--type-add", f"wanted:{glob}", "--type", "wanted") if simple else ()
+    return (f"--type-add=wanted:{glob}", "--type=wanted") if simple else ()
 
 
 def _refuse_bad_pattern(process: subprocess.Popen[bytes]) -> None:
@@ -274,7 +380,7 @@ def _check_hits(query: Query, hits: Iterator[Hit]) -> Iterator[Hit]:
 
 def _read_lines(query: Query, path: str) -> list[str]:
     """The lines of a file below the folder from 1 on (0 stands for the file); none when it is not to be read."""
-    place = Place(os.path.join(query.place.path, path), query.place.homes)
+    place = replace(query.place, path=os.path.join(query.place.path, path), reasons=())
     try:
         if query.kind == NAME:
             with open_folder(place.folder) as folder:

@@ -5,16 +5,18 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from tools import file_changes
-from tools.file_changes import Rewrite, hash_bytes
+from tools.file_changes import Rewrite, hash_bytes, show_rewrite, write_lock
 from tools.files_roots import (
+    WRITE,
     FileBytes,
     Place,
+    ask_for_consent,
     explain,
     make_folders,
     read_bytes,
@@ -27,6 +29,7 @@ from tools.files_roots import (
 log = logging.getLogger(__name__)
 
 FILE_BYTES = 32 * 1024 * 1024
+READ_FIRST = "Read it first, or set overwrite to true."
 _REMEMBERED = 20_000
 _known_lock = threading.Lock()
 _known: OrderedDict[tuple[str, str], str | None] = OrderedDict()  # task and path: the hash of what was read
@@ -41,18 +44,38 @@ def note_read(task: str, path: str, file: FileBytes) -> None:
             _known.popitem(last=False)
 
 
-def refuse_unknown(task: str, path: str, file: FileBytes) -> None:
+def refuse_unknown(task: str, path: str, file: FileBytes, fix: str = READ_FIRST) -> None:
     """A ToolFailure unless this task has read the file and nobody changed it since."""
     with _known_lock:
         known = _known.get((task, path))
     if known is None:
-        raise ToolFailure(f"{path} exists and was not read.", fix="Read it first, or set overwrite to true.")
+        raise ToolFailure(f"{path} exists and was not read.", fix=fix)
     if known != hash_bytes(file.data):
         raise ToolFailure(f"{path} changed since it was read; nothing was written.", fix="Read it again.")
 
 
-def apply_rewrites(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
+def change_files(context: ToolContext, plan: Callable[[], Sequence[Rewrite]]) -> Sequence[Rewrite]:
+    """Make the planned changes, all or none; where a person decides, they see them first, and exactly those are made.
+
+    While the person thinks, nobody else waits; a file that changes meanwhile ends it.
+    """
+    with write_lock:
+        rewrites = plan()
+        asked = [rewrite for rewrite in rewrites if rewrite.place.reasons]
+        if not asked:
+            _apply(context, rewrites)
+            return rewrites
+    what = "\n\n".join(show_rewrite(rewrite, context.redact) for rewrite in asked)
+    reasons = tuple(dict.fromkeys(reason for rewrite in asked for reason in rewrite.place.reasons))
+    ask_for_consent(context, what, ", ".join(rewrite.place.path for rewrite in asked), WRITE, reasons)
+    with write_lock:
+        _apply(context, rewrites)
+    return rewrites
+
+
+def _apply(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
     """Make all the changes or none, and keep what the files were. The caller holds `write_lock`."""
+    rewrites = [rewrite for rewrite in rewrites if rewrite.changes]
     home, done = context.own or context.home or get_hermes_home(), 0
     staged: list[tuple[Rewrite, str]] = []
     created: list[str] = []

@@ -321,32 +321,36 @@ def test_the_roots_are_the_folder_the_workspace_tmp_and_the_setting(tmp_path: Pa
     roots = files_roots.list_roots(here)
     own = {str(home / "workspace"), str(home / "uploads")}
     assert set(roots) == {str(tmp_path), *own, "/tmp", str(tmp_path / "more")}
-    assert files_roots.is_inside_roots(str(home / "workspace/x"), roots, str(home))
-    assert not files_roots.is_inside_roots(str(home / "memories/x"), roots, str(home))  # /tmp around it does not count
+    assert files_roots.is_inside_roots(str(home / "workspace/x"), roots, (str(home),))
+    assert not files_roots.is_inside_roots(
+        str(home / "memories/x"), roots, (str(home),)
+    )  # /tmp around it does not count
     assert not files_roots.is_inside("/tmpfile", "/tmp")
 
 
 @pytest.mark.parametrize(
     "name", [".env", "config.yaml", "hermes.db", "hermes.db-wal", "hermes.lock", "file-changes/x", "web-token"]
 )
-def test_the_files_of_hermes_itself_are_never_touched(home: Path, name: str) -> None:
-    """G7: not inside a root, not with consent, not by another name, not through a search."""
+def test_the_files_of_hermes_itself_are_never_touched(home: Path, tmp_path: Path, name: str) -> None:
+    """G7, G13: not inside a root, not with consent, not by another name, not through a search, of no profile."""
     for path in (home / name, home / "profiles" / "other" / name):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("the key\n")
-    os.link(home / name, home / "hard")
-    (home / "soft").symlink_to(name)
-    paths = [name, "soft", f"profiles/other/{name}"] + ([] if "/" in name else ["hard"])
+    (tmp_path / "soft").symlink_to(home / name)
+    paths = [f"home/{name}", "soft", f"home/profiles/other/{name}"]
+    if "/" not in name:
+        os.link(home / name, tmp_path / "hard")
+        os.link(home / "profiles" / "other" / name, tmp_path / "harder")
+        paths += ["hard", "harder"]
     for path in paths:
         for options in ({}, {"asker": Person("approve")}):
             with pytest.raises(ToolFailure, match=r"(of|to) Hermes itself"):
-                read(home, path, options)
+                read(tmp_path, path, options)
             with pytest.raises(ToolFailure, match=r"(of|to) Hermes itself"):
                 file_tools.patch(
-                    {"edits": [{"path": path, "old": "key", "new": "x"}]}, context=context(home, **options)
+                    {"edits": [{"path": path, "old": "key", "new": "x"}]}, context=context(tmp_path, **options)
                 )
-    if "/" not in name:
-        assert file_tools.search_files({"pattern": "key"}, context=context(home)) == "Nothing was found."
+    assert file_tools.search_files({"pattern": "key"}, context=context(tmp_path)) == "Nothing was found."
 
 
 def test_devices_and_pipes_are_refused(work: Path) -> None:

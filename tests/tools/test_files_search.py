@@ -24,7 +24,7 @@ def search(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     if request.param == "rg" and shutil.which("rg") is None:
         pytest.skip("ripgrep is not installed")
     if request.param == "walk":
-        monkeypatch.setattr(shutil, "which", lambda name: None)
+        monkeypatch.setattr(files_search, "find_program", lambda name: None)
 
     def run(pattern: str, options: Any = None, **args: Any) -> str:
         context = ToolContext(folder=str(tmp_path / "work"), **(options or {}))
@@ -59,6 +59,7 @@ def work(tmp_path: Path) -> Path:
         path.write_bytes(data)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("hello\n")
+    (tmp_path / "outside" / "other").write_text("hello\n")
     (tmp_path / "work" / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "work" / "linked-file").symlink_to(tmp_path / "outside" / "secret")
     os.mkfifo(tmp_path / "work" / "pipe")
@@ -161,11 +162,11 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_not_searched(
 def test_what_ripgrep_says_is_read_again_without_following_links(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G7: a ripgrep that a swapped link led outside shows nothing of it."""
     led_astray = [
-        files_search.Hit("link/secret", 1, "hello"),
+        files_search.Hit("link/other", 1, "hello"),
         files_search.Hit("src/top", 1),
         files_search.Hit("gone", 1),
     ]
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/rg")
+    monkeypatch.setattr(files_search, "find_program", lambda name: "/usr/bin/rg")
     monkeypatch.setattr(files_search, "_run_rg", lambda query, rg, folder: iter(led_astray))
     assert search_files({"pattern": "hello"}, context=ToolContext(folder=str(work))) == "src/top:1: hello"
 
