@@ -8,6 +8,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agent.context_engine import accepted_arguments
@@ -57,7 +58,7 @@ def compact(
     if not any(row.message.get("role") == "user" for row in rows):
         log.warning("the context engine's result has no user message and was refused")
         return None
-    return _store(ports, conversation, rows, guard)
+    return _store(ports, conversation, _keep_marks(rows, conversation), guard)
 
 
 def _tell_failure_once(ports: Ports) -> None:
@@ -87,6 +88,17 @@ def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> 
         signed = OWN_DATA in row.message
         found.append(Row(without_own_data(row.message), row.shown) if changed and signed and place < under_way else row)
     return found
+
+
+def _keep_marks(rows: list[Row], old: Conversation) -> list[Row]:
+    """What stands for foreign text is foreign text: the first new row carries the marks of those that went (G9)."""
+    lost = old.marks.missing_in(row.message for row in rows)
+    if not lost:
+        return rows
+    stood = set(map(id, old.rows))
+    place = next((place for place, row in enumerate(rows) if id(row) not in stood), 0)
+    marked = {name: [*rows[place].message.get(name, ()), *values] for name, values in lost.items()}
+    return [*rows[:place], replace(rows[place], message={**rows[place].message, **marked}), *rows[place + 1 :]]
 
 
 def _key(message: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from agent.model_metadata import rough_bytes
 from agent.prefix import PrefixBreak, PrefixWatch
 from agent.reply import without_own_data
+from hermes_base.foreign import Marks
 from hermes_base.journal import SYSTEM, TOOLS, Journal, Row, Transcript, is_question, placed
 
 Encode = Callable[[Mapping[str, Any]], bytes]
@@ -31,6 +32,7 @@ class Conversation:
         self.frozen = dict(transcript.frozen)
         self.grown_bytes = 0  # what came since the provider last counted
         self.bytes = sum(map(len, self.frozen.values()))  # roughly what it takes in memory
+        self.marks = Marks()
         self._rows: list[Row] = []
         self._sent: dict[str, list[bytes]] = {}
         self._watches: dict[str, PrefixWatch] = {}
@@ -61,6 +63,9 @@ class Conversation:
         del self.messages[keep:], self._rows[keep:]
         for fragments in self._sent.values():
             del fragments[keep:]
+        self.marks = Marks()
+        for row in self._rows:
+            self.marks.take(row.message)
         self.version = version
 
     def find_last_question(self) -> int | None:
@@ -129,6 +134,7 @@ class Conversation:
 
     def _take(self, row: Row) -> None:
         self._rows.append(row)
+        self.marks.take(row.message)
         self.messages.append(dict(row.message))
         size = rough_bytes(row.message)
         self.grown_bytes += size

@@ -9,6 +9,7 @@ from agent.wire import AnswerReader, Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Event
 from hermes_base.errors import ModelFailure
+from hermes_base.foreign import ForeignText
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
 
@@ -84,3 +85,4 @@ class Ports:
     compression_enabled: bool = True
     compress_in_place: bool = False
     cancel: CancelToken = field(default_factory=CancelToken)
+    foreign: ForeignText = field(default_factory=ForeignText)  # the same that the hands have

@@ -25,6 +25,7 @@ from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
 from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
+from hermes_base.foreign import FOREIGN, SAID_BY
 from hermes_base.journal import Row, TurnEnd, UsageRow, text_of
 
 log = logging.getLogger(__name__)
@@ -187,6 +188,8 @@ class Turn:
         steps = self._ports.journal.steps()
         ended = {step.body["call"]: step.body["result"] for step in steps if step.kind == TOOL_ENDED}
         started = {step.body["call"] for step in steps if step.kind == TOOL_STARTED}
+        for origin in (origin for step in steps for origin in step.body.get(FOREIGN, ())):
+            self._ports.foreign.note(origin)
         for call in calls:
             if call in ended:
                 self._append_text(call, str(ended[call]))
@@ -249,7 +252,8 @@ class Turn:
         journal.step(TOOL_STARTED, {"call": call.id, "name": call.name})
         result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
         if self._calls_in_round > 1:
-            journal.step(TOOL_ENDED, {"call": call.id, "result": self._ports.redact(clean_text(result))})
+            kept = {"call": call.id, "result": self._ports.redact(clean_text(result))}
+            journal.step(TOOL_ENDED, {**kept, FOREIGN: list(self._ports.foreign.noted)})
         return result
 
     def _note_work(self) -> None:
@@ -383,6 +387,7 @@ class Turn:
     def _row(self, message: dict[str, Any], shown: str | None, inbox: tuple[int, ...] = ()) -> Row:
         """A message on its way into the transcript: secrets out, encoded once."""
         redact, dialect = self._ports.redact, self._ports.model.dialect
+        self._mark(message, shown)
         message["content"] = _redact_content(message["content"], redact)
         if message["role"] == "assistant":
             message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
@@ -392,6 +397,15 @@ class Turn:
             message[OWN_DATA] = json.loads(redact(json.dumps(message[OWN_DATA], ensure_ascii=False)))
         body = dialect.encode(message)
         return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)
+
+    def _mark(self, message: dict[str, Any], shown: str | None) -> None:
+        """Note whose words these are, and what the turn has read since the last row (G9)."""
+        if message["role"] == "user" and shown != "" and self._facts.sender:
+            message[SAID_BY] = [self._facts.sender]
+        known = self.conversation.marks.origins
+        fresh = [origin for origin in self._ports.foreign.noted if origin not in known]
+        if fresh:
+            message[FOREIGN] = fresh
 
     def _append(
         self,

@@ -5,7 +5,7 @@ import logging
 import mimetypes
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from gateway.session_context import describe_session
 from gateway.titling import Titler
 from gateway.turn import EventPipe
 from hermes_base.errors import ConfigProblem, HermesError
-from hermes_base.inbound import NOTE, Address, FileRef, Inbound, Outgoing, as_fields
+from hermes_base.foreign import BACKGROUND, UPLOADED
+from hermes_base.inbound import NOTE, NOTICE, Address, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_state.interface import Store
@@ -218,6 +219,7 @@ class TurnPerformer:
                 describe_session(first.inbound.address),
                 plan.settings,
                 int(plan.settings["agent"]["max_iterations"]),
+                list_foreign(item.inbound for item in job.items),
             )
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
@@ -300,6 +302,16 @@ def hush(agent: AIAgent) -> None:
     """Callbacks belong to a turn."""
     agent.stream_delta_callback = agent.reasoning_callback = None
     agent.tool_progress_callback = agent.status_callback = agent.switch_callback = None
+
+
+def list_foreign(messages: Iterable[Inbound]) -> tuple[str, ...]:
+    """What of the messages of a turn is not their sender's own words (G9)."""
+    every = list(messages)
+    found = {
+        UPLOADED: any(message.files for message in every),
+        BACKGROUND: any(message.origin == NOTICE for message in every),
+    }
+    return tuple(origin for origin, holds in found.items() if holds)
 
 
 def _journal_of(agent: AIAgent) -> TurnJournal:

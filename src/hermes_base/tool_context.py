@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker
+from hermes_base.foreign import ForeignText
 from hermes_base.inbound import FileRef
 
 
@@ -47,6 +48,7 @@ class ToolContext:
     tell_model: Callable[[str], None] | None = None  # a note that goes along with the next user message, once
     send_file: FileSender | None = None  # None: nobody can take a file
     window_tokens: int = 0  # 0: unknown
+    foreign: ForeignText = field(default_factory=ForeignText)  # a tool that hands over others' text notes it (G9)
 
     def setting(self, section: str, name: str, default: Any) -> Any:
         part = self.settings.get(section)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agent.conversation import Conversation
 from agent.ports import Ports, TurnFacts
 from hermes_base.cancel import CancelToken
+from hermes_base.foreign import ForeignText
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
@@ -20,6 +21,9 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
     settings = agent._settings
     options = agent._options
     redact = options.get("redact") or cli_config.redactor()  # today's secrets
+    foreign = ForeignText(conversation.marks.seen_by(facts.sender))
+    for origin in agent._scene.foreign:
+        foreign.note(origin)
     context = ToolContext(
         task=facts.task,
         session=facts.session,
@@ -38,6 +42,7 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
         send_file=options.get("send_file"),
         tell_model=agent.tell_model,
         window_tokens=agent.context_length,
+        foreign=foreign,
     )
     hands = AgentHands(
         hooks=agent._hooks,
@@ -64,4 +69,5 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
         compression_enabled=bool(cli_config.cfg_get(settings, "compression", "enabled", default=True)),
         compress_in_place=bool(cli_config.cfg_get(settings, "compression", "in_place", default=False)),
         cancel=cancel,
+        foreign=foreign,
     )

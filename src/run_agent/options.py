@@ -74,6 +74,7 @@ class Scene:
     env: Mapping[str, str] = field(default_factory=dict)  # what plugins read as the session's environment
     settings: Mapping[str, Any] | None = None
     max_iterations: int = 0
+    foreign: tuple[str, ...] = ()  # origins of what comes along with the message and is not the sender's own words
 
 
 def with_options(found: Runtime, options: AgentOptions) -> Runtime:

@@ -12,13 +12,16 @@ APPROVE, DENY = "approve", "deny"
 EXPIRES_SECONDS = 300.0
 
 
-def ask_approval(context: ToolContext, what: str, reason: str = "") -> bool:
-    """True only when somebody was there, answered in time, and agreed to exactly this."""
+def ask_approval(context: ToolContext, what: str, reason: str = "", kind: str = "approval") -> bool:
+    """True only when somebody was there, answered in time, and agreed to exactly this.
+
+    An approval is given by those who may approve commands, a `confirmation` by the person of the turn.
+    """
     if context.asker is None or context.setting("approvals", "mode", "ask") == "deny" or context.cancel.cancelled:
         return False
     question = Question(
         uuid.uuid4().hex[:12],
-        "approval",
+        kind,
         what,
         (APPROVE, DENY),
         EXPIRES_SECONDS,

@@ -17,18 +17,21 @@ from functools import cached_property
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
-from hermes_base.inbound import UPLOADS
+from hermes_base.foreign import UPLOADED
+from hermes_base.inbound import PEOPLE, UPLOADS
 from hermes_base.settings import SECRET_FILES
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from tools.approval import ask_approval
 from tools.files_text import printable
-from tools.sensitive import is_secret_name, is_secret_path, is_system_path, names_program, names_startup
+from tools.sensitive import is_secret_name, is_secret_path, is_system_path, names_program, names_prompt, names_startup
 
 READ, WRITE = "read", "write"
 #: Why a person decides, in the words of the question.
 OUTSIDE, SECRET = "it is outside of the allowed folders", "it may hold secrets"
 STARTUP = "other programs obey it"
+#: Folders of a home whose files stand in prompts, beside those with such a name.
+PROMPT_FOLDERS = frozenset({"skills", "memories"})
 FIXES = {OUTSIDE: "Work inside the working folder, or ask the owner to add the folder to files.roots."}
 WORKSPACE = "workspace"
 NEW_FILE_MODE = 0o666
@@ -112,6 +115,8 @@ def find_place(context: ToolContext, path: object, use: str) -> Place:
     closed = bool(reasons if use != WRITE else find_reasons(context, real, READ, homes))
     if use != WRITE and reasons:
         ask_for_consent(context, f"{use} {printable(real)}", real, use, reasons)
+    if use == READ:
+        note_upload(context, real)
     folders = tuple(dict.fromkeys(map(os.path.realpath, (os.path.expanduser("~"), context.folder))))
     return Place(real, homes, reasons, closed, KnownFiles(homes, folders, list_secrets(context)))
 
@@ -127,7 +132,29 @@ def find_reasons(context: ToolContext, path: str, use: str, homes: tuple[str, ..
         SECRET: is_secret_path(below, list_secrets(context)),
         STARTUP: writes and (names_startup(below) or names_program(below) or is_system_path(path)),
     }
-    return tuple(reason for reason, holds in found.items() if holds)
+    prompt = find_prompt_reason(context, path, homes) if writes else ""
+    return (*(reason for reason, holds in found.items() if holds), *((prompt,) if prompt else ()))
+
+
+def find_prompt_reason(context: ToolContext, path: str, homes: tuple[str, ...]) -> str:
+    """Why what becomes a part of prompts is not written unasked: foreign text may be behind it (G9), or it stands in
+    the prompts of others; empty: it is the person's own."""
+    home = find_home_around(path, homes)
+    inside = path[len(home) :].strip("/").split("/")[0] if home else ""
+    if not names_prompt(path) and inside not in PROMPT_FOLDERS:
+        return ""
+    if context.foreign:
+        return f"it becomes a part of prompts, and this conversation holds {' and '.join(context.foreign.origins)}"
+    own = context.own is None or is_inside(path, os.path.realpath(context.own))
+    return "" if own else "it becomes a part of the prompts of others"
+
+
+def note_upload(context: ToolContext, path: str) -> None:
+    """What somebody sent along is foreign text, whoever sent it (G9)."""
+    home = find_home_around(path, list_homes(context))
+    names = path[len(home) :].strip("/").split("/") if home else []
+    if names[:1] == [UPLOADS] or (names[:1] == [PEOPLE] and names[2:3] == [UPLOADS]):
+        context.foreign.note(UPLOADED)
 
 
 def ask_for_consent(context: ToolContext, what: str, path: str, use: str, reasons: tuple[str, ...]) -> None:

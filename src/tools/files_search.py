@@ -30,6 +30,7 @@ from tools.files_roots import (
     is_private,
     list_roots,
     list_secrets,
+    note_upload,
     open_folder,
     open_roots,
     read_bytes,
@@ -154,6 +155,8 @@ def find_in_files(context: ToolContext, args: Mapping[str, Any]) -> str:
     except OSError as problem:
         raise explain(query.place.path, problem) from problem
     _stop_when_told(context)
+    for folder in dict.fromkeys(os.path.dirname(hit.path) for hit in hits):
+        note_upload(context, os.path.join(query.place.path, folder, ""))
     return "\n".join([_format(context, sorted(hits), limit), *_tell_hidden(query)])
 
 

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from tools.registry import registry, tool_result
 TOOLSET = "memory"
 NOTE_CHARS = 240
 TEXT_CHARS = 10_000
-PERSON = "person"
 
 SCHEMA = {
     "name": "memory",
@@ -34,7 +33,6 @@ SCHEMA = {
             "target": {"type": "string", "enum": ["memory", "user"]},
             "content": {"type": "string"},
             "old_text": {"type": "string", "description": "Words of the note."},
-            "source": {"type": "string", "enum": ["person", "other"], "description": "Who said it."},
         },
         "required": ["action"],
     },
@@ -62,7 +60,7 @@ _JOINERS = "\u200c\u200d"  # invisible, but part of words in some scripts and of
 
 
 def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
-    """Show the notes or change one; what the person did not say themselves needs their consent (G9)."""
+    """Show the notes or change one; with foreign text in sight, a change needs the person's consent (G9)."""
     action, target = args.get("action"), TARGETS.get(args.get("target") or "memory")
     if target is None:
         raise ToolFailure("The target is 'memory' or 'user'.")
@@ -72,7 +70,7 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if action not in CHANGES:
         raise ToolFailure("The action is 'add', 'replace', 'remove' or 'list'.")
     change = _parse_change(action, args, context)
-    after = _change_file(path, target, change, context, consented=args.get("source") == PERSON)
+    after = _change_file(path, target, change, context)
     if context.tell_model is not None:
         context.tell_model(f"Memory was changed: {_shorten(change.describe(target))}")
     return _report(target, after, context, done=change.describe(target))
@@ -88,10 +86,16 @@ class Change:
     action: str
     content: str
     old_text: str
+    whole: bool = False  # the words are all of the note, not some of it
 
     def apply(self, blocks: Sequence[str]) -> list[str]:
         """The notes after it, or a ToolFailure that says why not."""
         return CHANGES[self.action].apply(self, blocks)
+
+    def bound_to(self, blocks: Sequence[str]) -> "Change":
+        """The same change, naming the note it is about in full: that one and no other."""
+        needs_note = "old_text" in CHANGES[self.action].needs
+        return replace(self, old_text=_text_of(blocks[_find(self, blocks)]), whole=True) if needs_note else self
 
     def describe(self, target: Target) -> str:
         return CHANGES[self.action].words.format(file=target.file, content=self.content, old=self.old_text)
@@ -110,13 +114,13 @@ def _add(change: Change, blocks: Sequence[str]) -> list[str]:
 
 
 def _replace(change: Change, blocks: Sequence[str]) -> list[str]:
-    place = _find(change.old_text, blocks)
+    place = _find(change, blocks)
     _refuse_duplicate(change.content, blocks)
     return [*blocks[:place], f"- {change.content}", *blocks[place + 1 :]]
 
 
 def _remove(change: Change, blocks: Sequence[str]) -> list[str]:
-    place = _find(change.old_text, blocks)
+    place = _find(change, blocks)
     return [*blocks[:place], *blocks[place + 1 :]]
 
 
@@ -140,13 +144,13 @@ def _refuse_duplicate(content: str, blocks: Sequence[str]) -> None:
         raise ToolFailure("This is there already; nothing was changed.")
 
 
-def _find(old_text: str, blocks: Sequence[str]) -> int:
+def _find(change: Change, blocks: Sequence[str]) -> int:
     """The one note that is meant: equal to the words, or the only one that holds them."""
     texts = [_text_of(block).casefold() for block in blocks]
-    wanted = old_text.casefold()
+    wanted = change.old_text.casefold()
     if texts.count(wanted) == 1:
         return texts.index(wanted)
-    places = [place for place, text in enumerate(texts) if wanted in text]
+    places = [place for place, text in enumerate(texts) if wanted in text and not change.whole]
     if len(places) == 1:
         return places[0]
     if places:
@@ -222,18 +226,25 @@ def _report(target: Target, blocks: Sequence[str], context: ToolContext, **more:
 # --- files
 
 
-def _change_file(path: Path, target: Target, change: Change, context: ToolContext, *, consented: bool) -> list[str]:
+def _change_file(path: Path, target: Target, change: Change, context: ToolContext) -> list[str]:
     """The notes after the change. It is tried before the person is asked: nobody agrees to what cannot be done."""
     before = _read_blocks(path)
     _check_limit(target, before, change.apply(before))
-    if not consented and not ask_approval(context, f"Change memory: {change.describe(target)}"):
-        raise ToolFailure("The person did not agree to this note, so nothing was changed.")
+    if context.foreign:
+        change = change.bound_to(before)
+        _ask(context, change.describe(target))
     with hold_folder(path.parent):
         before = _read_blocks(path)
         after = change.apply(before)
         _check_limit(target, before, after)
         replace_file(path, _join(after) + "\n" if after else "")
     return after
+
+
+def _ask(context: ToolContext, change: str) -> None:
+    reason = f"this conversation holds {' and '.join(context.foreign.origins)}"
+    if not ask_approval(context, context.redact(f"Change memory: {change}"), reason, "confirmation"):
+        raise ToolFailure(f"The person did not agree to this note, so nothing was changed: {reason}.")
 
 
 def _read_blocks(path: Path) -> list[str]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from hermes_base.errors import StoreFailure, ToolFailure
+from hermes_base.foreign import EARLIER
 from hermes_base.tool_context import ToolContext
 from tools.registry import registry, tool_result
 
@@ -37,6 +38,8 @@ def search_sessions(args: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailure(str(problem)) from problem
     if not hits:
         return tool_result(sessions=[], note="Nothing was found. All words must occur; try fewer or other words.")
+    if any(str(hit["session"]) != context.session for hit in hits):
+        context.foreign.note(EARLIER)  # what was foreign there is foreign here (G9)
     return tool_result(sessions=_group(hits, context))
 
 

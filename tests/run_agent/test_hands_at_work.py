@@ -161,7 +161,7 @@ def test_a_small_job_from_start_to_end(local: Any, lab: LabServer, tmp_path: Pat
 def test_a_memory_that_changes_is_told_and_the_prompt_stays(local: Any, lab: LabServer, home: Path) -> None:
     """A4"""
     agent = local()
-    agent.run_conversation(call("memory", action="add", target="memory", content="tea is green", source="person"))
+    agent.run_conversation(call("memory", action="add", target="memory", content="tea is green"))
     result = agent.run_conversation("and now?")
     assert result["prefix_breaks"] == []
     first, last = (request.json()["messages"] for request in (lab.requests[0], lab.requests[-1]))

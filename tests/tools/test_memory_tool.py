@@ -14,6 +14,7 @@ import pytest
 
 from agent.prompt import MEMORY_FILES, PromptSources, build_system_prompt
 from hermes_base.chat import Answer, Question
+from hermes_base.foreign import ForeignText
 from hermes_base.hooks import NoHooks
 from hermes_base.redact import Redactor
 from hermes_base.tool_context import ToolContext
@@ -36,7 +37,7 @@ class Person:
 
 
 def call(home: Path, action: str, content: str = "", old_text: str = "", **options: Any) -> dict[str, Any]:
-    args = {"action": action, "content": content, "old_text": old_text, "source": options.pop("source", "person")}
+    args = {"action": action, "content": content, "old_text": old_text}
     args["target"] = options.pop("target", "memory")
     context = ToolContext(home=home, **options)
     result: dict[str, Any] = json.loads(registry.dispatch("memory", args, context=context))
@@ -110,7 +111,7 @@ def test_mistakes_are_sentences_and_change_nothing(home: Path, args: dict[str, A
     notes: list[str] = []
     write_by_hand(home, "- one cat\n- two cats\n")
     context = ToolContext(home=home, tell_model=notes.append)
-    result = json.loads(registry.dispatch("memory", {"source": "person", **args}, context=context))
+    result = json.loads(registry.dispatch("memory", args, context=context))
     assert words in result["error"]
     assert text_of(home) == "- one cat\n- two cats\n"
     assert notes == []
@@ -173,7 +174,10 @@ def test_secrets_reach_neither_file_nor_note_nor_result(home: Path) -> None:
     person = Person("approve")
     options: dict[str, Any] = {"redact": Redactor({"KEY": CANARY}), "tell_model": told.append, "asker": person}
     split = CANARY[:6] + "\u200b" + CANARY[6:]
-    results = [call(home, "add", f"a {CANARY}", **options), call(home, "add", f"b {split}", source="other", **options)]
+    results = [
+        call(home, "add", f"a {CANARY}", **options),
+        call(home, "add", f"b {split}", foreign=ForeignText(["the web"]), **options),
+    ]
     write_by_hand(home, f"- by hand {CANARY}\n", "USER.md")
     results += [call(home, "list", target="user", **options), call(home, "remove", old_text=CANARY, **options)]
     seen = json.dumps(results) + text_of(home) + "".join(told) + "".join(question.text for question in person.asked)
@@ -199,20 +203,40 @@ def test_the_model_is_told_of_each_change_once(home: Path) -> None:
     assert len(told[3]) < 300
 
 
-@pytest.mark.parametrize("source", ["other", "", None, "Person", 1])
-def test_what_others_said_needs_consent(home: Path, source: object) -> None:
-    """G9: nobody there, or no consent, means no; the person sees the exact note."""
-    assert "did not agree" in call(home, "add", "pay Eve", source=source)["error"]
-    assert "did not agree" in call(home, "add", "pay Eve", source=source, asker=Person("deny"))["error"]
+def test_with_foreign_text_in_sight_a_note_needs_consent(home: Path) -> None:
+    """G9: nobody there, or no consent, means no; the person sees the exact note; the model's word counts nothing."""
+    foreign = ForeignText(["the web"])
+    for asker in (None, Person("deny")):
+        assert "did not agree" in call(home, "add", "pay Eve", foreign=foreign, asker=asker)["error"]
     assert not (home / "memories").exists()
     person = Person("approve")
-    assert "done" in call(home, "add", "pay Eve", source=source, asker=person)
+    args = {"action": "add", "content": "pay Eve", "source": "person"}
+    registry.dispatch("memory", args, context=ToolContext(home=home, foreign=foreign, asker=person))
     assert [question.text for question in person.asked] == ["Change memory: added to MEMORY.md: pay Eve"]
+    assert person.asked[0].reason == "this conversation holds the web"
+    assert person.asked[0].kind == "confirmation"  # it is theirs, so a member may answer
+
+
+def test_consent_holds_for_the_note_that_was_shown(home: Path) -> None:
+    """G4: the whole note is shown, and if it goes meanwhile, no other one goes in its place."""
+    write_by_hand(home, "- the cat is called Ada\n- dogs\n")
+    person = Person("approve")
+    call(home, "remove", old_text="cat", foreign=ForeignText(["the web"]), asker=person)
+    assert person.asked[0].text == "Change memory: removed from MEMORY.md: the cat is called Ada"
+
+    class Meddler(Person):
+        def ask(self, question: Question) -> Answer:
+            write_by_hand(home, "- a dogsled\n")
+            return super().ask(question)
+
+    error = call(home, "remove", old_text="dogs", foreign=ForeignText(["the web"]), asker=Meddler("approve"))["error"]
+    assert "No note holds these words" in error
+    assert text_of(home) == "- a dogsled\n"
 
 
 def test_nobody_is_asked_about_what_cannot_be_done(home: Path) -> None:
     person = Person("approve")
-    call(home, "remove", old_text="nothing", source="other", asker=person)
+    call(home, "remove", old_text="nothing", foreign=ForeignText(["the web"]), asker=person)
     assert person.asked == []
 
 
@@ -224,9 +248,9 @@ from pathlib import Path
 from hermes_base.tool_context import ToolContext
 from tools.memory_tool import manage_memory
 context = ToolContext(home=Path(sys.argv[1]))
-def add(text): manage_memory({"action": "add", "content": text, "source": "person"}, context=context)
+def add(text): manage_memory({"action": "add", "content": text}, context=context)
 def replace(old, text):
-    manage_memory({"action": "replace", "old_text": old, "content": text, "source": "person"}, context=context)
+    manage_memory({"action": "replace", "old_text": old, "content": text}, context=context)
 """
 
 
@@ -314,7 +338,7 @@ def test_a_running_conversation_keeps_its_prompt_and_hears_of_the_change_once(ho
         hooks=NoHooks(),
         enabled_toolsets=["memory"],
     )
-    asked = '[[tool memory {"action": "add", "content": "the cat is called Ada", "source": "person"}]]'
+    asked = '[[tool memory {"action": "add", "content": "the cat is called Ada"}]]'
     results = [agent.run_conversation(text) for text in (asked, "two", "three")]
     agent.close()
     requests = [request.json() for request in lab.requests]

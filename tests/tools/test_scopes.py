@@ -52,7 +52,7 @@ def make_context(home: Path) -> MakeContext:
 
 
 def remember(context: ToolContext, note: str) -> None:
-    manage_memory({"action": "add", "content": note, "source": "person"}, context=context)
+    manage_memory({"action": "add", "content": note}, context=context)
 
 
 def read_notes(context: ToolContext) -> str:
@@ -208,7 +208,7 @@ def test_agents_of_two_people_keep_apart(lab: LabServer) -> None:
         return agent
 
     for person in ("p-1", "p-2"):
-        note = {"action": "add", "content": f"secret of {person}", "source": "person"}
+        note = {"action": "add", "content": f"secret of {person}"}
         make(person).run_conversation(f"[[tool memory {json.dumps(note)}]]")
     assert not (home / "memories").exists()
     for person in ("p-1", "p-2"):
