@@ -136,7 +136,7 @@ def _parse_change(action: str, args: Mapping[str, Any], context: ToolContext) ->
     missing = [name for name in CHANGES[action].needs if not texts[name]]
     if missing:
         raise ToolFailure(f"To {action} a note, give {' and '.join(missing)}.")
-    return Change(action, **texts)
+    return Change(action, texts["content"], texts["old_text"])
 
 
 def _refuse_duplicate(content: str, blocks: Sequence[str]) -> None:
