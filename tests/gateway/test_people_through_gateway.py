@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway.intake import NOT_YOUR_TURN, QUEUED_OTHERS
+from gateway.performing import list_foreign
+from hermes_base.foreign import BACKGROUND, UPLOADED
+from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_lab.server import LabServer
 from hermes_state.schema import STORE_FILE
 
@@ -267,6 +271,15 @@ def test_in_a_group_a_note_after_words_of_others_is_asked_for(house: House) -> N
     ann.ask(note % "dahlia")
     notes = ann.ask('[[tool memory {"action": "list"}]]')[-1]
     assert [name in notes for name in ("heliotrope", "begonia", "crocus", "dahlia")] == [True, False, True, True]
+
+
+def test_files_and_background_processes_bring_foreign_text() -> None:
+    """G9: what comes with a message and is not its sender's own words."""
+    plain = Inbound(Address("pretend", "bot", "c"), "1", "ann", "hi")
+    file = FileRef("/x/list.csv", "list.csv")
+    assert list_foreign([plain]) == ()
+    assert list_foreign([plain, replace(plain, files=(file,))]) == (UPLOADED,)
+    assert list_foreign([replace(plain, origin=NOTICE)]) == (BACKGROUND,)
 
 
 def test_nothing_is_left_of_somebody_who_is_forgotten(house: House, home: Path) -> None:
