@@ -19,7 +19,7 @@ from gateway.turn import start_thread
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_state.turns import Control
-from tools.sandbox import active_backend
+from tools.sandbox import describe_walls
 
 if TYPE_CHECKING:
     from gateway.service import Gateway
@@ -88,7 +88,7 @@ class Operations:
             "cache": self._describe_cache(),
             "deliveries": dict(gateway.delivery.counts),
             "config": gateway.config_watch.describe(),
-            "sandbox": await start_thread(name_sandbox, "sandbox"),
+            **await start_thread(read_walls, "sandbox"),
             "disk_free": measure_free(gateway.home),
             "model": asdict(model),
             "web": {"address": gateway.address, "watchers": count_watchers(gateway.adapters)},
@@ -132,7 +132,7 @@ class Operations:
         for adapter in gateway.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             lines.append(f"{adapter.spec.label}: {state}.")
-        lines.append(f"Commands run in the sandbox: {name_sandbox()}. Free on the disk: {free:.1f} GB.")
+        lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
         if gateway.config_watch.problem:
             lines.append(f"An edit of the settings is not used: {gateway.config_watch.problem}")
         return lines
@@ -211,12 +211,10 @@ def count_watchers(adapters: Iterable[Adapter]) -> int:
     return sum(adapter.hub.count() for adapter in adapters if isinstance(adapter, HubAdapter))
 
 
-def name_sandbox() -> str:
-    """The boundary that commands run in (G5); a sentence when there is none to be had. May start a program."""
-    try:
-        return active_backend(str(cli_config.cfg_get(cli_config.load_last_good(), "terminal", "backend") or "auto"))
-    except HermesError as problem:
-        return str(problem)
+def read_walls() -> dict[str, str]:
+    """Where commands run, and which walls stand (G5). May start a program."""
+    backend, walls = describe_walls(cli_config.load_last_good())
+    return {"sandbox": backend, "walls": walls}
 
 
 def measure_free(home: Path) -> int:

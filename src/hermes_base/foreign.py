@@ -13,6 +13,7 @@ FOREIGN, SAID_BY = "foreign", "said_by"
 OTHERS = "messages of other people"
 UPLOADED = "a file that was sent along"
 BACKGROUND = "the output of a background process"
+NETWORKED = "the output of a command with network"
 EARLIER = "earlier conversations"
 
 

@@ -184,6 +184,13 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("auto", "bubblewrap", "local"),
     ),
     Setting("terminal.network", "bool", True, "Whether commands in the sandbox reach the network."),
+    Setting(
+        "terminal.env",
+        "list[str]",
+        [],
+        "Variables of the environment Hermes was started in that commands get, too, beside those that programs need "
+        "to be found and to speak. A command that runs unasked sees them.",
+    ),
     Setting("files.roots", "list[str]", [], "Folders beside the working folder that the file tools may use unasked."),
     Setting(
         "files.secrets",

@@ -25,7 +25,7 @@ from hermes_constants import VERSION, get_hermes_home
 from hermes_state.connection import Database
 from hermes_state.home_lock import holder
 from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
-from tools.sandbox import active_backend
+from tools.sandbox import BUBBLEWRAP, describe_walls
 
 log = logging.getLogger(__name__)
 
@@ -199,13 +199,14 @@ def _check_tools(home: Path) -> Iterator[Finding]:  # noqa: ARG001
 def _check_sandbox(home: Path) -> Iterator[Finding]:  # noqa: ARG001
     """Which boundary the model's commands run in (G5)."""
     try:
-        wanted = str(config.cfg_get(config.load_config_readonly(), "terminal", "backend", default="auto"))
+        active, walls = describe_walls(config.load_config_readonly())
     except ConfigProblem:
         return  # reported by its own check
-    active = active_backend(wanted)
-    level = OK if active == "bubblewrap" else WARN
-    fix = "" if active == "bubblewrap" else "Install bubblewrap, so that commands run in a sandbox."
-    yield Finding(level, f"The model's commands run in the backend {active}.", fix)
+    if active == BUBBLEWRAP:
+        yield Finding(OK, walls)
+    else:
+        fix = "Install bubblewrap and set terminal.backend to auto, so that commands run in a sandbox."
+        yield Finding(WARN, walls, fix)
 
 
 CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (

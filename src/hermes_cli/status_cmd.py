@@ -23,7 +23,7 @@ from hermes_state.home_lock import holder
 from hermes_state.interface import UsageSum
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
-from tools.sandbox import active_backend
+from tools.sandbox import describe_walls
 
 _CALL_SECONDS = 5.0
 _SHOWN_CHANGES = 5
@@ -57,7 +57,7 @@ def collect(home: Path) -> dict[str, Any]:
     }
     told = ask_gateway(home)
     if "model" not in told:
-        here |= {"model": describe_model(), "sandbox": name_sandbox()}
+        here |= {"model": describe_model(), **read_walls()}
     return {**here, **told}
 
 
@@ -105,14 +105,10 @@ def describe_model() -> dict[str, Any]:
     }
 
 
-def name_sandbox() -> str:
-    """The boundary that the model's commands run in (G5); a sentence when there is none to be had."""
-    try:
-        return active_backend(str(config.load_config_readonly()["terminal"]["backend"] or "auto"))
-    except ConfigProblem:
-        return active_backend()
-    except HermesError as problem:
-        return str(problem)
+def read_walls() -> dict[str, str]:
+    """Where the model's commands run, and which walls stand (G5)."""
+    backend, walls = describe_walls(config.load_last_good())
+    return {"sandbox": backend, "walls": walls}
 
 
 def measure_free(home: Path) -> int:
@@ -148,7 +144,7 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
         yield from write_status(status, now)
         yield from _write_house(status)
     yield _write_model(status["model"])
-    yield f"Commands run in: {status['sandbox']}"
+    yield f"Commands run in: {status['sandbox']}. {status.get('walls', '')}".rstrip()
     yield from _write_usage(status)
     yield from _write_config(status["config"])
     yield f"Free on the disk: {status['disk_free'] / 1e9:.1f} GB"

@@ -19,12 +19,19 @@ from pathlib import Path
 from hermes_base.errors import ToolFailure
 from hermes_base.foreign import UPLOADED
 from hermes_base.inbound import PEOPLE, UPLOADS
-from hermes_base.settings import SECRET_FILES
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from tools.approval import ask_approval
 from tools.files_text import printable
-from tools.sensitive import is_secret_name, is_secret_path, is_system_path, names_program, names_prompt, names_startup
+from tools.sensitive import (
+    is_secret_name,
+    is_secret_path,
+    is_system_path,
+    list_secret_patterns,
+    names_program,
+    names_prompt,
+    names_startup,
+)
 
 READ, WRITE = "read", "write"
 #: Why a person decides, in the words of the question.
@@ -118,7 +125,7 @@ def find_place(context: ToolContext, path: object, use: str) -> Place:
     if use == READ:
         note_upload(context, real)
     folders = tuple(dict.fromkeys(map(os.path.realpath, (os.path.expanduser("~"), context.folder))))
-    return Place(real, homes, reasons, closed, KnownFiles(homes, folders, list_secrets(context)))
+    return Place(real, homes, reasons, closed, KnownFiles(homes, folders, list_secret_patterns(context)))
 
 
 def find_reasons(context: ToolContext, path: str, use: str, homes: tuple[str, ...]) -> tuple[str, ...]:
@@ -129,7 +136,7 @@ def find_reasons(context: ToolContext, path: str, use: str, homes: tuple[str, ..
     writes = use == WRITE
     found = {
         OUTSIDE: not roots,
-        SECRET: is_secret_path(below, list_secrets(context)),
+        SECRET: is_secret_path(below, list_secret_patterns(context)),
         STARTUP: writes and (names_startup(below) or names_program(below) or is_system_path(path)),
     }
     prompt = find_prompt_reason(context, path, homes) if writes else ""
@@ -195,12 +202,6 @@ def list_homes(context: ToolContext) -> tuple[str, ...]:
     above = [home.parent.parent] if home.parent.name == "profiles" else []
     usual = os.path.realpath(os.path.expanduser("~/.hermes"))
     return tuple(dict.fromkeys(map(str, (home, *above, usual))))
-
-
-def list_secrets(context: ToolContext) -> tuple[str, ...]:
-    """The names that hold secrets, as the owner set them."""
-    named = context.setting("files", "secrets", SECRET_FILES)
-    return tuple(map(str, named)) if isinstance(named, list | tuple) else SECRET_FILES
 
 
 def is_inside(path: str, folder: str) -> bool:

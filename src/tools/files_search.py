@@ -29,7 +29,6 @@ from tools.files_roots import (
     is_inside,
     is_private,
     list_roots,
-    list_secrets,
     note_upload,
     open_folder,
     open_roots,
@@ -37,7 +36,7 @@ from tools.files_roots import (
 )
 from tools.files_text import decode, printable
 from tools.programs import CLEAN_ENVIRONMENT, find_program
-from tools.sensitive import is_secret_name, is_secret_path
+from tools.sensitive import is_secret_name, is_secret_path, list_secret_patterns
 
 DEFAULT_LIMIT = 100
 MOST = 1000
@@ -71,7 +70,7 @@ class Sight:
         self._place = place
         self._home = find_home_around(place.path, place.homes)
         self._roots = list_roots(context)
-        self._secrets = list_secrets(context)
+        self._secrets = list_secret_patterns(context)
         self._folders: dict[str, tuple[bool, bool]] = {}
 
     def shows(self, path: str) -> bool:

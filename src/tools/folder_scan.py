@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tools.sensitive import compile_secrets
+from tools.sensitive import compile_secrets, names_prompt, names_startup
 
 MOST_FOLDERS = 10_000
 MOST_ENTRIES = 150_000
@@ -23,17 +23,10 @@ KEPT_SCANS = 32
 MOST_MODULES = 500  # folders below `.git/modules`
 #: Other people's code and what programs keep for themselves: large, and not where somebody puts a secret.
 NOT_ENTERED = frozenset({"node_modules", "site-packages", "__pycache__", ".git", ".hg", ".svn"})
-#: Files and folders that shells, git, package managers and editors obey by themselves, also when they only look.
-OBEYED = re.compile(
-    r"\.(bash(rc|_profile|_login|_logout|_aliases)|profile|zshrc|zprofile|zshenv|zlogin|zlogout|inputrc|envrc|gitconfig)"
-    r"|\.(vimrc|exrc|gdbinit|lldbinit|pythonrc|irbrc|husky|npmrc|yarnrc|yarnrc\.yml|pnpmfile\.cjs|mise\.toml)",
-    re.IGNORECASE,
-)
 #: Of a git folder: its settings and hooks decide what `git status` runs.
 GIT_OBEYED = ("config", "config.worktree", "hooks", "commondir")
-CARGO_OBEYED = (".cargo/config", ".cargo/config.toml")
 #: What lies in these can change without a change of the folder that holds them.
-DEEP = frozenset({".git", "node_modules", ".cargo"})
+DEEP = frozenset({".git", "node_modules"})
 BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 CREDENTIALS = re.compile(rb"://[^/\s:@]+:[^/\s@]+@|extraheader\s*=", re.IGNORECASE)
 GIT_CONFIG_BYTES = 64 * 1024
@@ -45,8 +38,13 @@ class Found:
 
     secrets: tuple[str, ...] = ()
     obeyed: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
     logs_in: bool = False  # a git configuration holds a password
     complete: bool = True  # False: the folder is too large, and only a part of it was searched
+
+    def list_kept(self, *, foreign: bool) -> tuple[str, ...]:
+        """What a command must leave as it is; what becomes a prompt is among it when foreign text is in sight."""
+        return (*self.obeyed, *self.prompts) if foreign else self.obeyed
 
 
 @dataclass(slots=True)
@@ -57,6 +55,7 @@ class _Listing:
     folders: tuple[str, ...]
     secrets: tuple[str, ...]
     obeyed: tuple[str, ...]
+    prompts: tuple[str, ...]
 
 
 @dataclass
@@ -101,7 +100,9 @@ class FolderScan:
         names = {entry.name for entry in found}
         chosen, excepted = compile_secrets(self.patterns)
         secrets = tuple(name for name in names if chosen.match(name) and not excepted.match(name))
-        obeyed = [name for name in names if OBEYED.fullmatch(name)]
+        within = os.path.basename(path)
+        obeyed = [name for name in names if name != ".git" and names_startup(f"{within}/{name}")]
+        prompts = tuple(name for name in names if names_prompt(name))
         if names >= BARE_REPOSITORY:
             obeyed += [name for name in GIT_OBEYED if name in names]
         if "pyvenv.cfg" in names:
@@ -115,17 +116,18 @@ class FolderScan:
             obeyed += _list_git(os.path.join(path, ".git"))
         if "node_modules" in names and os.path.isdir(os.path.join(path, "node_modules", ".bin")):
             obeyed.append("node_modules/.bin")
-        if ".cargo" in names:
-            obeyed += [name for name in CARGO_OBEYED if os.path.exists(os.path.join(path, name))]
-        return _Listing(facts, settled and not names & DEEP, len(found), folders, secrets, tuple(obeyed))
+        return _Listing(facts, settled and not names & DEEP, len(found), folders, secrets, tuple(obeyed), prompts)
 
     def _sum_up(self, *, complete: bool) -> Found:
-        secrets = {os.path.join(path, name) for path, listing in self._listings.items() for name in listing.secrets}
-        obeyed = {os.path.join(path, name) for path, listing in self._listings.items() for name in listing.obeyed}
+        every = self._listings.items()
+        secrets = {os.path.join(path, name) for path, listing in every for name in listing.secrets}
+        obeyed = {os.path.join(path, name) for path, listing in every for name in listing.obeyed}
+        prompts = {os.path.join(path, name) for path, listing in every for name in listing.prompts}
         secrets |= set(self._find_other_names(secrets))
         return Found(
             tuple(sorted(self._follow(secrets))),
             tuple(sorted(self._follow(obeyed))),
+            tuple(sorted(self._follow(prompts))),
             any(_logs_in(path) for path in obeyed if path.endswith("/config")),
             complete,
         )

@@ -27,6 +27,7 @@ class TaskProcess:
     seen: int = 0  # how much of its output the model was shown
     killed: bool = False  # on purpose, so nobody needs to be told
     pty: bool = False
+    network: bool = False  # what it says may be anybody's words
     drained: threading.Event = field(default_factory=threading.Event)  # it has ended and all of its output is kept
 
     @property

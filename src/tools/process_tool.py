@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_base.errors import ToolFailure
+from hermes_base.foreign import NETWORKED
 from hermes_base.tool_context import ToolContext
 from tools.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
@@ -67,7 +68,7 @@ def _start(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
     start = clear_command(context, command, read_level(args))
     pty = args.get("pty") is True
     launched = launch(start, shell_of(context), context, pty=pty, with_stdin=True)
-    entry = TaskProcess(context.task, start, launched.running, background=True, pty=pty)
+    entry = TaskProcess(context.task, start, launched.running, background=True, pty=pty, network=launched.network)
     process_registry.add(entry)
     threading.Thread(target=_follow, args=(entry, launched, context), name=f"process-{entry.id}", daemon=True).start()
     return {"id": entry.id, "state": "running"}
@@ -146,6 +147,8 @@ def _find(args: Mapping[str, Any], context: ToolContext) -> TaskProcess:
     entries = process_registry.background(context.task)
     for entry in entries:
         if entry.id == args.get("id"):
+            if entry.network:
+                context.foreign.note(NETWORKED)
             return entry
     known = ", ".join(entry.id for entry in entries) or "none"
     raise ToolFailure(f"There is no process {args.get('id')!r}; known: {known}.")

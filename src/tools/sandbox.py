@@ -6,16 +6,17 @@ them is its level. `sandbox_view.py` decides what is in sight, this module makes
 
 import logging
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.keeper import ARGUMENTS_FD
+from tools.programs import CLEAN_ENVIRONMENT, find_program
 from tools.spawning import Order
 
 log = logging.getLogger(__name__)
@@ -23,12 +24,9 @@ log = logging.getLogger(__name__)
 AUTO, LOCAL, BUBBLEWRAP = "auto", "local", "bubblewrap"
 BACKENDS = (LOCAL, BUBBLEWRAP)
 PROBE_SECONDS = 10.0
-#: Programs that start others are looked for here first, never where a command could have put one.
-SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
+SYSTEM_BASH = "/bin/bash"
 #: Where the shell behind the walls notes its state.
 STATE_FOLDER = "/run/hermes"
-#: The environment of the sandbox program itself; what the command gets is an argument.
-STARTER_ENV: Mapping[str, str] = {"PATH": SYSTEM_PATH}
 
 
 class Walls(StrEnum):
@@ -50,21 +48,13 @@ class View:
     network: bool
 
 
-@lru_cache(maxsize=1)
 def find_bash() -> str:
-    return _find_program("bash") or "/bin/bash"
+    return SYSTEM_BASH if os.path.exists(SYSTEM_BASH) else find_program("bash") or SYSTEM_BASH
 
 
-@lru_cache(maxsize=1)
 def find_bubblewrap() -> str:
     """The sandbox program by its whole path; empty when there is none."""
-    return _find_program("bwrap")
-
-
-def _find_program(name: str) -> str:
-    path = f"{SYSTEM_PATH}:{os.environ.get('PATH', '')}"
-    found = shutil.which(name, path=path)
-    return os.path.realpath(found) if found else ""
+    return find_program("bwrap") or ""
 
 
 def order_inside(script: str, view: View, *, pty: bool) -> Order:
@@ -80,7 +70,7 @@ def order_inside(script: str, view: View, *, pty: bool) -> Order:
         words += ["--setenv", name, value]
     words += ["--chdir", view.folder]
     argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", script]
-    return Order(argv, "/", STARTER_ENV, pty, words)
+    return Order(argv, "/", CLEAN_ENVIRONMENT, pty, words)
 
 
 def order_outside(script: str, folder: str, env: Mapping[str, str], *, pty: bool) -> Order:
@@ -124,7 +114,7 @@ def is_bubblewrap_usable() -> bool:
             capture_output=True,
             timeout=PROBE_SECONDS,
             check=False,
-            env=dict(STARTER_ENV),
+            env=dict(CLEAN_ENVIRONMENT),
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         log.warning("bubblewrap is installed but does not run: %s", problem)
@@ -135,9 +125,18 @@ def is_bubblewrap_usable() -> bool:
     return done.returncode == 0
 
 
-def describe_walls(wanted: str, mode: str) -> str:
-    """Which walls stand with these settings, in a sentence."""
-    if active_backend(wanted) == BUBBLEWRAP:
+def describe_walls(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """The backend that commands get with these settings, and which walls stand then, in a sentence."""
+    wanted, mode = str(settings["terminal"]["backend"] or AUTO), str(settings["approvals"]["mode"])
+    try:
+        active = active_backend(wanted)
+    except ToolFailure as problem:
+        return "none", str(problem)
+    return active, _describe(active, wanted, mode)
+
+
+def _describe(active: str, wanted: str, mode: str) -> str:
+    if active == BUBBLEWRAP:
         return "Commands run in a sandbox (bubblewrap); what runs unasked can neither write outside nor see secrets."
     if wanted == LOCAL and mode == "auto":
         return (

@@ -56,6 +56,7 @@ class Reach:
     walls: Walls
     network: bool = True
     unasked: bool = True
+    foreign: bool = False  # the turn has foreign text in sight, so what becomes a prompt is not for it to change
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
     for root in ground.roots:
         mounts[root] = ("--ro-bind" if walls is Walls.LOOK else "--bind", root, root)
     if walls is Walls.WORK:
-        obeyed = [path for found in ground.found for path in found.obeyed]
+        obeyed = [path for found in ground.found for path in found.list_kept(foreign=reach.foreign)]
         mounts.update(_hold(obeyed, ground.roots))
         mounts.update((path, ("--ro-bind", path, path)) for path in obeyed)
     secrets = [path for found in ground.found for path in found.secrets] if hide else []

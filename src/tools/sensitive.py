@@ -19,12 +19,13 @@ STARTUP_NAME = re.compile(
     r"|\.((k|mk|c|tc|xon)shrc|xinitrc|xprofile|xsession(rc)?|pam_environment|direnvrc|envrc|config|local|ssh|hermes)"
     r"|\.(git|gitconfig|husky|vim|vimrc|exrc|nvim|nvimrc|nvim\.lua|emacs|emacs\.d|dir-locals\.el|screenrc|tmux\.conf)"
     r"|\.(pythonrc|pdbrc|gdbinit|lldbinit|irbrc|pryrc|perldb|Rprofile|psqlrc|sqliterc|curlrc|wgetrc|mailcap|mcp\.json)"
-    r"|sitecustomize\.py|usercustomize\.py|.*\.pth|authorized_keys2?|LaunchAgents|LaunchDaemons",
+    r"|\.(npmrc|yarnrc(\.yml)?|pnpmfile\.cjs|mise\.toml)|sitecustomize\.py|usercustomize\.py|authorized_keys2?"
+    r"|LaunchAgents|LaunchDaemons",
     re.IGNORECASE,
 )
 #: The same for a name that counts in a certain folder only.
 STARTUP_PAIR = re.compile(
-    r"\.vscode/(tasks|launch|mcp)\.json|\.cursor/mcp\.json|\.claude/settings[^/]*\.json|\.cargo/config(\.toml)?",
+    r"site-packages/.*\.pth|\.vscode/(tasks|launch|mcp)\.json|\.cursor/mcp\.json|\.claude/settings[^/]*\.json|\.cargo/config(\.toml)?",
     re.IGNORECASE,
 )
 #: Folders of a project with programs that people and tools run by name.

@@ -49,6 +49,7 @@ class Launched:
     start: Start
     env: Mapping[str, str]  # what the command began with
     note: str  # name of the file in which its shell notes its state
+    network: bool  # it could reach the network, so what it says may be anybody's words
     obeyed: frozenset[str]  # files that other programs obey, as they were there
 
 
@@ -134,17 +135,20 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
     walled = choose_backend(context) == BUBBLEWRAP and start.walls is not Walls.OUTSIDE
     env = ({"TERM": PTY_TERM} if pty else {}) | _choose_environment(start, context, walled=walled)
     obeyed: frozenset[str] = frozenset()
+    network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
         ground = _survey(shell, context, start.found or search_roots(shell, context))
-        obeyed = frozenset(path for found in ground.found for path in found.obeyed)
-        network = bool(context.setting("terminal", "network", True))
-        reach = Reach(start.walls, network=network, unasked=start.unasked)
+        obeyed = _list_kept(ground.found, context)
+        wished = bool(context.setting("terminal", "network", True))
+        reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=bool(context.foreign))
         script = _script(start.command, f"{STATE_FOLDER}/{note}")
-        order = order_inside(script, make_view(ground, reach, start.state.folder, env), pty=pty)
+        view = make_view(ground, reach, start.state.folder, env)
+        network = view.network
+        order = order_inside(script, view, pty=pty)
     else:
         script = _script(start.command, os.path.join(own, STATE, note))
         order = order_outside(script, start.state.folder, env, pty=pty)
-    return Launched(keeper.start(order, with_stdin=with_stdin), start, env, note, obeyed)
+    return Launched(keeper.start(order, with_stdin=with_stdin), start, env, note, network, obeyed)
 
 
 def note_end(launched: Launched, shell: TaskShell) -> ShellState:
@@ -165,8 +169,11 @@ def find_new_obeyed(launched: Launched, shell: TaskShell, context: ToolContext) 
     """Files that other programs obey and that were not there before the command."""
     if launched.start.walls is Walls.LOOK or choose_backend(context) != BUBBLEWRAP:
         return ()
-    now = {path for found in search_roots(shell, context) for path in found.obeyed}
-    return tuple(sorted(now - launched.obeyed))
+    return tuple(sorted(_list_kept(search_roots(shell, context), context) - launched.obeyed))
+
+
+def _list_kept(found: tuple[Found, ...], context: ToolContext) -> frozenset[str]:
+    return frozenset(path for one in found for path in one.list_kept(foreign=bool(context.foreign)))
 
 
 def _survey(shell: TaskShell, context: ToolContext, found: tuple[Found, ...]) -> Ground:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_base.errors import ToolFailure
+from hermes_base.foreign import NETWORKED
 from hermes_base.tool_context import ToolContext
 from tools.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
@@ -108,6 +109,8 @@ def _seconds(asked: object, limit: float) -> float:
 def _run(start: Start, context: ToolContext, seconds: float, *, pty: bool) -> str:
     shell = shell_of(context)
     launched = launch(start, shell, context, pty=pty)
+    if launched.network:
+        context.foreign.note(NETWORKED)
     running = launched.running
     entry = TaskProcess(context.task, start, running)
     process_registry.add(entry)

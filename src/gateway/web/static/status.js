@@ -100,22 +100,24 @@ function tile(label, value, detail = "") {
   );
 }
 
-function drawTiles({ version, since, working, queue, disk_free, sandbox, model, web, profile, pid }) {
+function drawTiles({ version, since, working, queue, disk_free, sandbox, walls, model, web, profile, pid }) {
   const deep = (queue?.inbox ?? 0) + (queue?.outbox ?? 0);
   return [
-    tile("Running for", writeSeconds(Math.max(0, Date.now() / 1000 - since)), `version ${version}, process ${pid}`),
+    tile(
+      "Running for",
+      writeSeconds(Math.max(0, Date.now() / 1000 - since)),
+      `version ${version}, process ${pid}, profile ${profile ?? "default"}`,
+    ),
     tile(
       "Model",
       model?.model || model?.label || "–",
       model?.problem || `${model?.label ?? ""}, ${model?.source ?? ""}`,
     ),
     tile("Turns under way", writeCount(working?.length), `${writeCount(deep)} in the queue`),
-    tile("Sandbox", sandboxName(sandbox), `profile ${profile ?? "default"}`),
+    tile("Sandbox", sandbox ?? "–", walls ?? ""),
     tile("Free disk", disk_free ? writeSize(disk_free) : "–", web?.watchers ? `${web.watchers} pages look on` : ""),
   ];
 }
-
-const sandboxName = (sandbox) => (typeof sandbox === "string" ? sandbox : (sandbox?.name ?? sandbox?.kind ?? "–"));
 
 function drawTurns(working, queue, changed) {
   const [asked, told] = [writeCount(queue?.inbox), writeCount(queue?.outbox)];
