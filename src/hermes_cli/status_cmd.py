@@ -14,6 +14,7 @@ from typing import Any
 from agent.auxiliary_client import find_runtime
 from gateway.usage_report import describe_sum
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
+from hermes_base.settings import defaults
 from hermes_cli import config
 from hermes_cli.gateway_cmd import NOBODY, write_status
 from hermes_cli.local_client import Gone, call, connect
@@ -107,7 +108,11 @@ def describe_model() -> dict[str, Any]:
 
 def read_walls() -> dict[str, str]:
     """Where the model's commands run, and which walls stand (G5)."""
-    backend, walls = describe_walls(config.load_last_good())
+    try:
+        settings = config.load_config_readonly()
+    except ConfigProblem:
+        settings = defaults()
+    backend, walls = describe_walls(settings)
     return {"sandbox": backend, "walls": walls}
 
 
