@@ -30,6 +30,11 @@ def find_tree_denial(place: Place, name: str, rest: list[Word]) -> str:
     recursive = any(RECURSIVE.fullmatch(text) for text in texts)
     if critical and ((name in RECURSIVE_HARM and recursive) or name == "mv" or (name == "find" and "-delete" in texts)):
         return "it destroys the system or a person's files"
+    here = is_critical(place, Word("."))
+    if name == "git" and "clean" in texts and (here or critical):
+        return "it destroys the system or a person's files"
+    if critical and name == "rsync" and any(text.startswith("--del") for text in texts):
+        return "it destroys the system or a person's files"
     if critical and name == "find" and {"rm", "shred"} & set(texts):
         return "it destroys the system or a person's files"
     return ""

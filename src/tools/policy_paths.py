@@ -64,14 +64,14 @@ def show_word(word: Word) -> str:
 
 def find_read_problem(place: Place, word: Word) -> str:
     """Why reading this needs a person; empty: it does not."""
-    if UNKNOWN in word.text or len(word.text) > LONGEST_PATH:
+    if len(word.text) > LONGEST_PATH:
         return "what it reads is not known beforehand"
     if names_secret(word.text, place.secrets) or any(
         names_secret(path.removeprefix(place.roots[0]), place.secrets) for path in place.resolve(word.text)
     ):
         return f"{show_word(word)} may hold secrets"
-    if lies_inside(place, word.text):
-        return ""
+    if UNKNOWN in word.text or lies_inside(place, word.text):
+        return ""  # what it turns out to be, the walls decide whether it is in sight
     public = all(any(lies_under(path, known) for known in PUBLIC_READS.split()) for path in place.resolve(word.text))
     return "" if public else f"{show_word(word)} is outside of the working folder"
 

@@ -9,6 +9,7 @@ from tools.policy_denials import find_denial
 from tools.policy_parser import ASSIGNMENT, parse
 from tools.policy_paths import (
     Place,
+    fill_known,
     find_read_problem,
     find_write_denial,
     find_write_problem,
@@ -27,6 +28,7 @@ from tools.policy_tables import (
     SECRET_VARIABLE,
     SETS_UP,
     SHELLS,
+    SMALL_CODE,
     SYSTEM_BINS,
     VERSIONS,
     WRAPPERS,
@@ -42,6 +44,7 @@ MOST_FOLDERS = 8
 STEPS_OF_WORD = 8
 #: How far to look for what is denied behind a command that is asked for anyway: depth, starts and words.
 DEEPEST_LOOK, LOOK_AHEAD, LONGEST_LOOK = 2, 10, 64
+READ_CONFIG = frozenset({"-l", "--list", "--get", "--get-all"})
 VERSION_WORDS = frozenset({"--version", "-V", "version", "-version", "--help"})
 STEPS = ("git", "cargo", "go", "npm", "yarn", "pnpm", "pip", "docker", "uv", "poetry")
 DUPLICATE = re.compile(r"\d+-?|-")
@@ -90,7 +93,8 @@ class Walk:
 
     def change_folder(self, target: str) -> None:
         """Later commands of the chain are there; what follows the chain may be there or not."""
-        moved = tuple(dict.fromkeys(tidy(posixpath.join(folder, target)) for folder in self.place.folders))
+        at_home = target.startswith("~")
+        moved = tuple(dict.fromkeys(tidy(posixpath.join("" if at_home else f, target)) for f in self.place.folders))
         self.start = replace(self.start, folders=tuple(dict.fromkeys(self.start.folders + moved)))
         if len(self.start.folders) > MOST_FOLDERS:
             raise Unparsable("the folders it may be in are too many to follow")
@@ -219,10 +223,17 @@ def join_step(name: str, rest: list[Word]) -> tuple[str, list[Word]]:
     """`git status` is looked up as one; the global options of git that change nothing are left out."""
     while name == "git" and rest and rest[0].text in ("--no-pager", "-P"):
         rest = rest[1:]
+    if name == "git" and [word.text for word in rest[:2]] in (["stash", "list"], ["stash", "show"]):
+        return f"git stash {rest[1].text}", rest[2:]
+    if name == "git" and rest and rest[0].text == "tag" and (not rest[1:] or {"-l", "--list"} & {w.text for w in rest}):
+        return "git tag -l", rest[1:]
     if name in STEPS and rest and rest[0].known:
         return f"{name} {rest[0].text}", rest[1:]
-    if name == "sed" and any(word.text.startswith("-i") for word in rest):
+    texts = [word.text for word in rest]
+    if name == "sed" and any(text.startswith("-i") for text in texts):
         return "sed -i", rest
+    if name == "make" and {"-n", "--dry-run"} & set(texts):
+        return "make -n", rest
     return name, rest
 
 
@@ -319,6 +330,11 @@ def split_option(text: str, level: Level) -> list[str]:
 def judge_wrapped(name: str, wrapper: Wrapper, rest: list[Word], walk: Walk, depth: int) -> Finding:
     at = 0
     while at < len(rest) and rest[at].text.startswith("-"):
+        if name == "env" and rest[at].text == "-C" and len(rest) > at + 1:
+            aside = walk.branch()
+            aside.change_folder(rest[at + 1].text)
+            aside.start = aside.place
+            return find_worst([ask("env with -C is not followed"), *find_inner_denials(rest[at + 2 :], aside, depth)])
         if re.fullmatch(wrapper.values, rest[at].text):
             at += 1
         elif not re.fullmatch(wrapper.flags, rest[at].text):
@@ -331,6 +347,8 @@ def judge_wrapped(name: str, wrapper: Wrapper, rest: list[Word], walk: Walk, dep
         findings.append(judge_assignment(found[1], replace(rest[at], text=rest[at].text[found.end() :])))
         at += 1
     inner = rest[at + wrapper.skip :]
+    if not inner and name == "env" and not rest:
+        return FINE  # it shows the variables, which are clean behind the walls
     if not inner:
         return ask(RISK_OF.get(name, f"{name} has no command"))
     if inner[0].text == "cd":
@@ -395,6 +413,8 @@ def judge_python(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     while flags < len(rest) and re.fullmatch(r"-[uBOq]+", rest[flags].text):
         flags += 1
     rest = rest[flags:]
+    if code := judge_code(rest, "-c"):
+        return code
     if not rest or rest[0].text.startswith("-c") or rest[0].text == "-":
         return ask("it runs code given on the command line")
     if rest[0].text == "-m" and len(rest) > 1:
@@ -408,7 +428,17 @@ def judge_python(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return judge_file_run("python", rest, walk)
 
 
+def judge_code(rest: list[Word], option: str) -> Finding | None:
+    """Code on the command line that looks as if it only computed and printed; None: something else is to be judged."""
+    if len(rest) != 2 or rest[0].text != option:
+        return None
+    small = rest[1].known and SMALL_CODE.fullmatch(rest[1].text)
+    return FINE if small else ask("it runs code given on the command line")
+
+
 def judge_node(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+    if code := judge_code(rest, "-e") or judge_code(rest, "-p"):
+        return code
     if rest and rest[0].text == "--test":
         return judge_program("node", Program(Level.WORK, runs=True), rest[1:], walk)
     return judge_file_run("node", rest, walk)
@@ -422,6 +452,9 @@ def judge_file_run(name: str, rest: list[Word], walk: Walk) -> Finding:
 
 
 def judge_cd(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+    if not rest or (len(rest) == 1 and not rest[0].globbed and fill_known(rest[0]).startswith("~")):
+        walk.change_folder(fill_known(rest[0]) if rest else "~")
+        return ask("it changes to the home")
     if len(rest) != 1 or not rest[0].known or rest[0].text in ("", "-"):
         return ask("the folder it changes to is not known beforehand")
     if rest[0].text.startswith("-"):
@@ -429,6 +462,10 @@ def judge_cd(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     problem = find_write_problem(walk.place, rest[0])
     walk.change_folder(rest[0].text)
     return ask(problem) if problem else FINE
+
+
+def judge_pushd(rest: list[Word], walk: Walk, depth: int) -> Finding:
+    return find_worst([judge_cd(rest, walk, depth), ask(RISK_OF["pushd"])])
 
 
 def judge_export(rest: list[Word], _walk: Walk, _depth: int) -> Finding:
@@ -465,6 +502,8 @@ def judge_git(rest: list[Word], walk: Walk, _depth: int) -> Finding:
         rest = rest[2:]
     key, after = join_step("git", rest)
     program = PROGRAMS.get(key)
+    if key == "git config" and not READ_CONFIG & {word.text for word in after}:
+        return ask("it changes the settings of git")
     if key == "git restore" and not any(word.text == "--staged" for word in after):
         return ask("it throws changes away")
     return judge_program(key, program, after, walk) if program else ask(f"{key!r} is not known to be harmless")
@@ -476,6 +515,7 @@ SPECIAL: dict[str, Callable[[list[Word], Walk, int], Finding]] = {
     "python": judge_python,
     "node": judge_node,
     "cd": judge_cd,
+    "pushd": judge_pushd,
     "export": judge_export,
     "command": judge_command_builtin,
     "rm": judge_rm,

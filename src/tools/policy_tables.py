@@ -60,6 +60,15 @@ GIT_WORK = "add mv stash switch init merge cherry-pick revert"
 VERSIONS = "python node npm cargo rustc go git make cmake gcc g++ java ruby pip uv tsc docker ruff mypy pytest"
 TEST_WORD = r"[^$`\[]*|\[|\]|\]\]"
 TEST = Program(options=TEST_WORD, words=TEST_WORD, forbidden=r"-(v|R|eq|ne|lt|le|gt|ge)$", paths=False)
+#: Scripts that most likely only print; one that wants to write would only fail where it runs.
+SED_SCRIPT = r"(?![\s\S]*([;/}\d]w |\d*e ))[\s\S]*"
+AWK_SCRIPT = r"(?![\s\S]*(system|getline|[|>@]|close\())[\s\S]+"
+#: Code on the command line that most likely only computes and prints.
+SMALL_CODE = re.compile(
+    r"(?![\s\S]*(open\(|write|unlink|remove|rmtree|mkdir|rename|system|subprocess|popen|spawn|exec|eval|compile|socket"
+    r"|urllib|request|http|fetch|fork|kill|require\(|__|shutil|pathlib|Path\())[\s\S]*",
+    re.IGNORECASE,
+)
 CONTROL = Program(words=NUMBER, options=NONE, paths=False)
 
 PROGRAMS: dict[str, Program] = {name: Program(paths=False) for name in TALKERS.split()}
@@ -91,7 +100,18 @@ PROGRAMS |= {
     ),
     "fd": Program(options=r"-[aHIgitedsE]+|--(hidden|type|extension|glob|max-depth)(=\S+)?", skip=1),
     "find": Program(options=FIND_TESTS, paths=False),
-    "sed": Program(options=r"-n|-E|-r", first=r"\d*(,(\d+|\$))?p|\$p|/[\w ]+/p", skip=1),
+    "sed": Program(options=r"-[nErsuz]+|-e|--(quiet|regexp-extended|expression=.*)", words=SED_SCRIPT, skip=1),
+    **dict.fromkeys(("awk", "gawk", "mawk"), Program(options=r"-[Fv]\S*", first=AWK_SCRIPT, skip=1, values=False)),
+    **dict.fromkeys(("env", "printenv"), Program(options=NONE, words=r"[A-Z_]+", paths=False)),
+    **dict.fromkeys(("lsof", "netstat"), Program(options=r"-[a-zA-Z]+", words=r"[\w:]*", paths=False)),
+    "unzip": Program(options=r"-[lZv]+", first=r".*\.\w+"),
+    "zipinfo": Program(),
+    "git config": Program(options=r"-l|--(list|get|get-all|local|show-origin)", words=r"[\w.-]+", paths=False),
+    "git worktree": Program(options=NONE, words=r"list", paths=False),
+    "git stash list": Program(),
+    "git stash show": Program(),
+    "git tag -l": Program(options=r"-l|--list|-n\d*|--sort=\S+", paths=False),
+    "make -n": Program(options=r"-n|--dry-run|-s", words=r"[\w.-]+", paths=False),
     "git branch": Program(options=r"-[arv]+|--(list|show-current|all|remotes|merged|no-merged)", words=NONE),
     "git remote": Program(options=r"-v", words=NONE, paths=False),
     "git reflog": Program(options=r"-\d+|-n", words=r"\d+|show|HEAD"),
@@ -168,6 +188,7 @@ PROGRAMS |= {
 }
 PYTHON_MODULES = dict.fromkeys(("ruff", "mypy", "black", "isort", "flake8", "pylint", "coverage"), LINTER)
 PYTHON_MODULES |= {"pytest": PYTEST, "unittest": Program(W, runs=True), "compileall": Program(W)}
+PYTHON_MODULES |= {"json.tool": Program(options=r"--(indent=?\d*|sort-keys|compact)")}
 PYTHON_MODULES |= {"py_compile": Program(W), "venv": Program(W, options=NONE)}
 #: Names under which the same program is known.
 SAME = {"python3": "python", "python3.11": "python", "python3.12": "python", "pip3": "pip", "gmake": "make"}

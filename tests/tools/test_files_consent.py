@@ -28,7 +28,13 @@ from tools.spawning import keeper
 SECRETS = (".ssh/id_rsa", ".env", ".aws/credentials", "server.pem", ".netrc", "deep/er/.env.local", ".bash_history")
 OBEYED = (".bashrc", ".ssh/authorized_keys", ".git/hooks/pre-commit", ".git/config", ".husky/pre-push", ".envrc")
 OBEYED += (".config/autostart/x.desktop", ".local/bin/ls", ".venv/bin/pytest", "web/node_modules/.bin/tsc", ".profile")
-OBEYED += (".vscode/tasks.json", "site-packages/x.pth", "lib/sitecustomize.py", ".cargo/config.toml", "Library/LaunchAgents/x.plist")
+OBEYED += (
+    ".vscode/tasks.json",
+    "site-packages/x.pth",
+    "lib/sitecustomize.py",
+    ".cargo/config.toml",
+    "Library/LaunchAgents/x.plist",
+)
 ORDINARY = (
     ".gitignore",
     ".gitattributes",

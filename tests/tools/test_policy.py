@@ -3,6 +3,7 @@
 import pytest
 
 from tools.policy import Terms, judge
+from tools.sandbox import Walls
 
 FOLDER = "/home/ann/project"
 HIDDEN = [
@@ -115,7 +116,6 @@ HIDDEN = [
     "env LD_PRELOAD=./x.so ls",
     "echo ~/x | xargs rm -rf",
     "echo x | xargs -I{} sh -c 'rm -rf {}'",
-    "ls | xargs cat",
     "nohup rm -rf ~/x &",
     "nice -n 5 rm -rf ~/x",
     "timeout 5 rm -rf ~/x",
@@ -164,13 +164,11 @@ HIDDEN = [
     "python /tmp/x.py",
     "perl -e 'unlink <*>'",
     "ruby -e 'system(\"rm\")'",
-    "node -e 'process.exit()'",
     "node -r ./x.js y.js",
     "php -r 'unlink(\"x\");'",
     "lua -e 'os.execute(\"rm\")'",
     "awk 'BEGIN{system(\"rm -rf ~/x\")}'",
     "sed -e '1e rm -rf ~/x' file.txt",
-    "sed s.a.b.e file.txt",
     "sed -i 's/a/b/w /etc/passwd' file.txt",
     "sort -o /etc/passwd x",
     "sort --compress-program=./x y",
@@ -250,8 +248,6 @@ HIDDEN = [
     "echo $OPENAI_API_KEY",
     'echo "${GITHUB_TOKEN}"',
     "cat <<EOF\n$AWS_SECRET_ACCESS_KEY\nEOF",
-    "env",
-    "printenv",
     "export -p",
     "set",
     "history",
@@ -300,6 +296,25 @@ HIDDEN = [
     "./.git/x",
 ]
 DENIED = [
+    "cd / && rm -rf *",
+    "cd /; rm -rf *",
+    "cd / && rm -rf .",
+    "cd ~ && rm -rf *",
+    "cd && rm -rf *",
+    "cd $HOME && rm -rf *",
+    "(cd /; rm -rf *)",
+    "cd /usr && rm -rf *",
+    "pushd / && rm -rf *",
+    "cd ../../.. && rm -rf *",
+    "cd / && find . -delete",
+    "cd / && chmod -R 777 .",
+    "bash -c 'cd / && rm -rf *'",
+    "env -C / rm -rf *",
+    "cd / && git clean -fdx",
+    "git -C / clean -fdx",
+    "rsync -a --delete /tmp/empty/ /",
+    "cd /home && rm -rf *",
+    "cd / || exit; rm -rf *",
     "rm -rf /",
     "rm -fr /*",
     "rm -rf ~",
@@ -481,6 +496,32 @@ def test_hidden_harm_is_never_allowed_in_a_relative_folder(command: str) -> None
     assert judge(command, Terms(mode="auto")).decision != "allow"
 
 
+#: Harmless only because of where it runs.
+LED_ASTRAY = [
+    "ls | xargs cat",
+    "cat $x",
+    "node -e 'process.exit()'",
+    "sed s.a.b.e file.txt",
+    "env",
+    "printenv",
+    "python3 version",
+    "make version",
+    "pytest --help",
+    "git status",
+    "npm ls",
+    "git grep x",
+]
+
+
+@pytest.mark.parametrize("command", LED_ASTRAY)
+def test_what_could_be_led_astray_runs_unasked_behind_walls_only(command: str) -> None:
+    """G5: where it can do no harm; without a sandbox it asks."""
+    verdict = judge(command, Terms(folder=FOLDER, mode="ask"))
+    assert (verdict.decision, verdict.walls) == ("allow", Walls.LOOK)
+    for mode in ("ask", "auto", "deny"):
+        assert judge(command, Terms(folder=FOLDER, mode=mode, walled=False)).decision != "allow"
+
+
 @pytest.mark.parametrize("mode", ["ask", "auto", "deny"])
 @pytest.mark.parametrize("command", DENIED)
 def test_ruin_is_denied_in_every_mode(command: str, mode: str) -> None:
@@ -508,6 +549,14 @@ def test_ordinary_work_is_asked_for_in_ask_and_denied_in_deny(command: str) -> N
     """G5."""
     assert judge(command, Terms(folder=FOLDER)).decision == "ask"
     assert judge(command, Terms(folder=FOLDER, mode="deny")).decision == "deny"
+
+
+@pytest.mark.parametrize("walls", [Walls.WORK, Walls.SETUP, Walls.OUTSIDE])
+@pytest.mark.parametrize("command", DENIED)
+def test_ruin_is_denied_at_every_level(command: str, walls: Walls) -> None:
+    """G5."""
+    terms = Terms(folder=FOLDER, mode="auto", home="/srv/hermes", wanted=walls)
+    assert judge(command, terms).decision == "deny"
 
 
 def test_the_tables_are_as_large_as_promised() -> None:

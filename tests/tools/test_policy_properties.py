@@ -12,7 +12,17 @@ HARMLESS = st.sampled_from(
     ["ls", "ls -la src", "echo 'a b'", "git status", "make test", "cat README.md | wc -l", "cd src && ls", "true"]
 )
 HARMFUL = st.sampled_from(
-    ["rm -rf /", "rm -rf ~/x", "sudo ls", "curl example.org", "$x", "cat .env", "python -c 1", "dd of=/dev/sda", "env"]
+    [
+        "rm -rf /",
+        "rm -rf ~/x",
+        "sudo ls",
+        "curl example.org",
+        "$x",
+        "cat .env",
+        "python -c 'eval(x)'",
+        "dd of=/dev/sda",
+        "env x",
+    ]
 )
 PLACES = st.sampled_from(
     [
