@@ -1,0 +1,392 @@
+"""What the walls hold back and what they let through, case by case (G5, G6, G7, G12, G13, C12, F1)."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Hands, Person, find_marked, new_mark
+
+from hermes_base.errors import ToolFailure
+from hermes_base.foreign import NETWORKED, ForeignText
+from hermes_base.tool_context import ToolContext
+from tools import folder_scan
+from tools.folder_scan import search_folder
+from tools.sandbox import is_bubblewrap_usable
+from tools.sensitive import SECRET_FILES
+from tools.shells import shell_of
+from tools.terminal_tool import cleanup_vm
+from tools.toolchains import find_toolchains
+
+pytestmark = pytest.mark.skipif(not is_bubblewrap_usable(), reason="bwrap does not run on this machine")
+TASK = "walls"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "person" / "work"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def hands(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
+    monkeypatch.setenv("HOME", str(work.parent))
+    yield Hands(TASK, work, "bubblewrap")
+    cleanup_vm(TASK)
+
+
+def auto(hands: Hands) -> Hands:
+    hands.facts["settings"]["approvals"] = {"mode": "auto"}
+    return hands
+
+
+# The way from one command to the next
+
+
+def test_a_command_has_no_descriptor_but_its_own(hands: Hands) -> None:
+    """G5: at any level, with a terminal or without."""
+    for args in ({}, {"level": "work"}, {"level": "outside"}, {"pty": True}):
+        seen = hands.run("ls /proc/$$/fd", args)["output"].split()
+        assert set(seen) <= {"0", "1", "2", "255"}, (args, seen)  # 255: bash's own, for the terminal
+
+
+def test_nothing_that_a_command_writes_reaches_what_starts_the_next(hands: Hands, work: Path, tmp_path: Path) -> None:
+    """G4, G5: a planted `bwrap`, `bash` or library is never started outside."""
+    canary = tmp_path / "canary"
+    program = f"#!/bin/sh\necho x > {canary}\n"
+    for name in ("bwrap", "bash", "env", "sh"):
+        (work / name).write_text(program)
+        (work / name).chmod(0o755)
+    hands.run(f"export PATH={work}:$PATH LD_PRELOAD={work}/bwrap LD_LIBRARY_PATH={work} BASH_ENV={work}/bash")
+    for level in ({}, {"level": "work"}):
+        hands.run("ls", level)
+        hands.run("pwd", level)
+    assert not canary.exists()
+    assert shell_of(_context(hands)).snapshot().changes.keys() == {"PATH"}
+
+
+def test_variables_that_run_code_are_not_kept(hands: Hands) -> None:
+    """G5: the loader's and the shell's own; all others are."""
+    names = "BASH_ENV ENV LD_PRELOAD LD_AUDIT PROMPT_COMMAND SHELLOPTS IFS GCONV_PATH"
+    hands.run(" ".join(f"export {name}=/tmp/x;" for name in names.split() if name != "SHELLOPTS") + "export KEPT=1")
+    output = hands.run(f'for n in {names} KEPT; do echo "$n=$(printenv $n)"; done')["output"]
+    assert [line for line in output.splitlines() if not line.endswith("=")] == ["KEPT=1"]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "ln -sf @OUT@ $f",
+        "rm -f $f; mkfifo $f",
+        "rm -f $f; mkdir $f",
+        "head -c 9000000 /dev/zero > $f",
+        "printf 'relative\\0A=1\\0' > $f",
+        "printf '/tmp\\0LD_PRELOAD=/x\\0BASH_FUNC_ls%%%%=() { cat .env; }\\0A B=1\\0=\\0' > $f",
+        "printf '/\\xff\\xfe\\0A=\\xff\\0' > $f",
+        "rm -f $f",
+    ],
+)
+def test_a_forged_state_is_data(hands: Hands, tmp_path: Path, forged: str) -> None:
+    """G5: it is read without following links, checked and limited; the next command runs as ever."""
+    (tmp_path / "out").write_text("/etc\0SECRET=CANARY\0")
+    forge = forged.replace("@OUT@", str(tmp_path / "out"))
+    hands.run(f"trap 'for f in /run/hermes/* /run/hermes/x; do {forge}; done' EXIT", {"level": "work"})
+    result = hands.run("pwd; env")
+    assert result["exit_code"] == 0
+    assert "CANARY" not in result["output"]
+    assert "LD_PRELOAD" not in result["output"]
+    assert "BASH_FUNC" not in result["output"]
+
+
+def test_what_a_command_says_of_its_path_opens_nothing(hands: Hands, work: Path) -> None:
+    """G5: programs of the home are shown by the person's PATH, not by the shell's."""
+    (work.parent / ".ssh").mkdir()
+    (work.parent / ".ssh" / "id_rsa").write_text("CANARY")
+    hands.run(f"export PATH=$PATH:{work.parent}/.ssh")
+    assert "CANARY" not in hands.run(f"cat {work.parent}/.ssh/id_rsa", {"level": "work"})["output"]
+
+
+def test_the_environment_is_clean(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G5, G6: at every level; what the owner named in `terminal.env` is there."""
+    monkeypatch.setenv("DATABASE_URL", "postgres://u:CANARY@h/")
+    monkeypatch.setenv("NEEDED", "yes")
+    for args in ({}, {"level": "work"}, {"level": "outside"}):
+        assert "CANARY" not in hands.run("env", args)["output"]
+        assert "NEEDED" not in hands.run("env", args)["output"]
+    hands.facts["settings"]["terminal"]["env"] = ["NEEDED"]
+    assert "NEEDED=yes" in hands.run("env")["output"]
+
+
+# What is in sight
+
+
+def test_hidden_files_answer_permission_denied_and_are_seen_after_a_question(hands: Hands, work: Path) -> None:
+    """G5: never empty, never missing."""
+    for name in (".env", "a/b/key.pem", "secrets/x", "id_rsa", "my.env"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("CANARY")
+    everything = "cat .env a/b/key.pem secrets/x id_rsa my.env"
+    looked = hands.run("for f in $(find . -type f); do cat $f; done; true", asker=None)["output"]
+    assert looked.count("Permission denied") == 5  # four files and a folder
+    assert "CANARY" not in looked
+    person = Person()
+    assert hands.run(everything, asker=person)["output"].count("CANARY") == 5
+    assert "secrets" in person.asked[0].reason
+
+
+def test_every_failure_in_look_says_where_it_ran(hands: Hands) -> None:
+    """G5: and how to ask for more."""
+    note = hands.run("touch x")["exit_code"], hands.run("ls nowhere")["note"]
+    assert note[0] == 0  # a person was asked, so it worked
+    assert "read-only, without network, secrets and home" in note[1]
+    assert "level work" in note[1]
+    assert "note" not in hands.run("true")
+    assert "saw the sandbox" in hands.run("ps aux")["note"]
+
+
+def test_the_working_folder_is_read_only_in_look(hands: Hands, work: Path) -> None:
+    """G5"""
+    shell = shell_of(_context(hands))
+    assert shell.root == os.path.realpath(work)
+    result = hands.run("ls -d . && git init -q . || true; sed -n w/dev/null README 2>/dev/null; true")
+    assert result["exit_code"] == 0
+    assert hands.run("awk 'BEGIN { print 1 }' && ls")["exit_code"] == 0
+
+
+def test_look_and_work_share_the_tmp_of_the_task(hands: Hands) -> None:
+    name = new_mark()
+    hands.run(f"echo made > /tmp/{name}", {"level": "work"})
+    assert hands.run(f"cat /tmp/{name}; ls /var/tmp")["output"].startswith("made")
+    assert not os.path.exists(f"/tmp/{name}")
+
+
+def test_what_other_programs_obey_stays_as_it_is_and_new_ones_are_told(hands: Hands, work: Path) -> None:
+    """G5: in work; not when the question said so."""
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    before = (work / ".git" / "config").read_text()
+    person = Person("deny")
+    result = auto(hands).run("python3 x.py; echo more >> .git/config; mv .git old; rm -rf .git/config .git/hooks")
+    assert result["exit_code"] != 0
+    assert (work / ".git" / "config").read_text() == before
+    with pytest.raises(ToolFailure, match="nobody approved"):
+        hands.run("git remote add origin https://example.org/x", asker=person)
+    assert "settings and hooks of git" in person.asked[0].reason
+    assert hands.run("git remote add origin https://example.org/x")["exit_code"] == 0
+    assert "example.org" in (work / ".git" / "config").read_text()
+    (work / "copy.sh").write_text("mkdir other; cp -r .git other/.git")
+    told = hands.run("bash copy.sh", asker=None)
+    assert "other/.git/config" in told["note"]
+
+
+def test_nothing_is_made_in_the_folder_for_it(hands: Hands, work: Path) -> None:
+    """G5"""
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    (work / ".env").write_text("x")
+    before = sorted(str(path) for path in work.rglob("*"))
+    for args in ({}, {"level": "work"}, {"level": "setup"}):
+        hands.run("ls", args)
+    assert sorted(str(path) for path in work.rglob("*")) == before
+
+
+def test_a_password_in_the_settings_of_git_keeps_unasked_work_off_the_network(hands: Hands, work: Path) -> None:
+    """G5: never both."""
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    with open(work / ".git" / "config", "a") as file:
+        file.write('[remote "origin"]\n\turl = https://me:CANARY@example.org/x\n')
+    (work / "inside.sh").write_text("readlink /proc/self/ns/net")
+    inside = "bash inside.sh"
+    assert auto(hands).run(inside, {"level": "work"}, asker=None)["output"] != os.readlink("/proc/self/ns/net") + "\n"
+    assert hands.run(inside, {"level": "setup"})["output"] == os.readlink("/proc/self/ns/net") + "\n"
+
+
+def test_what_becomes_a_prompt_is_kept_once_foreign_text_is_in_sight(hands: Hands, work: Path) -> None:
+    """G9: output of a command with network is foreign text; that of a look is not."""
+    (work / "AGENTS.md").write_text("mine")
+    foreign = ForeignText()
+    auto(hands).run("ls", foreign=foreign)
+    assert not foreign
+    hands.run("echo more >> AGENTS.md", {"level": "work"}, asker=None, foreign=foreign)
+    assert foreign.origins == (NETWORKED,)
+    hands.run("echo obey > AGENTS.md", {"level": "work"}, asker=None, foreign=foreign)
+    assert (work / "AGENTS.md").read_text() == "minemore\n"
+
+
+@pytest.mark.parametrize("level", [{}, {"level": "work"}])
+def test_programs_of_the_home_are_there_without_what_lies_beside_them(
+    hands: Hands, work: Path, monkeypatch: pytest.MonkeyPatch, level: dict[str, Any]
+) -> None:
+    """G5: for programs on the PATH, and for the interpreter that an environment leads to."""
+    home = work.parent
+    shown = {
+        ".cargo/bin/tool": "#!/bin/sh\ncat ~/.rustup/toolchains/stable/lib/x\n",
+        ".rustup/toolchains/stable/lib/x": "rust",
+        ".nvm/versions/node/v20/bin/script": "#!/bin/sh\ncat ~/.nvm/versions/node/v20/lib/x\n",
+        ".nvm/versions/node/v20/lib/x": "node",
+        ".local/share/uv/tools/ruff/bin/lint": "#!/bin/sh\ncat ~/.local/share/uv/tools/ruff/lib/x\n",
+        ".local/share/uv/tools/ruff/lib/x": "uv",
+        ".py/3.12/bin/python3": "#!/bin/sh\ncat ~/.py/3.12/lib/x\n",
+        ".py/3.12/lib/x": "base",
+    }
+    hidden = (".cargo/credentials.toml", ".cargo/registry/x", ".nvm/.cache/x", ".local/share/keyrings/x", ".npmrc")
+    for name, text in {**shown, **dict.fromkeys(hidden, "CANARY")}.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+        (home / name).chmod(0o755)
+    (home / ".local" / "bin").mkdir()
+    (home / ".local" / "bin" / "lint").symlink_to(home / ".local/share/uv/tools/ruff/bin/lint")
+    (work / ".venv" / "bin").mkdir(parents=True)
+    (work / ".venv" / "bin" / "python").symlink_to(home / ".py/3.12/bin/python3")
+    bins = [home / ".cargo/bin", home / ".nvm/versions/node/v20/bin", home / ".local/bin"]
+    monkeypatch.setenv("PATH", ":".join(map(str, bins)) + ":" + os.environ["PATH"])
+    cleanup_vm(TASK)
+    assert hands.run("tool; script; lint; .venv/bin/python", level)["output"] == "rustnodeuvbase"
+    assert "CANARY" not in hands.run("; ".join(f"cat ~/{name}" for name in hidden), level)["output"]
+    assert hands.run("ls ~; touch ~/.cargo/bin/new ~/new; true", level)["output"].count("\n") >= 2
+    assert not (home / "new").exists()
+
+
+def test_a_folder_on_the_path_that_is_no_bin_shows_no_secrets(tmp_path: Path) -> None:
+    """G5"""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / ".env").write_text("x")
+    found = find_toolchains(str(tmp_path / "scripts"), str(tmp_path), str(tmp_path / "work"))
+    assert found.shown == (str(tmp_path / "scripts"),)
+    assert found.hidden == (str(tmp_path / "scripts" / ".env"),)
+
+
+@pytest.mark.parametrize("root", ["/", "/usr", "/etc", "/proc/self", "/home", "/tmp", "/dev/shm"])
+def test_the_system_is_no_working_folder_behind_walls(root: str) -> None:
+    """G5: nothing is run, and a sentence says why; outside it can be asked for."""
+    hands = Hands(f"{TASK}-{root}", Path(root), "bubblewrap")
+    try:
+        with pytest.raises(ToolFailure, match="walls") as failure:
+            hands.run("ls")
+        assert "outside" in str(failure.value)
+        assert hands.run("pwd", {"level": "outside"})["output"].strip() == os.path.realpath(root)
+    finally:
+        cleanup_vm(f"{TASK}-{root}")
+
+
+def test_a_home_as_the_working_folder_shows_nothing_with_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G5, G13: nor the home of Hermes, nor the profiles in it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in (".hermes/.env", ".hermes/profiles/p/.env", ".config/gh/hosts.yml", ".token", ".ssh/id_rsa"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("CANARY")
+    (tmp_path / "notes.txt").write_text("note")
+    hands = Hands(TASK, tmp_path, "bubblewrap")
+    try:
+        for args in ({}, {"level": "work"}, {"level": "setup"}):
+            result = hands.run("cat notes.txt; grep -rh . . ; true", args, home=tmp_path / ".hermes/profiles/p")
+            assert "note" in result["output"]
+            assert "CANARY" not in result["output"]
+    finally:
+        cleanup_vm(TASK)
+
+
+def test_the_home_of_hermes_is_no_working_folder(tmp_path: Path, home: Path) -> None:
+    """G5, G13"""
+    home.mkdir()
+    hands = Hands(TASK, home, "bubblewrap")
+    try:
+        with pytest.raises(ToolFailure, match="home of Hermes"):
+            hands.run("ls", home=home)
+    finally:
+        cleanup_vm(TASK)
+
+
+def test_a_folder_that_the_owner_opened_is_there(hands: Hands, tmp_path: Path) -> None:
+    """G7: to look at in look, to write to in work; its secrets are hidden all the same."""
+    other = tmp_path / "opened"
+    other.mkdir()
+    (other / ".env").write_text("CANARY")
+    (other / "file").write_text("there")
+    hands.facts["settings"]["files"] = {"roots": [str(other)]}
+    assert hands.run(f"cat {other}/file")["output"] == "there"
+    assert "CANARY" not in hands.run(f"grep -rh . {other}; true", asker=None)["output"]
+    hands.run(f"echo x > {other}/new")
+    assert (other / "new").exists()
+
+
+# The search
+
+
+def test_a_folder_too_large_to_be_searched_is_asked_for(
+    hands: Hands, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G5"""
+    for at in range(30):
+        (work / f"d{at}").mkdir()
+    assert hands.run("ls", asker=None)["exit_code"] == 0
+    monkeypatch.setattr(folder_scan, "MOST_FOLDERS", 20)
+    with pytest.raises(ToolFailure, match="too large"):
+        hands.run("ls", asker=None)
+    person = Person()
+    hands.run("ls", asker=person)
+    assert "too large" in person.asked[0].reason
+
+
+def test_the_search_sees_what_is_new_whatever_the_times_say(tmp_path: Path) -> None:
+    """G5: a time of change that was set back hides nothing."""
+    sub = tmp_path / "a" / "b"
+    sub.mkdir(parents=True)
+    assert search_folder(str(tmp_path), SECRET_FILES).secrets == ()
+    times = os.stat(sub)
+    (sub / ".env").write_text("x")
+    os.utime(sub, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert search_folder(str(tmp_path), SECRET_FILES).secrets == (f"{sub}/.env",)
+    (sub / ".env").rename(sub / "harmless")
+    assert search_folder(str(tmp_path), SECRET_FILES).secrets == ()
+
+
+def test_the_search_lists_a_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in range(50):
+        (tmp_path / f"d{at}").mkdir()
+    monkeypatch.setattr(folder_scan, "TICK_NS", 0)
+    search_folder(str(tmp_path), SECRET_FILES)
+    listed: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    search_folder(str(tmp_path), SECRET_FILES)
+    assert len(listed) <= 1
+
+
+@pytest.mark.parametrize("name", ["config", ".env", ".envrc"])
+def test_a_pipe_in_the_folder_holds_nobody(hands: Hands, work: Path, name: str) -> None:
+    """F5"""
+    for made in ("HEAD", "objects", "refs"):
+        (work / made).mkdir()
+    os.mkfifo(work / name)
+    assert hands.run("ls", asker=None)["exit_code"] == 0
+
+
+# The end
+
+
+@pytest.mark.parametrize("level", [{}, {"level": "work"}, {"level": "setup"}, {"level": "outside"}])
+def test_an_interrupt_ends_everything_at_every_level(hands: Hands, level: dict[str, Any]) -> None:
+    """C12, F1"""
+    mark = new_mark()
+    result = hands.run(f"bash -c 'sleep 300; true' {mark} & sleep 300", {"timeout": 0.5, **level})
+    assert "timed_out_after" in result
+    assert find_marked(mark) == []
+
+
+def test_the_masks_are_made_once_by_however_many(hands: Hands, work: Path) -> None:
+    (work / ".env").write_text("x")
+    results: list[dict[str, Any]] = []
+    threads = [threading.Thread(target=lambda: results.append(hands.run("grep -r . .; true"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    assert all("Permission denied" in result["output"] for result in results)
+
+
+def _context(hands: Hands) -> ToolContext:
+    return ToolContext(**hands.facts)
