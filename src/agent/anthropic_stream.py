@@ -130,6 +130,8 @@ class MessageReader:
             self._grow(block, belongs, piece)
 
     def _grow(self, block: _Growing, kind: str, piece: str) -> None:
+        if not isinstance(piece, str):
+            raise TypeError("a piece of text is no text")
         block.pieces.append(piece)
         listener = self._listeners.get(kind)
         if listener is not None:

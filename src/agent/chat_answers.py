@@ -158,6 +158,8 @@ class StreamDecoder:
 
     def _take_parts(self, parts: Sequence[Any]) -> None:
         """Mistral's reasoning models send parts: text, and thoughts that consist of parts themselves."""
+        if not isinstance(parts, list):
+            raise TypeError("a piece of text is no text")
         for part in parts:
             if isinstance(part, str):
                 self._take_content(part, {})

@@ -4,8 +4,8 @@ The SDKs do clients, auth and errors. Their typed requests and chunks are never 
 An SDK is loaded by one function, when the first client of its kind is built; the import costs most of a second.
 """
 
+import contextlib
 import importlib
-import json
 import logging
 import threading
 import weakref
@@ -15,7 +15,15 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from agent.failures import classify, cut_failure, in_stream_failure, parse_retry_after, transport_failure
+from agent.failures import (
+    classify_answer,
+    cut_failure,
+    in_stream_failure,
+    misunderstood_failure,
+    parse_retry_after,
+    transport_failure,
+)
+from agent.foreign import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
 from agent.providers import ANTHROPIC_MESSAGES
 from agent.reply import Reply
 from agent.sse import DONE, iter_event_data
@@ -47,6 +55,11 @@ class Sdk:
     raw: type  # a stream class that leaves the reading to us
     transport: ModuleType
     http: ModuleType
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its HTTP library raises; a redirect can lead to an address that is none."""
+        return self.http.HTTPError, self.http.StreamError, self.http.InvalidURL
 
 
 @lru_cache
@@ -124,13 +137,14 @@ def stream(
     began = False
     try:
         cancel.check()
-        events = _open(sdk, client, call)
-        began = True
-        _read(events, call, answer, on_chunk)
+        with _read_as_promised(call.who):
+            events = _open(sdk, client, call)
+            began = True
+            _read(events, call, answer, on_chunk)
     except sdk.module.APIStatusError as error:
         cancel.check()
         raise _status_failure(error, call.who) from error
-    except (sdk.module.APIConnectionError, sdk.http.HTTPError, sdk.http.StreamError, OSError) as error:
+    except (sdk.module.APIConnectionError, *sdk.errors, OSError) as error:
         cancel.check()
         raise _broken_failure(error, call.who, str(client.base_url), began=began) from error
     finally:
@@ -139,7 +153,8 @@ def stream(
     cancel.check()  # a cut socket looks like a clean end
     if not answer.whole:
         raise cut_failure(call.who)
-    return answer.reply()
+    with _read_as_promised(call.who):
+        return answer.reply()
 
 
 def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
@@ -155,24 +170,49 @@ def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
     )
 
 
+@contextlib.contextmanager
+def _read_as_promised(who: str) -> Iterator[None]:
+    """The boundary to a model server: what it sends in another form than its format promises is a failed call."""
+    try:
+        yield
+    except FORM_ERRORS as error:
+        log.warning("an answer of %s is not understood", who, exc_info=not isinstance(error, NotUnderstood))
+        raise misunderstood_failure(error, who) from error
+
+
 def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None]) -> None:
     find_error, feed = call.format.find_error, answer.feed
     with events:
-        if _is_json(events.response):
-            pieces: Iterable[bytes] = [events.response.read()]
-        else:
-            _limit_reads(events.response, call.between_chunks)
-            pieces = iter_event_data(events.response.stream)
-        for data in pieces:
+        for number, data in enumerate(_iter_pieces(events.response, call)):
             if data == DONE:
                 answer.finish()
                 break
-            chunk = _parse(data)
+            if number >= MOST_PIECES:
+                raise NotUnderstood(f"more than {MOST_PIECES:,} pieces")
+            chunk = read_piece(data)
             problem = find_error(chunk)
             if problem is not None:
                 raise in_stream_failure(problem, call.who)
             feed(chunk)
             on_chunk()
+
+
+def _iter_pieces(response: Any, call: StreamCall) -> Iterable[bytes]:
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise NotUnderstood("a compressed answer, although none was asked for")  # it may unpack to any size
+    if _is_json(response):
+        return [_read_document(response.stream)]
+    _limit_reads(response, call.between_chunks)
+    return iter_event_data(response.stream)
+
+
+def _read_document(blocks: Iterable[bytes]) -> bytes:
+    document = bytearray()
+    for block in blocks:
+        document += block
+        if len(document) > MOST_PIECE_BYTES:
+            raise NotUnderstood(f"an answer of more than {MOST_PIECE_BYTES:,} bytes in one piece")
+    return bytes(document)
 
 
 def _is_json(response: Any) -> bool:
@@ -187,26 +227,10 @@ def _limit_reads(response: Any, seconds: float) -> None:
         timeouts["read"] = seconds
 
 
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the parser itself, without the steps around it
-
-
-def _parse(data: bytes) -> dict[str, Any]:
-    try:
-        chunk = _scan(data.decode(), 0)[0] if data[:1] == b"{" else json.loads(data)
-    except (ValueError, StopIteration) as error:
-        raise ModelFailure(f"The model server sent something that is not JSON ({str(data)[:120]}).") from error
-    if not isinstance(chunk, dict):
-        raise ModelFailure(f"The model server sent an answer of the wrong form ({str(data)[:120]}).")
-    return chunk
-
-
 def _status_failure(error: Any, who: str) -> ModelFailure:
-    body = json.dumps(error.body, ensure_ascii=False) if error.body is not None else str(error)
-    told = error.body if isinstance(error.body, dict) else {}
-    inner = told.get("error")
-    message = told.get("message") or (inner.get("message") if isinstance(inner, dict) else None)
-    retry_after = parse_retry_after(error.response.headers.get("retry-after"))
-    return classify(error.status_code, body, retry_after, who, str(message or ""))
+    response = error.response
+    retry_after = parse_retry_after(response.headers.get("retry-after"))
+    return classify_answer(error.status_code, response.text, retry_after, who)
 
 
 def _broken_failure(error: Exception, who: str, address: str, *, began: bool) -> ModelFailure:

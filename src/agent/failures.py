@@ -1,10 +1,12 @@
 """One classifier from a failed model call to what it calls for, and to a sentence a person understands."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from agent.foreign import NotUnderstood, read_json
 from hermes_base.errors import FailureKind, ModelFailure
 
 #: Errors of the connection itself, by the name of their class (SDKs and HTTP libraries agree on these names).
@@ -52,8 +54,29 @@ _BY_STATUS: Mapping[int, tuple[FailureKind, str, str]] = {
 }
 
 
+#: How much of an error body is looked at for words that tell its kind.
+_LOOKED_AT = 20_000
+
+
+def classify_answer(status: int, body: str, retry_after: float | None, who: str) -> ModelFailure:
+    """The failure that an answer with an error status tells of; its body may be anything."""
+    told = _read_mapping(body)
+    inner = told.get("error")
+    message = told.get("message") or (inner.get("message") if isinstance(inner, Mapping) else inner)
+    return classify(status, body, retry_after, who, message if isinstance(message, str) else "")
+
+
+def _read_mapping(body: str) -> Mapping[str, Any]:
+    try:
+        told = read_json(body)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, Mapping) else {}
+
+
 def classify(status: int | None, body: str, retry_after: float | None, who: str, detail: str = "") -> ModelFailure:
     """A failure answer of a provider as what it calls for; `detail` is its own short message, if it has one."""
+    body = body[:_LOOKED_AT]
     detail = _first_line(detail or body)
     if status in (400, 413, 422) and _OVERFLOW.search(body) and not _mentions_only_output_limit(body):
         return ModelFailure(
@@ -96,7 +119,7 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
 def in_stream_failure(problem: Mapping[str, Any], who: str) -> ModelFailure:
     """The failure that a chunk of a stream tells of."""
     named = (problem.get("code"), problem.get("type"))
-    status = next((name for name in named if isinstance(name, int)), None)
+    status = next((name for name in named if type(name) is int and 400 <= name < 600), None)
     status = status or next((_STATUS_OF_TYPE[str(name)] for name in named if str(name) in _STATUS_OF_TYPE), 500)
     failure = classify(
         status, json.dumps(dict(problem), ensure_ascii=False), None, who, str(problem.get("message") or "")
@@ -124,6 +147,18 @@ def cut_failure(who: str) -> ModelFailure:
     return failure
 
 
+def misunderstood_failure(error: Exception, who: str) -> ModelFailure:
+    """The server sent something that its format does not have. It may have been a slip, so it is tried again."""
+    why = f" ({_first_line(str(error))})" if isinstance(error, NotUnderstood) else ""
+    failure = ModelFailure(
+        f"{who} sent something that is not understood{why}.",
+        kind=FailureKind.RETRY,
+        fix="Check that model.base_url is the address of a model server and that model.api_mode is its format.",
+    )
+    failure.began = True
+    return failure
+
+
 def is_transport_error(error: BaseException) -> bool:
     return type(error).__name__ in TRANSPORT_ERRORS or bool(getattr(error, "transport", False))
 
@@ -131,9 +166,10 @@ def is_transport_error(error: BaseException) -> bool:
 def parse_retry_after(value: str | None) -> float | None:
     """Seconds of a Retry-After header; a date or nonsense counts as absent."""
     try:
-        return max(0.0, float(value)) if value else None
+        seconds = float(value or "nan")
     except ValueError:
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _unlisted(status: int | None) -> tuple[FailureKind, str, str]:
@@ -154,5 +190,5 @@ def _root_cause(error: BaseException) -> BaseException:
 
 
 def _first_line(text: str, limit: int = 300) -> str:
-    line = " ".join(text.split())
+    line = " ".join(text[:_LOOKED_AT].split())
     return line if len(line) <= limit else line[:limit] + "…"

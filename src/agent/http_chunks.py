@@ -2,6 +2,9 @@
 
 from hermes_base.errors import HermesError
 
+#: The line before a chunk holds its size and perhaps a word; a trailer is a header.
+MOST_LINE_BYTES = 65_536
+
 
 class BrokenFraming(HermesError):
     """The bytes are not what the coding allows."""
@@ -26,6 +29,8 @@ class ChunkDecoder:
                 continue
             line_end = data.find(b"\r\n", place)
             if line_end < 0:
+                if end - place > MOST_LINE_BYTES:
+                    raise BrokenFraming("A line between chunks does not end.")
                 break
             size = self._take_line(data[place:line_end])
             place = line_end + 2

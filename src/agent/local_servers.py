@@ -1,12 +1,14 @@
 """Ask model servers on this machine which models they have: all addresses at once, with little patience."""
 
 import http.client
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+from agent.foreign import FORM_ERRORS, read_json
+
 SECONDS = 0.4
+MOST_BYTES = 1_000_000  # of a list of models
 
 
 def probe_model_servers(addresses: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -26,9 +28,9 @@ def list_models(base_url: str) -> Sequence[str]:
     try:
         connection.request("GET", parts.path.rstrip("/") + "/models")
         response = connection.getresponse()
-        body = json.loads(response.read(1_000_000)) if response.status == 200 else {}
+        body = read_json(response.read(MOST_BYTES).decode()) if response.status == 200 else {}
         return [str(model["id"]) for model in body["data"]] if "data" in body else []
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, *FORM_ERRORS):
         return []  # nothing that speaks this format is there
     finally:
         connection.close()

@@ -100,12 +100,12 @@ def _ask(runtime: Runtime, seconds: float, cancel: CancelToken) -> Reply:
 
 def choose_sentence(failure: ModelFailure) -> Sentence | None:
     """The sentence of a failure; None: the failure's own words say it best."""
+    if failure.status is None and not failure.transport:
+        return None
     if failure.began:
         return CUT
-    if failure.transport:
-        return SLOW if _is_read_timeout(failure) else UNREACHABLE
     if failure.status is None:
-        return None
+        return SLOW if _is_read_timeout(failure) else UNREACHABLE
     if failure.status >= 500:
         return BROKEN
     by_words = (sentence for pattern, sentence in _BY_WORDS if pattern.search(failure.what))
@@ -128,7 +128,7 @@ def _failed(
     facts = {"who": _name(runtime), "model": runtime.model, "address": runtime.base_url}
     text = " ".join(part.format_map(facts) for part in sentence) if sentence else str(failure)
     probed = Probed(False, hide_key(text, runtime.api_key), runtime.model, time.monotonic() - begun)
-    paid = sentence is CUT or (sentence is SLOW and failure is None)  # it may be on the bill: nobody told a count
+    paid = sentence is SLOW if failure is None else failure.began  # it may be on the bill: nobody told a count
     return ProbeResult(probed, (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ())
 
 

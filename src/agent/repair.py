@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agent.foreign import is_shallow
+
 ROLES = frozenset({"user", "assistant", "tool"})
 UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'
 INVALID_ARGUMENTS = "_invalid_arguments"
@@ -58,7 +60,8 @@ def repair_arguments(arguments: object) -> str:
         return clean_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
     text = clean_text(str(arguments or "")).strip() or "{}"
     try:
-        is_object = isinstance(json.loads(text), dict)
+        value = json.loads(text)
+        is_object = isinstance(value, dict) and is_shallow(value)
     except (ValueError, RecursionError):
         is_object = False
     return text if is_object else json.dumps({INVALID_ARGUMENTS: text}, ensure_ascii=False)

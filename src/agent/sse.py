@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from agent.foreign import MOST_PIECE_BYTES, NotUnderstood
+
 DONE = b"[DONE]"
 
 
@@ -13,6 +15,8 @@ def iter_event_data(blocks: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
     for block in blocks:
         rest = rest + block if rest else block
+        if len(rest) > MOST_PIECE_BYTES:
+            raise NotUnderstood(f"one event of more than {MOST_PIECE_BYTES:,} bytes")
         held = b""
         if b"\r" in rest:
             rest, held = _with_plain_line_ends(rest)

@@ -24,6 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
+from agent.foreign import MOST_ANSWER_BYTES, MOST_ERROR_BYTES, NotUnderstood
 from agent.http_chunks import BrokenFraming, ChunkDecoder
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ IDLE_SECONDS = 60.0
 MOST_IDLE = 32
 READ_SIZE = 65_536
 DRAIN_SECONDS = 0.1
+MOST_DRAIN_READS = 4
 
 #: Sockets in use, by the thread that waits on them.
 _busy: dict[int, socket.socket] = {}
@@ -108,6 +110,8 @@ class PooledTransport(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
+        if url.scheme not in ("http", "https"):
+            raise httpx2.UnsupportedProtocol(f"an address of the kind '{url.scheme}' cannot be used", request=request)
         origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
         timeouts: Mapping[str, Any] = request.extensions.get("timeout", {})
         with _told_as_http_errors(request):
@@ -119,8 +123,7 @@ class PooledTransport(httpx2.BaseTransport):
             except BaseException:
                 connection.close()
                 raise
-        body = _Body(self, origin, connection, answer, request)
-        return httpx2.Response(answer.status, headers=answer.getheaders(), stream=body, request=request)
+        return _make_response(_Body(self, origin, connection, answer, request), answer, request)
 
     def give_back(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
         """The connection's answer was read to its end; it can carry the next one."""
@@ -186,8 +189,17 @@ def _exchange(
     return answer
 
 
+def _make_response(body: "_Body", answer: http.client.HTTPResponse, request: httpx2.Request) -> httpx2.Response:
+    """A compressed error is taken without its body: the SDK would unpack it to whatever size it has."""
+    headers = httpx2.Headers(answer.getheaders(), encoding="latin-1")  # as the parser reads them
+    if body.of_error and "content-encoding" in headers:
+        del headers["content-encoding"]
+        body.left = 0
+    return httpx2.Response(answer.status, headers=headers, stream=body, request=request)
+
+
 class _Body(httpx2.SyncByteStream):
-    """The body of an answer, in the pieces in which it arrives."""
+    """The body of an answer, in the pieces in which it arrives, and as much of it as an answer may have."""
 
     def __init__(
         self,
@@ -203,6 +215,8 @@ class _Body(httpx2.SyncByteStream):
         self._answer = answer
         self._request = request
         self._decoder: ChunkDecoder | None = None
+        self.of_error = answer.status >= 300
+        self.left = MOST_ERROR_BYTES if self.of_error else MOST_ANSWER_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
         with _told_as_http_errors(self._request):
@@ -230,13 +244,15 @@ class _Body(httpx2.SyncByteStream):
             return False
         try:
             self._connection.sock.settimeout(DRAIN_SECONDS)
-            while not decoder.done:
+            for _ in range(MOST_DRAIN_READS):
+                if decoder.done:
+                    return True
                 data = self._answer.fp.read1(READ_SIZE)
                 if not data or decoder.feed(data):
                     return False
         except (OSError, BrokenFraming):
             return False
-        return True
+        return decoder.done
 
     def _read_chunks(self) -> Iterator[bytes]:
         self._decoder = decoder = ChunkDecoder()
@@ -245,6 +261,9 @@ class _Body(httpx2.SyncByteStream):
             data = read(READ_SIZE)
             if not data:
                 raise httpx2.RemoteProtocolError("the connection ended in the middle of an answer")
+            self.left -= len(data)
+            if self.left < 0:
+                return self._stop_reading()
             payload = decoder.feed(data)
             if payload:
                 yield payload
@@ -259,7 +278,16 @@ class _Body(httpx2.SyncByteStream):
             if not data:
                 raise httpx2.RemoteProtocolError("the connection ended in the middle of an answer")
             left = None if left is None else left - len(data)
+            self.left -= len(data)
+            if self.left < 0:
+                return self._stop_reading()
             yield data
+
+    def _stop_reading(self) -> None:
+        """It is longer than any answer. The rest stays unread, so the connection cannot carry another one."""
+        self._answer.will_close = True
+        if not self.of_error:
+            raise NotUnderstood(f"an answer of more than {MOST_ANSWER_BYTES:,} bytes")
 
     def _finish(self) -> None:
         connection, self._connection = self._connection, None
