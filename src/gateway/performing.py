@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 GOING_ON = "Hermes was restarted; going on with your message."
 TRYING_AGAIN = "Going on with your message now."
 GIVEN_UP = {
-    "attempts": "the program ended three times while it worked on this",
+    "attempts": "the work on this broke off three times",
     "age": "the program was restarted, and the message is more than an hour old",
 }
 #: Images up to this size are shown to the model; larger files are only named.

@@ -95,7 +95,7 @@ def describe_run(record: Record) -> dict[str, Any]:
         "conversation": record.ticket.conversation,
         "session": outcome.session or None if outcome else None,
         "created": int(record.created),
-        "output": outcome.text if outcome and not outcome.error else None,
+        "output": outcome.text if outcome and problem is None else None,
         "error": problem.describe() if problem else None,
         "usage": write_usage(outcome.usage) if outcome else None,
         **(write_extras(outcome) if outcome else {}),

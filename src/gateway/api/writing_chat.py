@@ -55,7 +55,11 @@ def problem_with(record: Record) -> ApiProblem | None:
         return ApiProblem(503, STOPPING.format(id=record.ticket.write(RUN)), "closing")
     if record.outcome.refused:
         return ApiProblem(429, record.outcome.error, "not_taken")
-    return ApiProblem(502, record.outcome.error, "run_failed") if record.outcome.error else None
+    if record.outcome.error:
+        return ApiProblem(502, record.outcome.error, "run_failed")
+    if record.outcome.interrupted and not record.outcome.text:
+        return ApiProblem(502, record.outcome.reason, "interrupted")
+    return None
 
 
 async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIterator[str]:

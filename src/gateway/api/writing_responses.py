@@ -50,7 +50,7 @@ def write_response(record: Record) -> dict[str, Any]:
 
 
 def _write_output(record: Record) -> list[dict[str, Any]]:
-    if record.outcome is None or record.outcome.error:
+    if record.outcome is None or problem_with(record) is not None:
         return []
     return [_write_item(record, record.outcome.text)]
 
@@ -136,7 +136,7 @@ class _Events:
     def fail(self, problem: ApiProblem) -> str:
         """A run that failed is a failed response; one that goes on later is an error of this stream alone."""
         if self._record.outcome is not None:
-            return self.state("response.failed")
+            return self.write("response.failed", {"response": {**write_response(self._record), "status": "failed"}})
         return self.write("error", {"code": problem.code, "message": problem.message, "param": None})
 
 
