@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from gateway.cockpit import make_cockpit
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service import Gateway
+from gateway.web.access import word_address
 from gateway.web.server import HttpServer, Place, open_server
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
@@ -39,13 +39,8 @@ async def _serve(home: Path, note_ready: Callable[[], None]) -> None:
     print(f"The gateway of {home} runs. Ctrl-C stops it.", flush=True)
     server = await open_page(gateway)
     if server is not None:
-        print(f"The page: {choose_address(server, os.environ)}", flush=True)
+        print(f"The page: {word_address(server.address)}", flush=True)
     await gateway.wait_closed()
-
-
-def choose_address(server: HttpServer, environment: Mapping[str, str]) -> str:
-    """What is printed to a journal others may read: there the address has no token; `hermes web` tells it."""
-    return server.plain_address if "JOURNAL_STREAM" in environment else server.address
 
 
 async def open_page(gateway: Gateway) -> HttpServer | None:

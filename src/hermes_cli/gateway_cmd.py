@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gateway.web.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_cli.crash_guard import REFUSED, Guard, Verdict, write_refusal
@@ -126,7 +127,7 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
     _wait_for_start(home, process, path, begin)
     print(f"The gateway of {home} runs (process {process.pid}). Its log: {log_path(home)}")
     if cli_config.load_last_good()["web"]["enabled"]:
-        print(f"The page: {find_address(home)}")
+        print(f"The page: {word_address(find_address(home))}")
     return OK
 
 

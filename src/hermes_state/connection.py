@@ -5,6 +5,7 @@ call and shared by all threads, so that threads may come and go without leaving 
 bounded, since the engine keeps the descriptors of a closed connection while the process has another one open.
 """
 
+import logging
 import os
 import sqlite3
 import threading
@@ -16,6 +17,8 @@ from typing import TypeVar
 
 from hermes_base.errors import StoreFailure
 from hermes_state import schema
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 READERS = 4
@@ -101,6 +104,13 @@ class Database:
                     return _read_state(db, work)
             return self._read_alone(work)
 
+    def empty_log(self) -> None:
+        """Take the write-ahead log into the file and cut it to nothing: it holds what was deleted as it was before."""
+        with self._write_lock, say_errors(self._path):
+            busy, *_ = self._get_writer().execute("pragma wal_checkpoint(truncate)").fetchone()
+        if busy:
+            log.warning("another process reads the store; what was deleted leaves the log %s-wal later", self._path)
+
     def close(self) -> None:
         """Close every connection; one that is lent out is closed when it comes back."""
         with self._write_lock:
@@ -128,6 +138,7 @@ class Database:
                 _use_log(db, self._busy_timeout)
                 db.execute("pragma synchronous = full")
                 db.execute("pragma foreign_keys = on")
+                db.execute("pragma secure_delete = on").fetchone()  # what is deleted leaves the file, too
                 db.execute(f"pragma journal_size_limit = {WAL_LIMIT}").fetchone()
                 schema.migrate(db)
             except BaseException:

@@ -171,13 +171,10 @@ class SqlitePeople:
     def forget(self, person: str) -> Forgotten:
         rules.check_person(person)
         with self._db.write() as db:
-            db.execute("pragma secure_delete = on").fetchone()  # what is deleted here leaves the file, too
-            try:
-                forgotten = _forget(db, person, self._clock())
-                if search_index.read_state(db) is not None:
-                    db.execute(sql.TIDY_SEARCH)
-            finally:
-                db.execute("pragma secure_delete = off").fetchone()
+            forgotten = _forget(db, person, self._clock())
+            if search_index.read_state(db) is not None:
+                db.execute(sql.TIDY_SEARCH)
+        self._db.empty_log()
         return forgotten
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
+from gateway.web.access import read_token
 from hermes_cli.gateway_cmd import OUTPUT, write_status
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
@@ -153,7 +154,10 @@ def test_it_runs_in_the_background(home: Path) -> None:
     assert Path(f"/proc/{first}/fd/0").readlink() == Path(os.devnull)
     log = home / "logs" / OUTPUT
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
-    assert "runs" in log.read_text()
+    wait_until(lambda: "The page: " in log.read_text())
+    for kept in (log.read_text(), started.stdout):  # G6: neither is a person's terminal
+        assert "`hermes web` prints it with its token" in kept
+        assert read_token(home) not in kept
 
     again = hermes("start")
     assert again.returncode == 1
@@ -169,6 +173,19 @@ def test_it_runs_in_the_background(home: Path) -> None:
     assert log.read_text().count("Ctrl-C stops it") == 2, "the log goes on where it was"
     assert main(["gateway", "stop"]) == 0
     assert holder(home) is None
+
+
+def test_the_token_is_printed_to_a_terminal_only() -> None:
+    """G6"""
+    word = "from gateway.web.access import word_address as w; print(w('http://h/?token=abc'), w('http://p/'))"
+    screen, terminal = os.openpty()
+    subprocess.run([sys.executable, "-c", word], stdout=terminal, check=True)
+    assert os.read(screen, 1000).decode().split() == ["http://h/?token=abc", "http://p/"]
+    os.close(screen)
+    os.close(terminal)
+    piped = subprocess.run([sys.executable, "-c", word], capture_output=True, text=True, check=True).stdout
+    assert "abc" not in piped
+    assert piped.startswith("http://h/ (")
 
 
 @pytest.mark.slow

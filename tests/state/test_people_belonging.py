@@ -171,6 +171,22 @@ def test_no_byte_of_a_forgotten_person_is_in_the_file(tmp_path: Path) -> None:
     assert b"ochse" in path.read_bytes()
 
 
+def test_no_byte_of_a_forgotten_person_is_in_any_file_while_the_store_is_open(tmp_path: Path) -> None:
+    """G12: not in the write-ahead log, and not in a page that an earlier deletion freed."""
+    with closing(SqliteStore(tmp_path / "store.db")) as store:
+        ann = store.people.add("Ann", MEMBER, "chat", "1")
+        long = f"{CANARY} " * 5_000  # it fills pages of its own
+        sessions = [live(store, ann.id, str(number), f"{CANARY}{number}") for number in range(3)]
+        store.append(sessions[0], "w", 1, [Row({"role": "user", "content": long})])
+        store.delete(sessions[0])
+        store.append(sessions[1], "w", 1, [Row({"role": "user", "content": long})])
+        live(store, "", "owner", "ochse")
+        assert [part.name for part in tmp_path.iterdir() if CANARY.encode() in part.read_bytes()]
+        store.people.forget(ann.id)
+        assert not [part.name for part in tmp_path.iterdir() if CANARY.encode() in part.read_bytes()]
+        assert b"ochse" in (tmp_path / "store.db").read_bytes()
+
+
 def test_what_was_stored_before_there_were_people_is_the_owners(tmp_path: Path) -> None:
     """G12: a conversation that nobody was given is the owner's; others do not find it."""
     with closing(SqliteStore(tmp_path / "store.db")) as store:

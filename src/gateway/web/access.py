@@ -9,6 +9,7 @@ import hmac
 import ipaddress
 import os
 import secrets
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -38,6 +39,12 @@ def read_token(home: Path) -> str:
 def make_token(home: Path) -> str:
     """A new token; the old one and every cookie that was made with it are void."""
     return _put(home, os.replace)
+
+
+def word_address(address: str) -> str:
+    """How an address with a token is printed: whole to a person's terminal, and without the token to what keeps it."""
+    plain, token, _ = address.partition("?token=")
+    return f"{plain} (`hermes web` prints it with its token)" if token and not sys.stdout.isatty() else address
 
 
 def _read(home: Path) -> str:
