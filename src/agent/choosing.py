@@ -13,6 +13,7 @@ from agent.auxiliary_client import environment
 from agent.local_servers import probe_model_servers
 from agent.providers import PROVIDERS, Provider, find_provider, provider_or_custom
 from agent.runtime import Runtime, find_key, needs_key, runtime_of_entry
+from hermes_base.addresses import describe_address
 from hermes_base.cockpit import ProviderChoice, ProviderView
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
@@ -47,10 +48,14 @@ def _view(
         key_env=facts.key_env[0] if facts.key_env else "",
         has_key=bool(find_key(facts, env, _key_name(facts, section))),
         default_model=facts.default_model or (found[0] if found else ""),
-        base_url=str(section.get("base_url") or "") if asks and _is_named(facts, section) else facts.base_url,
+        base_url=_show_address(section) if asks and _is_named(facts, section) else facts.base_url,
         asks_address=asks,
         local=facts.local,
     )
+
+
+def _show_address(section: Mapping[str, Any]) -> str:
+    return describe_address(str(section.get("base_url") or ""))
 
 
 def runtime_of_choice(choice: ProviderChoice) -> Runtime:
@@ -71,8 +76,9 @@ def _find_address(facts: Provider, given: str) -> str:
         return ""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
+        shown = describe_address(address)
         raise ConfigProblem(
-            f"'{address}' is no address of a model server." if address else "The server's address is missing.",
+            f"'{shown}' is no address of a model server." if shown else "The server's address is missing.",
             kept=_UNCHANGED,
             fix="It begins with http:// or https://, for example http://127.0.0.1:8000/v1",
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.foreign import NotUnderstood, read_json
+from hermes_base.addresses import describe_address
 from hermes_base.errors import FailureKind, ModelFailure
 
 #: Errors of the connection itself, by the name of their class (SDKs and HTTP libraries agree on these names).
@@ -133,7 +134,7 @@ def transport_failure(error: BaseException, who: str, address: str) -> ModelFail
     cause = _root_cause(error)
     reason = str(cause) or type(cause).__name__
     return ModelFailure(
-        f"{who} cannot be reached at {address} ({_first_line(reason)}).",
+        f"{who} cannot be reached at {describe_address(address)} ({_first_line(reason)}).",
         kind=FailureKind.RETRY,
         fix="Check the address (hermes config get model.base_url) and that the server runs.",
         transport=True,

@@ -22,10 +22,11 @@ def probe_model_servers(addresses: Sequence[str]) -> Mapping[str, Sequence[str]]
 
 def list_models(base_url: str) -> Sequence[str]:
     """Names of the models at an OpenAI-format address; empty when nobody answers or the answer is something else."""
-    parts = urlsplit(base_url)
-    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = make(parts.hostname or "", parts.port, timeout=SECONDS)
+    connection: http.client.HTTPConnection | None = None
     try:
+        parts = urlsplit(base_url)
+        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = make(parts.hostname or "", parts.port, timeout=SECONDS)
         connection.request("GET", parts.path.rstrip("/") + "/models")
         response = connection.getresponse()
         body = read_json(response.read(MOST_BYTES).decode()) if response.status == 200 else {}
@@ -33,4 +34,5 @@ def list_models(base_url: str) -> Sequence[str]:
     except (OSError, http.client.HTTPException, *FORM_ERRORS):
         return []  # nothing that speaks this format is there
     finally:
-        connection.close()
+        if connection is not None:
+            connection.close()

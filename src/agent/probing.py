@@ -11,6 +11,7 @@ from agent.auxiliary_client import AuxiliaryCall, build_client, complete, connec
 from agent.reply import Reply
 from agent.runtime import Runtime
 from agent.usage_pricing import ledger_row
+from hermes_base.addresses import describe_address
 from hermes_base.cancel import CancelToken
 from hermes_base.cockpit import Probed
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
@@ -125,7 +126,7 @@ def _is_read_timeout(failure: ModelFailure) -> bool:
 def _failed(
     sentence: Sentence | None, runtime: Runtime, begun: float, failure: ModelFailure | None = None
 ) -> ProbeResult:
-    facts = {"who": _name(runtime), "model": runtime.model, "address": runtime.base_url}
+    facts = {"who": _name(runtime), "model": runtime.model, "address": describe_address(runtime.base_url)}
     text = " ".join(part.format_map(facts) for part in sentence) if sentence else str(failure)
     probed = Probed(False, hide_key(text, runtime.api_key), runtime.model, time.monotonic() - begun)
     paid = sentence is SLOW if failure is None else failure.began  # it may be on the bill: nobody told a count

@@ -14,6 +14,7 @@ from agent.ports import Ports, TurnFacts
 from agent.prefix import PrefixBreak
 from agent.reply import Reply
 from agent.wire import AnswerReader, Dialect
+from hermes_base.addresses import describe_address
 from hermes_base.errors import ModelFailure
 from hermes_base.journal import SYSTEM, TOOLS
 
@@ -155,7 +156,7 @@ class ModelCaller:
             "platform": self._facts.platform,
             "model": model.model,
             "provider": model.provider,
-            "base_url": model.base_url,
+            "base_url": describe_address(model.base_url),
             "api_mode": model.api_mode,
             "api_call_count": self.calls,
         }

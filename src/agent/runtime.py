@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.model_metadata import get_model_context_length
 from agent.providers import PROVIDERS, Provider, find_provider
+from hermes_base.addresses import describe_address
 from hermes_base.errors import ConfigProblem
 
 #: Asks local servers which models they have: base address -> names, None when nobody answers there.
@@ -122,7 +123,7 @@ def _first_model(base_url: str, probe: Probe) -> str:
     models = probe([base_url]).get(base_url)
     if not models:
         raise ConfigProblem(
-            f"No model is named, and no model server answers at {base_url}.",
+            f"No model is named, and no model server answers at {describe_address(base_url)}.",
             fix="Start the server, or name a model with: hermes config set model.default NAME",
         )
     return models[0]

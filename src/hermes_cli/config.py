@@ -24,6 +24,7 @@ from typing import Any
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from hermes_base import settings
+from hermes_base.addresses import describe_address, find_in_addresses
 from hermes_base.errors import ConfigProblem
 from hermes_base.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_base.settings import Problem
@@ -314,22 +315,22 @@ def find_bad_env_lines() -> list[int]:
 def secrets() -> dict[str, str]:
     """Every configured secret by name, for redaction; never raises, since broken files are reported elsewhere."""
     found = {name: value for name, value in os.environ.items() if name.endswith(_SECRET_ENDINGS)}
+    found |= find_in_addresses(os.environ.items())
     with suppress(ConfigProblem):
         raw = _load().raw
         found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
         found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
+        found |= find_in_addresses(settings.walk(raw))
     with suppress(OSError, UnicodeDecodeError):
         found["the page's token"] = (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
     with suppress(ConfigProblem):
         # The environment may hold another value of the same name: both are secrets.
-        for name, (value, _) in _load_env_file().items():
-            if _is_secret_line(name, value):
+        lines = {name: value for name, (value, _) in _load_env_file().items()}
+        found |= find_in_addresses(lines.items(), f" in {ENV_FILE}")
+        for name, value in lines.items():
+            if not name.endswith(_PLAIN_ENDINGS) or "@" in value:
                 found[name if found.get(name, value) == value else f"{name} in {ENV_FILE}"] = value
     return {name: value for name, value in found.items() if len(value) >= SHORTEST_SECRET}
-
-
-def _is_secret_line(name: str, value: str) -> bool:
-    return not name.endswith(_PLAIN_ENDINGS) or "@" in value
 
 
 def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
@@ -544,7 +545,9 @@ def _hide_secrets(key: str, value: Any) -> Any:
         return {name: _hide_secrets(f"{key}.{name}", inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [_hide_secrets(f"{key}[{number}]", inner) for number, inner in enumerate(value)]
-    return mask(str(value)) if settings.is_secret(key) and value is not None else value
+    if settings.is_secret(key) and value is not None:
+        return mask(str(value))
+    return describe_address(value) if isinstance(value, str) and "://" in value else value
 
 
 def _explain_env(name: str) -> Explanation:

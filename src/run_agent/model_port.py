@@ -9,6 +9,7 @@ from agent.providers import Provider, provider_or_custom
 from agent.reply import Reply
 from agent.runtime import needs_key
 from agent.wire import AnswerReader, CallSettings, Dialect, dialect_of
+from hermes_base.addresses import describe_address
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import FailureKind, ModelFailure
@@ -54,8 +55,8 @@ class AgentModel:
     @property
     def label(self) -> str:
         """How people know it: the model and who serves it."""
-        facts = self.facts
-        return f"{self.model} ({facts.label})" if facts.name != "custom" else f"{self.model} at {self.base_url}"
+        facts, address = self.facts, describe_address(self.base_url)
+        return f"{self.model} ({facts.label})" if facts.name != "custom" else f"{self.model} at {address}"
 
     def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
         agent = self._agent

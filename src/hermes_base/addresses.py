@@ -1,0 +1,60 @@
+"""Addresses that may hold a login or a key: how they are shown, and which of their parts are secrets."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import unquote, unquote_plus
+
+_HIDDEN = "…"
+_PARTS = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?((?P<login>[^/?#]*)@)?(?P<place>[^?#]*)(?P<query>\?[^#]*)?(?P<rest>.*)",
+    re.DOTALL,
+)
+#: Names of parameters whose value is a secret.
+_SECRET_NAME = re.compile(r"(key|token|secret|pass(word|wd)?|pwd|sig|signature|auth|credentials?)$", re.IGNORECASE)
+
+
+def describe_address(address: str) -> str:
+    """The address as it may be shown and kept: without login, and without the values of secret parameters."""
+    parts = _match(address)
+    place = parts["place"]
+    if "@" in place:  # a login with a slash in it, which nobody can connect with
+        place = _HIDDEN + place[place.rindex("@") :]
+    query = "&".join(_hide_value(part) for part in (parts["query"] or "").split("&"))
+    return f"{parts['scheme'] or ''}{place}{query}{parts['rest']}"
+
+
+def find_address_secrets(address: str) -> Iterator[str]:
+    """The secrets in an address, each as it is written there and as it is meant."""
+    parts = _match(address)
+    login = parts["login"] or ""
+    user, _, password = login.partition(":")
+    password = "" if password == user else password  # such as postgres:postgres: alone it is a word
+    found = [password, login]  # a short password is found beside its user
+    for part in (parts["query"] or "")[1:].split("&"):
+        name, _, value = part.partition("=")
+        if _SECRET_NAME.search(name):
+            found += [value, unquote_plus(value)]
+    found += [unquote(text) for text in (password, login)]
+    yield from dict.fromkeys(text for text in found if text.strip(":"))
+
+
+def find_in_addresses(values: Iterable[tuple[str, Any]], place: str = "") -> dict[str, str]:
+    """The same for named values, as far as they are addresses; a proxy may be named without a scheme."""
+    return {
+        f"{name}{place}, part {number}": secret
+        for name, value in values
+        if isinstance(value, str) and ("://" in value or name.lower().endswith("_proxy"))
+        for number, secret in enumerate(find_address_secrets(value), 1)
+    }
+
+
+def _match(address: str) -> re.Match[str]:
+    parts = _PARTS.fullmatch(address)
+    assert parts is not None  # every part may be missing, and the rest is anything
+    return parts
+
+
+def _hide_value(part: str) -> str:
+    name, equals, value = part.partition("=")
+    return f"{name}={_HIDDEN}" if equals and value and _SECRET_NAME.search(name) else part
