@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent.cleaning import clean_message
 from agent.context_engine import accepted_arguments
 from agent.conversation import Conversation
 from agent.ports import Ports
@@ -54,7 +55,8 @@ def compact(
         return None
     if not shorter or shorter == guard:
         return None
-    rows = rows_as_sent(repair_messages(shorter), conversation.rows)
+    cleaned = [clean_message(message, ports.redact) for message in repair_messages(shorter)]
+    rows = rows_as_sent(cleaned, conversation.rows)
     if not any(row.message.get("role") == "user" for row in rows):
         log.warning("the context engine's result has no user message and was refused")
         return None

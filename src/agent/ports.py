@@ -12,6 +12,7 @@ from hermes_base.errors import ModelFailure
 from hermes_base.foreign import ForeignText
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
+from hermes_base.redact import Redactor
 
 
 class ModelPort(Protocol):
@@ -78,7 +79,7 @@ class Ports:
     on_text: Callable[[str], None]  # a piece of the answer; never raises
     on_reasoning: Callable[[str], None]
     on_chunk: Callable[[], None]  # a sign of life while the answer is read
-    redact: Callable[[str], str]
+    redact: Redactor
     touch: Callable[[str], None]  # a sign of life, with what is being done
     render_part: Callable[[str, Dialect], str | list[dict[str, Any]]]  # system prompt or tools of a new conversation
     on_rotated: Callable[[str, str, list[dict[str, Any]]], None]  # old session, new session, old messages

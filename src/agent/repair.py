@@ -4,6 +4,7 @@ Done when messages are appended or taken from a caller, never on what was alread
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from agent.foreign import is_shallow
 ROLES = frozenset({"user", "assistant", "tool"})
 UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'
 INVALID_ARGUMENTS = "_invalid_arguments"
+LONGEST_NAME = 64
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def repair_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -67,6 +70,11 @@ def repair_arguments(arguments: object) -> str:
     return text if is_object else json.dumps({INVALID_ARGUMENTS: text}, ensure_ascii=False)
 
 
+def fit_name(name: str) -> str:
+    """The name of a tool in the form that every provider takes back; a name of another form is that of no tool."""
+    return _NO_NAME.sub("_", name)[:LONGEST_NAME]
+
+
 def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
     """One message with every field in its right form; None when it cannot be one."""
     role = message.get("role")
@@ -112,7 +120,7 @@ def _clean_calls(calls: object) -> list[dict[str, Any]]:
             call_id += "_"
         taken.add(call_id)
         named = {
-            "name": clean_text(str(function["name"])),
+            "name": fit_name(str(function["name"])),
             "arguments": repair_arguments(function.get("arguments")),
         }
         clean.append({"id": call_id, "type": "function", "function": named})

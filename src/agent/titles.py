@@ -114,4 +114,5 @@ def ask_title(
         return Named("", (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ())
     except HermesError:  # no SDK, no key: there is nobody to ask
         return Named("")
-    return Named(clean_title(reply.text), (ledger_row(reply.usage, runtime.provider, runtime.model, KIND),))
+    title = clean_title(cli_config.redactor()(reply.text))
+    return Named(title, (ledger_row(reply.usage, runtime.provider, runtime.model, KIND),))

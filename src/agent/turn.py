@@ -3,7 +3,6 @@
 Each finished message is committed when it is finished, together with its call's usage; the last one ends the turn.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent import rules
+from agent.cleaning import clean_message
 from agent.compaction import BYTES_A_TOKEN, compact, estimated_tokens, guarded
 from agent.conversation import WRITTEN_BY, Conversation
 from agent.fitting import LEAST_KEPT, fit_text
@@ -19,7 +19,7 @@ from agent.parallel import run_in_order
 from agent.ports import Ports, TurnFacts
 from agent.prefix import PrefixBreak
 from agent.repair import clean_text, open_calls, repair_messages, unknown_result
-from agent.reply import OWN_DATA, Reply, ToolCall
+from agent.reply import Reply, ToolCall
 from agent.request import ModelCaller
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
@@ -27,6 +27,7 @@ from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.foreign import FOREIGN, SAID_BY
 from hermes_base.journal import Row, TurnEnd, UsageRow, text_of
+from hermes_base.redact import LiveText
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ class Turn:
         finally:
             with self._steering_lock:
                 self._over = True
+        self._clean_result()
         self.result.unread = [said.text for said in self._steering]  # too late for this turn; the host goes on with it
         self.result.api_calls = self._caller.calls
         self.result.breaks += self._caller.breaks
@@ -149,7 +151,12 @@ class Turn:
         """Close a turn that broke off too often or too long ago, without asking the model again."""
         self._settle_calls()
         self._end_interrupted(Interrupted(reason))
+        self._clean_result()
         return self.result
+
+    def _clean_result(self) -> None:
+        result, redact = self.result, self._ports.redact
+        result.text, result.error = redact(result.text), redact(result.error)
 
     def _play(self, plan: rules.Rules) -> rules.Done:
         outcome: Any = None
@@ -202,7 +209,8 @@ class Turn:
         ports = self._ports
         ports.touch("waiting for the model")
         dialect = ports.model.dialect
-        self._stream = dialect.format.read_answer(dialect.name, ports.on_text, ports.on_reasoning)
+        live = LiveText(ports.redact, ports.on_text), LiveText(ports.redact, ports.on_reasoning)
+        self._stream = dialect.format.read_answer(dialect.name, *(shown.feed for shown in live))
         try:
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools)
         except ModelFailure as failure:
@@ -211,6 +219,9 @@ class Turn:
                 ports.journal.charge([self._ledger_row(None)])
             self._stream = None
             return failure
+        finally:
+            for shown in live:
+                shown.flush()
         self._stream = None
         return self._keep(reply)
 
@@ -223,6 +234,8 @@ class Turn:
             return reply
         message = repair_messages([reply.as_message()])[0]
         parts = message.get("tool_calls", ())
+        for part in parts:
+            part["id"] = self._ports.redact(part["id"])  # results are found by it
         calls = tuple(ToolCall(p["id"], p["function"]["name"], p["function"]["arguments"]) for p in parts)
         if calls:
             self._append(message, usage=spent)
@@ -249,7 +262,7 @@ class Turn:
     def _run_one(self, call: ToolCall) -> str:
         """What is done is noted before and, where results wait for each other, after: it may not be done twice."""
         journal = self._ports.journal
-        journal.step(TOOL_STARTED, {"call": call.id, "name": call.name})
+        journal.step(TOOL_STARTED, {"call": call.id, "name": self._ports.redact(call.name)})
         result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
         if self._calls_in_round > 1:
             kept = {"call": call.id, "result": self._ports.redact(clean_text(result))}
@@ -387,14 +400,10 @@ class Turn:
     def _row(self, message: dict[str, Any], shown: str | None, inbox: tuple[int, ...] = ()) -> Row:
         """A message on its way into the transcript: secrets out, encoded once."""
         redact, dialect = self._ports.redact, self._ports.model.dialect
+        message = clean_message(message, redact)
         self._mark(message, shown)
-        message["content"] = _redact_content(message["content"], redact)
         if message["role"] == "assistant":
             message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
-        for call in message.get("tool_calls", ()):
-            call["function"]["arguments"] = redact(call["function"]["arguments"])
-        if OWN_DATA in message:
-            message[OWN_DATA] = json.loads(redact(json.dumps(message[OWN_DATA], ensure_ascii=False)))
         body = dialect.encode(message)
         return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)
 
@@ -426,9 +435,3 @@ class Turn:
 
     def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:
         return ledger_row(usage, self._ports.model.provider, self._ports.model.model, turn=self._facts.turn)
-
-
-def _redact_content(content: Any, redact: Callable[[str], str]) -> Any:
-    if isinstance(content, str):
-        return redact(content)
-    return [{**part, "text": redact(part["text"])} if part.get("type") == "text" else part for part in content]

@@ -4,11 +4,14 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from urllib.parse import quote, quote_plus
 
 #: Shorter values are too common as plain words to be searched for.
 SHORTEST_SECRET = 8
 _BARE_MARK = "***"
+#: So many letters of a secret are looked for in a piece of text before the whole of it is.
+_HEAD = 4
 
 _format_trace = logging.Formatter().formatException
 
@@ -22,20 +25,79 @@ class Redactor:
             if len(value) >= SHORTEST_SECRET:
                 self._marks.update(dict.fromkeys(_spellings(value), f"[redacted {name}]"))
         self._longest_first = sorted(self._marks, key=len, reverse=True)
+        self._longest = len(self._longest_first[0]) if self._marks else 0
 
     def __call__(self, text: str) -> str:
         """The text without secrets; the same object when it held none."""
         found = self._find(text)
-        if found:
-            text = _alternatives(found).sub(lambda match: self._marks[match[0]], text)
+        if not found:
+            return text
+        text = _alternatives(found).sub(lambda match: self._marks[match[0]], text)
         # A mark can hold or complete a secret (a name that is one). The bare mark is shorter than any: this ends.
         while found := self._find(text):
             text = _alternatives(found).sub(_BARE_MARK, text)
         return text
 
+    @cached_property
+    def may_begin(self) -> Callable[[str, int], re.Match[str] | None]:
+        """Looks for a place at which a secret may begin: its first letters, or as many as there are at the end."""
+        heads = {spelling[:_HEAD] for spelling in self._marks}
+        ends = {head[:size] for head in heads for size in range(1, _HEAD)}
+        alternatives = [*map(re.escape, sorted(heads)), *(rf"{re.escape(end)}\Z" for end in sorted(ends))]
+        return re.compile("|".join(alternatives) if self._marks else r"(?!)").search
+
+    def count_sure(self, text: str) -> int:
+        """How much of a text can be shown although more may come: its end may be the beginning of a secret."""
+        place = max(0, len(text) - self._longest + 1)
+        while (match := self.may_begin(text, place)) is not None:
+            start = match.start()
+            tail = text[start:]
+            if any(len(spelling) > len(tail) and spelling.startswith(tail) for spelling in self._longest_first):
+                return self._end_before(text, start)
+            place = start + 1
+        return len(text)
+
+    def _end_before(self, text: str, start: int) -> int:
+        """A whole secret that reaches over the place is one, whatever begins inside of it."""
+        found = self._find(text)
+        for match in _alternatives(found).finditer(text) if found else ():
+            if match.start() < start < match.end():
+                return match.end() + self.count_sure(text[match.end() :])
+        return start
+
     def _find(self, text: str) -> list[str]:
         # A plain search for each is far cheaper than one pattern of all when nothing is there, which is the rule.
         return [spelling for spelling in self._longest_first if spelling in text]
+
+
+class LiveText:
+    """A text that is shown while it comes, in pieces: what may be the beginning of a secret waits for what follows.
+
+    At most the length of the longest secret is held back. A piece in which none can begin costs one search.
+    """
+
+    def __init__(self, redact: Redactor, tell: Callable[[str], None]) -> None:
+        self._redact = redact
+        self._tell = tell
+        self._may_begin = redact.may_begin
+        self._held = ""
+
+    def feed(self, piece: str) -> None:
+        text = self._held + piece if self._held else piece
+        if self._may_begin(text, 0) is None:
+            self._held = ""
+            self._tell(text)
+            return
+        sure = self._redact.count_sure(text)
+        self._held = text[sure:]
+        if sure:
+            self._tell(self._redact(text[:sure]))
+
+    def flush(self) -> None:
+        """Nothing more comes."""
+        held, self._held = self._held, ""
+        if held:
+            self._tell(self._redact(held))
 
 
 def _spellings(value: str) -> set[str]:

@@ -349,11 +349,12 @@ def redactor() -> Redactor:
     key = (get_config_path(), _take_stamp(get_config_path()), _take_stamp(get_env_path()))
     now = time.monotonic()
     if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
-        _known_redactor = (key, now, Redactor(secrets()))
+        _known_redactor = (key, now, _make_redactor(tuple(secrets().items())))
     return _known_redactor[2]
 
 
 _REDACTOR_SECONDS = 1.0
+_make_redactor = lru_cache(1)(lambda found: Redactor(dict(found)))
 _known_redactor: tuple[object, float, Redactor] | None = None
 
 

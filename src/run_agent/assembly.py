@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
     settings = agent._settings
     options = agent._options
-    redact = options.get("redact") or cli_config.redactor()  # today's secrets
+    redact = agent.redact
     foreign = ForeignText(conversation.marks.seen_by(facts.sender))
     for origin in agent._scene.foreign:
         foreign.note(origin)

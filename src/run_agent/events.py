@@ -2,9 +2,12 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hermes_base.chat import Event, Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.redact import Redactor
+from hermes_cli import config as cli_config
 from run_agent.options import AgentOptions
 
 log = logging.getLogger(__name__)
@@ -21,6 +24,11 @@ class EventCallbacks:
     switch_callback: Callable[[str], None] | None = None  # another provider answers from now on: why
     _turn_stream: Callable[[str], None] | None = None  # given to one turn only
 
+    @property
+    def redact(self) -> Redactor:
+        """Takes today's secrets out of what is shown and stored."""
+        return cli_config.redactor()
+
     def emit(self, event: Event) -> None:
         """Hand an event to whoever listens; never raises."""
         match event:
@@ -29,9 +37,11 @@ class EventCallbacks:
             case ReasoningDelta(text):
                 self.emit_reasoning(text)
             case ToolStarted() | ToolEnded():
-                self._call_back(self.tool_progress_callback, event)
+                redact = self.redact
+                clean = replace(event, name=redact(event.name), preview=redact(event.preview))
+                self._call_back(self.tool_progress_callback, clean)
             case Notice():
-                self._call_back(self.status_callback, event)
+                self._call_back(self.status_callback, replace(event, text=self.redact(event.text)))
 
     def emit_text(self, text: str) -> None:
         """The short way for what comes hundreds of times in an answer."""

@@ -49,7 +49,6 @@ class AgentOptions(TypedDict, total=False):
     notices: Notices
     search: Searcher
     send_file: FileSender
-    redact: Callable[[str], str]
     # what is called while it works
     stream_delta_callback: Callable[[str], None] | None
     reasoning_callback: Callable[[str], None] | None

@@ -4,13 +4,14 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from itertools import pairwise
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base.redact import RedactingFilter, Redactor
+from hermes_base.redact import LiveText, RedactingFilter, Redactor
 
 CANARY = 'sk-canary/"7f3a+9 ü'
 SECRET = st.text(st.characters(exclude_categories=("Cs",)), min_size=8, max_size=24)
@@ -120,3 +121,50 @@ def test_a_trace_stays_readable(log: tuple[logging.Logger, io.StringIO]) -> None
     _log_trace(logger)
     assert "Traceback" in out.getvalue()
     assert "RuntimeError: [redacted KEY]" in out.getvalue()
+
+
+# --- live text
+
+
+@given(
+    st.lists(st.text("abc", min_size=8, max_size=12), min_size=1, max_size=3),
+    st.lists(st.text("abc", max_size=12), max_size=12),
+    st.data(),
+)
+def test_a_secret_in_pieces_never_comes_out(keys: list[str], words: list[str], data: st.DataObject) -> None:
+    """G6: however a stream is cut, what is shown is what the whole text would be shown as."""
+    redact = Redactor({f"K{number}": key for number, key in enumerate(keys)})
+    text = "".join(data.draw(st.permutations([*words, *keys])))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    told: list[str] = []
+    live = LiveText(redact, told.append)
+    for start, stop in pairwise([0, *cuts, len(text)]):
+        live.feed(text[start:stop])
+        assert not [key for key in keys if key in "".join(told)]
+    live.flush()
+    assert "".join(told) == redact(text)
+
+
+def test_what_cannot_begin_a_secret_is_shown_at_once() -> None:
+    """G6: nothing is held back that need not be."""
+    told: list[str] = []
+    live = LiveText(Redactor({"KEY": "sk-1234567890"}), told.append)
+    for piece in ("Hello ", "there. ", "The ask", "ing", " sk", "-12", "x"):
+        live.feed(piece)
+    assert told == ["Hello ", "there. ", "The a", "sking", " ", "sk-12x"]
+
+
+def test_without_secrets_a_piece_goes_through() -> None:
+    told: list[str] = []
+    LiveText(Redactor({}), told.append).feed("sk-1234567890")
+    assert told == ["sk-1234567890"]
+
+
+def test_no_more_than_the_longest_secret_is_held_back() -> None:
+    told: list[str] = []
+    live = LiveText(Redactor({"KEY": "a" * 20}), told.append)
+    for _ in range(10):
+        live.feed("a" * 19)
+    live.flush()
+    assert "a" * 20 not in "".join(told)
+    assert "".join(told).count("[redacted KEY]") == 9
