@@ -18,12 +18,13 @@ pytestmark = pytest.mark.skipif(not embedded.is_installed(), reason="the built-i
 
 @pytest.mark.slow
 def test_the_printed_address_is_answered_by_the_built_in_model(home: Path) -> None:
-    """H1: the address that is printed opens the page, and what is said there is answered."""
+    """H1: the address that is printed to a terminal opens the page, and what is said there is answered."""
     environment = {**os.environ, "HERMES_HOME": str(home)}
-    with subprocess.Popen([HERMES, "gateway", "run"], stdout=subprocess.PIPE, text=True, env=environment) as child:
+    screen, terminal = os.openpty()
+    with open(screen) as shown, subprocess.Popen([HERMES, "gateway", "run"], stdout=terminal, env=environment) as child:
+        os.close(terminal)
         try:
-            assert child.stdout is not None
-            address = next(found[0] for line in child.stdout if (found := ADDRESS.search(line)))
+            address = next(found[0] for line in shown if (found := ADDRESS.search(line)))
             url = address.partition("/?")[0]
             with httpx2.Client(base_url=url, headers={"Origin": url}, timeout=60, follow_redirects=True) as page:
                 assert "<html" in page.get(address).text

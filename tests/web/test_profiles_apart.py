@@ -14,10 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from gateway.web import access
 from hermes_lab.server import LabServer
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
-ADDRESS = re.compile(r"(http://[^/]+)/\?token=(\S+)")
+ADDRESS = re.compile(r"http://[^/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def run_profile(root: Path, name: str, base_url: str) -> Iterator[Running]:
         try:
             assert child.stdout is not None
             found = next(found for line in child.stdout if (found := ADDRESS.search(line)))
-            yield Running(found[1], found[2])
+            yield Running(found[0], access.read_token(home))
         finally:
             child.terminate()
 
