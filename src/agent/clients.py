@@ -23,11 +23,11 @@ from agent.failures import (
     parse_retry_after,
     transport_failure,
 )
-from agent.foreign import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
 from agent.providers import ANTHROPIC_MESSAGES
 from agent.reply import Reply
 from agent.sse import DONE, iter_event_data
 from agent.wire import AnswerReader, WireFormat
+from agent.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ConfigProblem, ModelFailure
 

@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.foreign import FORM_ERRORS
+from agent.wire_limits import FORM_ERRORS
 from hermes_base.errors import ConfigProblem
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agent.foreign import NotUnderstood, read_json
+from agent.wire_limits import NotUnderstood, read_json
 from hermes_base.addresses import describe_address
 from hermes_base.errors import FailureKind, ModelFailure
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from agent.foreign import FORM_ERRORS, read_json
+from agent.wire_limits import FORM_ERRORS, read_json
 
 SECONDS = 0.4
 MOST_BYTES = 1_000_000  # of a list of models

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agent.foreign import is_shallow
+from agent.wire_limits import is_shallow
 
 ROLES = frozenset({"user", "assistant", "tool"})
 UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'

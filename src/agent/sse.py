@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from agent.foreign import MOST_PIECE_BYTES, NotUnderstood
+from agent.wire_limits import MOST_PIECE_BYTES, NotUnderstood
 
 DONE = b"[DONE]"
 

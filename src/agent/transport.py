@@ -24,8 +24,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
-from agent.foreign import MOST_ANSWER_BYTES, MOST_ERROR_BYTES, NotUnderstood
 from agent.http_chunks import BrokenFraming, ChunkDecoder
+from agent.wire_limits import MOST_ANSWER_BYTES, MOST_ERROR_BYTES, NotUnderstood
 
 log = logging.getLogger(__name__)
 
