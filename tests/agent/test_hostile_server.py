@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from raw_model_server import RawModelServer
 
-from agent import clients, foreign, local_servers
+from agent import clients, local_servers, wire_limits
 from agent.http_chunks import MOST_LINE_BYTES
 from agent.probing import probe
 from agent.providers import provider_or_custom
@@ -330,7 +330,7 @@ def test_a_redirect_to_nowhere_is_a_failure(location: str, raw_server: RawModelS
 
 def test_the_limits_are_far_above_real_answers() -> None:
     """An answer of 128,000 tokens in pieces of 400 bytes, and its whole text once more in its last piece."""
-    assert foreign.MOST_ANSWER_BYTES > 2 * 128_000 * 400
-    assert foreign.MOST_PIECE_BYTES > 4 * 128_000 * 8
-    assert foreign.MOST_PIECES > 4 * 128_000
+    assert wire_limits.MOST_ANSWER_BYTES > 2 * 128_000 * 400
+    assert wire_limits.MOST_PIECE_BYTES > 4 * 128_000 * 8
+    assert wire_limits.MOST_PIECES > 4 * 128_000
     assert MOST_LINE_BYTES > 1_000
