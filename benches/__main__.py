@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benches.gateway_load import measure_gateway
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
+from benches.walls import measure_walls
 from benches.web_load import measure_web
 from hermes_base.hooks import NoHooks
 from hermes_state.journal import StoreJournal
@@ -153,6 +154,7 @@ def main() -> int:
             *measure_turns(base_url, Path(folder)),
             *measure_parallel_tools(base_url),
             *measure_commands(),
+            *measure_walls(Path(folder)),
             *measure_prompt(base_url),
             *measure_gateway(base_url, Path(folder)),
             *measure_web(),

@@ -145,9 +145,11 @@ class Guard:
     def wait_for_end(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self.reap():
-            if time.monotonic() >= deadline:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return False
-            time.sleep(TICK_SECONDS)
+            select.select([self.wake], [], [], left)
+            drain(self.wake)
         return True
 
     def end_tree(self, grace: float) -> None:

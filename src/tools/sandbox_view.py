@@ -17,7 +17,7 @@ from tools.sandbox import STATE_FOLDER, View, Walls
 from tools.toolchains import find_toolchains
 
 #: The system as every program expects it, read-only.
-SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/sys", "/var/lib/dpkg", "/var/lib/pacman", "/run/current-system")
+SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/var/lib/dpkg", "/var/lib/pacman", "/run/current-system")
 #: Links into /usr on most systems, folders of their own on others.
 SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 #: Names are looked up through files that some systems keep here.
@@ -156,7 +156,7 @@ def _list_system() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 @lru_cache(maxsize=1)
 def _list_closed() -> tuple[str, ...]:
-    """What other users of the machine may not read in /etc: root could read it behind the walls, too."""
+    """What other users of the machine may not read in /etc: root could read it behind the walls, too. Locks aside."""
     closed = []
     for place, folders, files in os.walk("/etc"):
         for name in (*folders, *files):
@@ -165,7 +165,8 @@ def _list_closed() -> tuple[str, ...]:
                 status = os.stat(path, follow_symlinks=False)
             except OSError:
                 continue
-            if not stat.S_ISLNK(status.st_mode) and not status.st_mode & (stat.S_IROTH | stat.S_IXOTH):
+            closed_to_others = not status.st_mode & (stat.S_IROTH | stat.S_IXOTH)
+            if closed_to_others and status.st_size and not stat.S_ISLNK(status.st_mode):
                 closed.append(path)
         folders[:] = [name for name in folders if os.path.join(place, name) not in closed]
     return tuple(closed)
@@ -173,7 +174,7 @@ def _list_closed() -> tuple[str, ...]:
 
 def _show_task(ground: Ground) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "/tmp", ("--bind", ground.tmp, "/tmp")
-    yield "/var/tmp", ("--bind", ground.tmp, "/var/tmp")
+    yield "/var/tmp", ("--symlink", "/tmp", "/var/tmp")
     yield STATE_FOLDER, ("--bind", ground.state, STATE_FOLDER)
 
 
@@ -217,7 +218,8 @@ def _hide_private(ground: Ground) -> Iterator[tuple[str, tuple[str, ...]]]:
             if path not in shown:
                 yield from _mask([path], ground)
     for home in ground.hermes:
-        if os.path.isdir(home):
+        unseen = is_inside(home, ground.home) and not any(is_inside(home, root) for root in ground.roots)
+        if os.path.isdir(home) and not unseen:  # each mount costs, and a closed home hides it already
             yield home, close_folder(home)
     for path in ground.readable:
         if os.path.isdir(path):

@@ -76,7 +76,7 @@ def run_terminal(args: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailure("A command cannot contain a NUL character.")
     seconds = _seconds(args.get("timeout"), float(context.setting("terminal", "timeout", DEFAULT_SECONDS)))
     start = clear_command(context, command, read_level(args))
-    return _run(start, context, seconds, pty=args.get("pty") is True)
+    return run_start(start, context, seconds, pty=args.get("pty") is True)
 
 
 def read_level(args: Mapping[str, Any]) -> Walls | None:
@@ -106,7 +106,7 @@ def _seconds(asked: object, limit: float) -> float:
     return min(float(asked), limit) if isinstance(asked, int | float) and asked > 0 else limit
 
 
-def _run(start: Start, context: ToolContext, seconds: float, *, pty: bool) -> str:
+def run_start(start: Start, context: ToolContext, seconds: float, *, pty: bool) -> str:
     shell = shell_of(context)
     launched = launch(start, shell, context, pty=pty)
     if launched.network:

@@ -23,9 +23,9 @@ MORE = {
 #: Folders that belong to many programs, or keep their programs elsewhere in the home: what is shown for their `bin`.
 NAMED = {
     ".local": (".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx"),
-    ".cargo": (".cargo/bin", ".rustup/toolchains", ".rustup/settings.toml"),
-    ".pyenv": tuple(f".pyenv/{name}" for name in ("bin", "shims", "libexec", "versions", "version", "plugins")),
-    ".asdf": tuple(f".asdf/{name}" for name in ("bin", "shims", "lib", "libexec", "installs", "plugins")),
+    ".cargo": (".cargo/bin", ".rustup"),
+    ".pyenv": (".pyenv",),
+    ".asdf": (".asdf",),
     ".local/share/mise": (".local/share/mise/shims", ".local/share/mise/installs"),
     ".volta": (".volta/bin", ".volta/tools"),
 }
