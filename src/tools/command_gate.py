@@ -71,8 +71,14 @@ def show(start: Start) -> str:
     """The command as a person approves it: where it starts, with which variables that earlier commands set."""
     lines = [f"cd {shlex.quote(start.state.folder)}"]
     for name, value in sorted(start.state.changes.items() - {("OLDPWD", start.state.changes.get("OLDPWD"))}):
-        lines.append(f"unset {name}" if value is None else f"export {name}={shlex.quote(value[:LONGEST_SHOWN])}")
+        lines.append(f"unset {name}" if value is None else f"export {name}={_shorten(value)}")
     return "\n".join([*lines, start.command])
+
+
+def _shorten(value: str) -> str:
+    if len(value) <= LONGEST_SHOWN:
+        return shlex.quote(value)
+    return f"{shlex.quote(value[:LONGEST_SHOWN])}… # {len(value):,} characters in all"
 
 
 def explain(start: Start, reason: str, *, walled: bool) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tools.sensitive import compile_secrets, names_prompt, names_startup
+from tools.sensitive import compile_secrets, is_startup_entry, names_prompt
 
 MOST_FOLDERS = 10_000
 MOST_ENTRIES = 150_000
@@ -29,7 +29,7 @@ GIT_OBEYED = ("config", "config.worktree", "hooks", "commondir")
 DEEP = frozenset({".git", "node_modules"})
 BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 CREDENTIALS = re.compile(rb"://[^/\s:@]+:[^/\s@]+@|extraheader\s*=", re.IGNORECASE)
-GIT_CONFIG_BYTES = 64 * 1024
+SMALL_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +101,15 @@ class FolderScan:
         chosen, excepted = compile_secrets(self.patterns)
         secrets = tuple(name for name in names if chosen.match(name) and not excepted.match(name))
         within = os.path.basename(path)
-        obeyed = [name for name in names if name != ".git" and names_startup(f"{within}/{name}")]
+        obeyed = [name for name in names if name != ".git" and is_startup_entry(within, name)]
         prompts = tuple(name for name in names if names_prompt(name))
         if names >= BARE_REPOSITORY:
             obeyed += [name for name in GIT_OBEYED if name in names]
         if "pyvenv.cfg" in names:
             obeyed += [name for name in ("bin", "pyvenv.cfg") if name in names]
+        closed = {*NOT_ENTERED, *secrets, *obeyed}
         folders = tuple(
-            entry.name
-            for entry in found
-            if entry.name not in NOT_ENTERED and entry.name not in secrets and entry.is_dir(follow_symlinks=False)
+            entry.name for entry in found if entry.name not in closed and entry.is_dir(follow_symlinks=False)
         )
         if ".git" in names:
             obeyed += _list_git(os.path.join(path, ".git"))
@@ -155,6 +154,26 @@ class FolderScan:
                 continue
 
 
+def find_shared_git(root: str) -> str:
+    """The git folder that a linked worktree shares with its repository; empty: the folder is none.
+
+    A `.git` file can name any place. It is believed only where that place names the worktree, too.
+    """
+    link = os.path.join(root, ".git")
+    own = _read_line(link, "gitdir: ")
+    if not own or _read_line(os.path.join(own, "gitdir")) != link:
+        return ""
+    shared = os.path.realpath(os.path.join(own, _read_line(os.path.join(own, "commondir")) or "."))
+    return shared if os.path.isdir(os.path.join(shared, "objects")) else ""
+
+
+def _read_line(path: str, start: str = "") -> str:
+    """What stands in a small file behind `start`; empty when there is no such file."""
+    data = _read_small(path)
+    text = os.fsdecode(data).strip()
+    return text.removeprefix(start) if text.startswith(start) and "\n" not in text else ""
+
+
 def _list_git(path: str) -> list[str]:
     """What git obeys in a `.git`, that of its submodules included; a `.git` that is a file leads git elsewhere."""
     if not os.path.isdir(path):
@@ -170,13 +189,17 @@ def _list_git(path: str) -> list[str]:
 
 
 def _logs_in(path: str) -> bool:
+    return CREDENTIALS.search(_read_small(path)) is not None
+
+
+def _read_small(path: str) -> bytes:
+    """The beginning of an ordinary file; nothing of a pipe, which would hold us, or of a link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            ordinary = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return ordinary and CREDENTIALS.search(file.read(GIT_CONFIG_BYTES)) is not None
+            return file.read(SMALL_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
     except OSError:
-        return False
+        return b""
 
 
 def _stat(path: str) -> os.stat_result | None:

@@ -81,6 +81,11 @@ def names_startup(path: str) -> bool:
     return any(STARTUP_NAME.fullmatch(part) for part in path.split("/")) or _has_pair(path, STARTUP_PAIR)
 
 
+def is_startup_entry(folder: str, name: str) -> bool:
+    """The same for one entry of a folder, by its own name and that of the folder."""
+    return bool(STARTUP_NAME.fullmatch(name) or STARTUP_PAIR.fullmatch(f"{folder}/{name}"))
+
+
 def names_program(path: str) -> bool:
     """Whether the path leads to a program of a project's own environment: running it is ordinary, writing it is not."""
     return _has_pair(path, PROGRAM_PAIR)

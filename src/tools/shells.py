@@ -14,7 +14,7 @@ from hermes_base.inbound import UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from tools.files_roots import list_homes
-from tools.folder_scan import Found, search_folder
+from tools.folder_scan import Found, find_shared_git, search_folder
 from tools.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
 from tools.sandbox_view import Ground, Reach, check_root, is_inside, make_environment, make_view
 from tools.sensitive import list_secret_patterns
@@ -124,9 +124,10 @@ def search_roots(shell: TaskShell, context: ToolContext) -> tuple[Found, ...]:
 
 
 def list_roots(shell: TaskShell, context: ToolContext) -> tuple[str, ...]:
-    """The working folder, and the folders that the owner opened beside it."""
+    """The working folder, the git folder it shares with its repository, and what the owner opened beside it."""
     added = (os.path.realpath(os.path.expanduser(root)) for root in context.added_roots())
-    return tuple(dict.fromkeys([shell.root, *(root for root in added if os.path.isdir(root))]))
+    beside = [find_shared_git(shell.root), *added]
+    return tuple(dict.fromkeys([shell.root, *(root for root in beside if root and os.path.isdir(root))]))
 
 
 def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, with_stdin: bool = False) -> Launched:

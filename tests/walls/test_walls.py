@@ -312,6 +312,27 @@ def test_a_folder_that_the_owner_opened_is_there(hands: Hands, tmp_path: Path) -
     assert (other / "new").exists()
 
 
+def test_a_linked_worktree_finds_its_repository(hands: Hands, work: Path, tmp_path: Path) -> None:
+    """G5: its git folder is there, with settings and hooks kept; one that does not name the worktree is not."""
+    main = tmp_path / "main"
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git, "init", "-q", str(main)], check=True)
+    subprocess.run([*git, "-C", str(main), "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    work.rmdir()
+    subprocess.run([*git, "-C", str(main), "worktree", "add", "-q", str(work)], check=True)
+    assert "first" in hands.run("git log")["output"]
+    assert hands.run("git status")["exit_code"] == 0
+    before = (main / ".git" / "config").read_text()
+    done = auto(hands).run("git commit --allow-empty -m second", asker=None)
+    assert done["exit_code"] == 0 or "who you are" in done["output"]
+    hands.run(f"echo x >> {main}/.git/config", {"level": "work"})
+    assert (main / ".git" / "config").read_text() == before
+    other = tmp_path / "other"
+    subprocess.run([*git, "init", "-q", str(other)], check=True)
+    (work / ".git").write_text(f"gitdir: {other}/.git\n")
+    assert hands.run("git log")["exit_code"] != 0
+
+
 # The search
 
 
