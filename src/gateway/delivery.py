@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from gateway.delivery_account import Account
-from gateway.delivery_chat import CallStore, DropFile
+from gateway.delivery_chat import CallStore, DropFile, NoteShown
 from gateway.delivery_rules import Pace
 from gateway.drafts import Draft, add_line
 from gateway.platforms.base import Adapter
@@ -25,14 +25,17 @@ class Delivery:
         call: CallStore,
         pace: Pace | None = None,
         drop_file: DropFile = lambda file: None,
+        note_shown: NoteShown = lambda question: None,
     ) -> None:
-        """`drop_file` is called, on a store thread, with a file that was sent."""
+        """`drop_file` is called, on a store thread, with a file that was sent; `note_shown`, on the event loop, with
+        the id of a question when the whole of it has arrived."""
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
         self._turns = turns
         self._node = node
         self._call = call
         self._pace = pace or Pace()
         self._drop_file = drop_file
+        self._note_shown = note_shown
         self._accounts: dict[str, Account] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
@@ -42,6 +45,7 @@ class Delivery:
         """One more account; if delivery has begun, it begins for it too."""
         account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
         account.drop_file = self._drop_file
+        account.note_shown = self._note_shown
         self._accounts[account.name] = account
         if self._loop is not None:
             account.start()

@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 
-from gateway.delivery_chat import CallStore, Chat, DropFile
+from gateway.delivery_chat import CallStore, Chat, DropFile, NoteShown
 from gateway.delivery_rules import Pace
 from gateway.drafts import Draft
 from gateway.platforms.base import Adapter
@@ -34,6 +34,7 @@ class Account:
         self.closing = False
         self.closed_until = -math.inf
         self.drop_file: DropFile = lambda file: None
+        self.note_shown: NoteShown = lambda question: None
         self.chats: dict[str, Chat] = {}
         self._node = node
         self._lease_ends = -math.inf

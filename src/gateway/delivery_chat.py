@@ -33,6 +33,7 @@ class CallStore(Protocol):
 
 
 DropFile = Callable[[FileRef], None]
+NoteShown = Callable[[str], None]
 
 
 class Desk(Protocol):
@@ -48,6 +49,7 @@ class Desk(Protocol):
     closing: bool
     closed_until: float
     drop_file: DropFile
+    note_shown: NoteShown
 
     def may_call(self) -> bool:
         """Whether the lease lasts for one more call."""
@@ -161,6 +163,8 @@ class Chat:
                 row = replace(row, parts_sent=index, unsure=False)
             platform_id = await self._deliver(row, parts, index, epoch)
             self._failures = 0
+        if outgoing.question:
+            desk.note_shown(outgoing.question)
         await self._note(desk.turns.outbox_sent, row.id, epoch, platform_id)
         desk.counts["sent"] += 1
         if outgoing.file is not None:

@@ -77,6 +77,7 @@ class FrontDoor:
             group_allowed=rules.allowed,
             needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
             members_approve=people.members_approve(settings),
+            names_seen=spec.names_seen,
             plugin_commands=self._plugin_commands(),
         )
         skip, text = self._ask_plugins(inbound) if sender.role else (False, inbound.text)

@@ -85,6 +85,7 @@ class OpenQuestion:
     kind: str  # approval, clarification, confirmation
     choices: tuple[str, ...]
     asked: str  # id of the person whose turn asked
+    shown: float | None = None  # when it stood before the person; None: it is still on its way
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class View:
     depth: int = 0  # how many turns in a row were interrupted by a message
     busy_mode: str = "interrupt"  # interrupt, steer, queue
     question: OpenQuestion | None = None
+    names_seen: bool = False  # the platform's clients say which question the writer of a text saw
     waiting: int = 0  # messages of this conversation that wait before this one
     refusals: int = 0  # messages in a row, just before this one, for which there was no room
     closing: bool = False  # the gateway is shutting down
@@ -115,6 +117,10 @@ class View:
 NOTHING_RUNS = "Nothing is running."
 NOT_YOUR_TURN = "Somebody else's turn is under way: only they or an admin may stop it."
 NOT_YOUR_QUESTION = "This question is for somebody else to answer."
+NOT_SEEN = (
+    "This was written before the question was shown, so it is not its answer, and nothing was decided. "
+    "Read the question, then answer it."
+)
 QUESTION_CLOSED = "This question is not open any more; nothing was changed."
 NOT_A_CHOICE = "That is not one of the choices: {choices}. The question is still open."
 ROLE_TOO_LOW = "/{name} is for people with a higher role than yours. Nothing was changed."
@@ -190,7 +196,18 @@ def _answer_question(inbound: Inbound, view: View) -> Decision | None:
         return None
     if answer not in question.choices and not _may_answer(question, view):
         return None  # free text of somebody else is a message like any other, and must not be lost
-    return _take_answer(question, answer, view)
+    decision = _take_answer(question, answer, view)
+    if isinstance(decision, AnswerQuestion) and not _was_seen(question, inbound, view):
+        return Reply(NOT_SEEN, "warning") if answer in question.choices else None
+    return decision
+
+
+def _was_seen(question: OpenQuestion, inbound: Inbound, view: View) -> bool:
+    """G4: a text answers what its writer had read. So one message answers one question at most: the next one is shown
+    after it."""
+    if view.names_seen:
+        return inbound.seen == question.id
+    return question.shown is not None and inbound.received > question.shown
 
 
 def _take_answer(question: OpenQuestion, answer: str, view: View) -> Decision | None:

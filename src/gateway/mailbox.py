@@ -44,6 +44,7 @@ class _Waiting:
     first: threading.Event = field(default_factory=threading.Event)  # nobody is before it in its line any more
     closed: threading.Event = field(default_factory=threading.Event)
     open: bool = False  # it may be answered
+    shown: float | None = None  # when it had arrived where the person reads
     expires: float = 0.0
     answer: Answer = NOBODY
 
@@ -194,6 +195,13 @@ class Mailbox:
             log.warning("the end of question %s was not stored: %s", question.id, problem)
         return answer
 
+    def note_shown(self, question_id: str) -> None:
+        """The question stands before the person now: from here on a text can mean it."""
+        with self._lock:
+            for line in self._lines.values():
+                if line[0].question.id == question_id:
+                    line[0].shown = self._clock()
+
     # --- answering
 
     def answer(self, question_id: str, text: str, by: Standing, *, conversation: str) -> bool:
@@ -242,4 +250,4 @@ class Mailbox:
 
 def _describe(waiting: _Waiting) -> OpenQuestion:
     question = waiting.question
-    return OpenQuestion(question.id, question.kind, question.choices, waiting.person)
+    return OpenQuestion(question.id, question.kind, question.choices, waiting.person, waiting.shown)

@@ -163,7 +163,14 @@ class Gateway:
     async def _connect(self) -> None:
         settings = cli_config.load_last_good()
         self.adapters = make_adapters(settings, self.home)
-        self.delivery = Delivery(self.turns, self.adapters, self.node, self.call, drop_file=drop_copy)
+        self.delivery = Delivery(
+            self.turns,
+            self.adapters,
+            self.node,
+            self.call,
+            drop_file=drop_copy,
+            note_shown=self.mailbox.note_shown,
+        )
         self.stage = Stage()
         self.stage.start(self.adapters)
         await self.delivery.start()
@@ -466,10 +473,11 @@ class ProcessNotices:
 
 def as_from_outside(inbound: Inbound) -> Inbound:
     """Only the house speaks as the house; who may choose a conversation and a folder, the platform's facts say."""
-    spec = spec_of(inbound.address.platform)
+    spec, now = spec_of(inbound.address.platform), time.time()
     return replace(
         inbound,
         origin=PERSON,
+        received=min(inbound.received or now, now),  # a platform whose clock is ahead knows nothing of what we say next
         conversation=inbound.conversation if spec.joins else "",
         folder=inbound.folder if spec.trusted else "",
     )

@@ -60,12 +60,13 @@ class Inbound:
     sender_name: str = ""
     mentioned: bool = False  # it speaks to us: by name, or in reply to one of our messages
     question: str = ""  # a pressed button: the question it answers
+    seen: str = ""  # the question that its writer had before them, where clients say so (`PlatformSpec.names_seen`)
     reply_to: str = ""  # platform id of the message it replies to
     folder: str = ""  # the working folder of a terminal
     files: tuple[FileRef, ...] = ()
     conversation: str = ""  # joined by its key; empty: the address says which
     origin: str = PERSON
-    received: float = 0.0
+    received: float = 0.0  # when it was written, as far as the platform says; else when it reached us
 
     @property
     def stem(self) -> str:

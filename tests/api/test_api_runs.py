@@ -109,6 +109,23 @@ def test_a_question_is_answered(asking: ApiHouse, home: Path, choice: str, runs:
     assert asked[-1] is None
 
 
+def test_an_answer_without_an_id_is_for_the_first_question(asking: ApiHouse, home: Path) -> None:
+    """G4: sent twice, it does not approve a second command that its sender has not read."""
+    http, kept = asking.http(), home / "workspace" / "second"
+    kept.mkdir(parents=True)
+    first, second = (json.dumps({"command": f"rm -rf {name}"}) for name in ("first", "second"))
+    run = start(http, f"[[tool terminal {first}]][[then]][[tool terminal {second}]][[then]][[say Done.]]")["id"]
+    wait_until(lambda: http.get(f"/v1/runs/{run}").json()["question"] is not None)
+    assert http.post(f"/v1/runs/{run}/approve", json={"choice": "approve"}).status_code == 200
+    wait_until(lambda: "second" in ((http.get(f"/v1/runs/{run}").json()["question"] or {}).get("text") or ""))
+    assert http.post(f"/v1/runs/{run}/approve", json={"choice": "approve"}).status_code == 409
+    assert kept.exists()
+    question = http.get(f"/v1/runs/{run}").json()["question"]["id"]
+    assert http.post(f"/v1/runs/{run}/approve", json={"choice": "deny", "question": question}).status_code == 200
+    wait_status(http, run, "completed")
+    assert kept.exists()
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway that ends does not wait for turns."""

@@ -1,6 +1,7 @@
 """Questions that a turn asks people in a chat: who may answer, where, how often and until when."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,8 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway import service
-from gateway.intake import NOT_YOUR_QUESTION, QUESTION_CLOSED
-from gateway.platforms.pretend.service import Rules
+from gateway.intake import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
+from gateway.platforms.pretend.service import CLOSED_BEFORE, Rules, Update
 from hermes_base.errors import HermesError
 from hermes_lab.server import LabServer
 from tools import approval
@@ -119,6 +120,46 @@ def test_a_free_question_takes_any_text(house: House) -> None:
     house.wait_quiet()
     assert ann.count("heliotrope, please") == 1
     assert ann.count("Interrupted") == 0
+
+
+# --- which
+
+
+def test_a_second_yes_is_not_for_a_command_that_nobody_had_seen(house: House) -> None:
+    """G4: two quick yes are one approval, also when the service hands the second one over late, or twice."""
+    olga = house.person("olga")
+    olga.say((TOUCH % "first") + "[[then]]" + (TOUCH % "second"))
+    olga.wait_question("done-first")
+    late = Update("late", olga.chat, "dm", "olga", "yes", name="Olga")
+    olga.say("yes")
+    olga.wait_question("done-second")
+    for update in (late, late, replace(late, id="later")):
+        house.call(lambda update=update: house.service.repeat(update))
+    olga.wait_seen(NOT_SEEN, 2)
+    assert was_run(olga, "first")
+    assert not was_run(olga, "second")
+    olga.say("yes")
+    house.wait_quiet()
+    assert was_run(olga, "second")
+
+
+def test_a_yes_is_not_for_a_question_that_has_not_arrived(home: Path, lab: LabServer) -> None:
+    """G4: while the service does not show the question, no text answers it; once it stands there, one does."""
+    with open_house(home, lab, Rules(has_buttons=False)) as house:
+        olga = house.person("olga")
+        house.service.always = CLOSED_BEFORE
+        olga.say(TOUCH % "unseen")
+        wait_until(lambda: house.gateway.mailbox.open(olga.conversation) is not None)
+        olga.say("yes")
+        wait_until(lambda: house.gateway.turns.depth()[0] == 1)  # the yes is dealt with, and its turn still waits
+        assert house.gateway.mailbox.open(olga.conversation) is not None
+        house.service.always = ""
+        olga.wait_question("touch made")
+        olga.wait_seen(NOT_SEEN)
+        assert not was_run(olga, "unseen")
+        olga.say("yes")
+        house.wait_quiet()
+        assert was_run(olga, "unseen")
 
 
 # --- who

@@ -32,14 +32,15 @@ STRANGER = Standing("", "")
 DM = Address("pretend", "bot", "1")
 GROUP = Address("pretend", "bot", "2", "group")
 FILE = FileRef("/tmp/a.png", "a.png", "image")
-APPROVAL = OpenQuestion("q1", "approval", ("approve", "deny"), "anna")
-CONFIRMATION = OpenQuestion("q2", "confirmation", ("undo", "keep"), "anna")
-CHOICE = OpenQuestion("q3", "clarification", ("Red", "Blue"), "anna")
-FREE = OpenQuestion("q4", "clarification", (), "anna")
+SHOWN = 100.0  # when the question arrived
+APPROVAL = OpenQuestion("q1", "approval", ("approve", "deny"), "anna", SHOWN)
+CONFIRMATION = OpenQuestion("q2", "confirmation", ("undo", "keep"), "anna", SHOWN)
+CHOICE = OpenQuestion("q3", "clarification", ("Red", "Blue"), "anna", SHOWN)
+FREE = OpenQuestion("q4", "clarification", (), "anna", SHOWN)
 
 
 def say(text: str, **more: Any) -> Inbound:
-    return Inbound(**{"address": DM, "message": "7", "sender": "s", "text": text, **more})
+    return Inbound(**{"address": DM, "message": "7", "sender": "s", "text": text, "received": SHOWN + 1, **more})
 
 
 def in_group(text: str, **more: Any) -> Inbound:
@@ -116,6 +117,37 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "by number": (say("2"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "deny")),
     "another number is a message": (say("3"), asked(APPROVAL, ANNA, members_approve=True), Interrupt()),
     "more than a yes is a message": (say("yes, but hurry"), asked(APPROVAL), Interrupt()),
+    "a yes from before it was shown": (
+        say("yes", received=SHOWN),
+        asked(APPROVAL, OWNER),
+        Reply(intake.NOT_SEEN, "warning"),
+    ),
+    "a yes while it is on its way": (
+        say("yes"),
+        asked(replace(APPROVAL, shown=None), OWNER),
+        Reply(intake.NOT_SEEN, "warning"),
+    ),
+    "a free text from before it was shown": (say("a new idea", received=SHOWN), asked(FREE), Interrupt()),
+    "a button from before it was noted": (
+        say("approve", question="q1", received=SHOWN - 1),
+        asked(replace(APPROVAL, shown=None), OWNER),
+        AnswerQuestion("q1", "approve"),
+    ),
+    "a yes to what the writer saw": (
+        say("yes", seen="q1"),
+        asked(APPROVAL, OWNER, names_seen=True),
+        AnswerQuestion("q1", "approve"),
+    ),
+    "a yes to an earlier one": (
+        say("yes", seen="q0"),
+        asked(APPROVAL, OWNER, names_seen=True),
+        Reply(intake.NOT_SEEN, "warning"),
+    ),
+    "a yes of somebody who saw none": (
+        say("yes"),
+        asked(APPROVAL, OWNER, names_seen=True),
+        Reply(intake.NOT_SEEN, "warning"),
+    ),
     "a yes by a member": (say("yes"), asked(APPROVAL), Reply(intake.NOT_YOUR_QUESTION)),
     "a yes by a trusted member": (say("y"), asked(APPROVAL, members_approve=True), AnswerQuestion("q1", "approve")),
     "a yes to a turn of others": (

@@ -36,6 +36,7 @@ QUESTIONS = st.builds(
     kind=st.sampled_from(["approval", "clarification", "confirmation"]),
     choices=st.sampled_from([("approve", "deny"), (), ("a", "b")]),
     asked=PEOPLE,
+    shown=st.sampled_from([None, 1.0, 2.0]),
 )
 INBOUNDS = st.builds(
     Inbound,
@@ -48,6 +49,8 @@ INBOUNDS = st.builds(
     revision=st.sampled_from(["", "2"]),
     mentioned=st.booleans(),
     question=st.sampled_from(["", "", "q1", "q9"]),
+    seen=st.sampled_from(["", "q1", "q2"]),
+    received=st.sampled_from([0.5, 1.0, 1.5, 2.0, 2.5]),
     files=st.sampled_from([(), (FileRef("/f", "f"),)]),
     origin=st.sampled_from([PERSON, PERSON, PERSON, NOTICE]),
 )
@@ -63,6 +66,7 @@ VIEWS = st.builds(
     depth=st.integers(0, 7),
     busy_mode=st.sampled_from(["interrupt", "steer", "queue"]),
     question=st.one_of(st.none(), QUESTIONS),
+    names_seen=st.booleans(),
     waiting=st.sampled_from([0, 3, 99, 100, 5000]),
     refusals=st.integers(0, 2),
     closing=st.booleans(),
@@ -133,6 +137,41 @@ def test_an_answer_is_one_that_its_giver_may_give(inbound: Inbound, view: View) 
         assert question.kind == "clarification" or decision.text in question.choices
         own = view.sender.person == question.asked and (question.kind != "approval" or view.members_approve)
         assert own or view.sender.role in ("owner", "admin")
+
+
+#: What an owner types as an answer, in a private chat.
+TYPED = st.builds(
+    replace,
+    INBOUNDS,
+    address=st.just(Address("p", "bot", "1")),
+    text=st.sampled_from(["yes", "approve", "2", "no", "a"]),
+    question=st.just(""),
+    files=st.just(()),
+    origin=st.just(PERSON),
+)
+OWNERS_VIEWS = st.builds(replace, VIEWS, sender=st.just(Standing("olga", "owner")), earlier=st.just(""))
+
+
+@given(TYPED, OWNERS_VIEWS, QUESTIONS)
+def test_a_text_answers_only_what_its_writer_had_before_them(
+    inbound: Inbound, view: View, question: OpenQuestion
+) -> None:
+    """G4"""
+    decision = route(inbound, replace(view, question=question))
+    by_time = question.shown is not None and question.shown < inbound.received
+    seen = inbound.seen == question.id if view.names_seen else by_time
+    assert seen or not isinstance(decision, AnswerQuestion)
+
+
+@given(TYPED, OWNERS_VIEWS, st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=5))
+def test_one_message_answers_one_question_at_most(inbound: Inbound, view: View, pauses: list[float]) -> None:
+    """G4: each question is shown after the answer to the one before it, however often the message is looked at."""
+    answered, now = 0, inbound.received - pauses[0]
+    for number, pause in enumerate(pauses):
+        question = OpenQuestion(f"q{number}", "approval", ("approve", "deny"), "anna", now)
+        answered += isinstance(route(inbound, replace(view, question=question)), AnswerQuestion)
+        now = max(now, inbound.received) + pause
+    assert answered <= 1
 
 
 @given(INBOUNDS, VIEWS)

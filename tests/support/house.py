@@ -139,7 +139,7 @@ class Visitor:
 
     def edit(self, update: Update, text: str, revision: str = "1") -> Update:
         """Change what was said before."""
-        edited = replace(update, text=text, revision=revision)
+        edited = replace(update, text=text, revision=revision, at=time.time())
         return self.house.call(lambda: self.house.service.repeat(edited))
 
     def press(self, message: Message, choice: str) -> Update:
@@ -171,10 +171,13 @@ class Visitor:
             time.sleep(0.01)
 
     def wait_question(self, text: str = "", seconds: float = PATIENCE) -> Message:
-        """The last question in the chat with this in it, when there is one."""
+        """The last question in the chat with this in it, when there is one and the gateway knows that it arrived."""
 
         def find() -> list[Message]:
-            return [message for message in self.messages if message.question and text in message.text]
+            found = [message for message in self.messages if message.question and text in message.text]
+            open = self.house.gateway.mailbox.open(self.conversation)
+            on_its_way = open is not None and open.shown is None
+            return [] if found and on_its_way and open.id == found[-1].question else found
 
         wait_until(lambda: bool(find()), seconds)
         return find()[-1]

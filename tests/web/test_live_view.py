@@ -7,6 +7,7 @@ import pytest
 from waiting import wait_until
 from web_house import WebHouse
 
+from gateway.intake import NOT_SEEN
 from hermes_lab.server import LabServer
 
 
@@ -163,6 +164,21 @@ def test_a_question_is_asked_and_answered(web: WebHouse) -> None:
     assert visitor.post("/web/answer", question=question["id"], text="approve") == {"ok": False}
     stream.wait_for("settled")
     other.wait_until(lambda state: state.question is None and state.texts("assistant")[-1:] == ["done"])
+
+
+def test_a_typed_yes_is_for_the_question_that_stood_on_the_page(web: WebHouse) -> None:
+    """G4: the page says which question was before the person; a text that was written without it answers nothing."""
+    web.write_settings(approvals={"mode": "ask"})
+    visitor = web.visit()
+    conversation = visitor.open()
+    stream = visitor.watch(conversation)
+    visitor.say(conversation, '[[tool terminal {"command": "touch made"}]] [[then]] [[say done]]')
+    question = stream.wait_for("asked")["question"]
+    for times, early in enumerate(({}, {"seen": "another"}), 1):
+        visitor.say(conversation, "yes", **early)
+        stream.wait_until(lambda state, times=times: state.texts().count(NOT_SEEN) == times)
+    visitor.say(conversation, "yes", seen=question["id"])
+    stream.wait_until(lambda state: state.question is None and state.texts("assistant")[-1:] == ["done"])
 
 
 def test_commands_answer_with_notes(web: WebHouse) -> None:

@@ -230,7 +230,7 @@ SCHEMAS: Mapping[str, Schema] = MappingProxyType(
         "AnswerRequest": shape(
             ("choice",),
             choice=told({"type": "string", "minLength": 1}, "One of the question's choices, or a text."),
-            question=told(TEXT, "Its id; without it, the one that is open."),
+            question=told(TEXT, "Its id; without it, the first one that the run asked."),
         ),
         "Answered": shape(("id", "question", "answered"), id=TEXT, question=TEXT, answered=TEXT),
         "Session": _SESSION,

@@ -42,6 +42,7 @@ class Record:
         self.seq = 0
         self.status = QUEUED
         self.question: Question | None = None
+        self.first_question = ""  # the one that an answer without an id means
         self.outcome: Outcome | None = None
         self.closing = False  # the gateway ends before the run does
         self.ended = 0.0  # time.monotonic()
@@ -86,6 +87,7 @@ class Record:
 
     def ask(self, question: Question | None) -> None:
         self.question = question
+        self.first_question = self.first_question or (question.id if question else "")
         self._add(QUESTION, question=describe_question(question))
 
     def end(self, outcome: Outcome) -> None:

@@ -52,12 +52,15 @@ async def stop_run(api: Api, request: Request, caller: Caller) -> Response:
 
 
 async def answer_run(api: Api, request: Request, caller: Caller) -> Response:
-    """Answers the question that is open; one that is not open any more is a conflict."""
+    """Answers the question that is open; one that is not open any more is a conflict.
+
+    An answer without an id is for the run's first question: sent again, it must not approve a second one that nobody
+    has read (G4)."""
     record = await _find(api, request, caller)
     body = await read_json(request)
     named, choice = body.text("question", most=200), body.text("choice", needed=True, most=10_000)
     question = await api.cockpit.desk.question(caller, record.ticket.conversation)
-    if question is None or (named and named != question.id):
+    if question is None or question.id != (named or record.first_question):
         raise ApiProblem(409, "This question is not open any more; nothing was changed.", "not_open")
     if question.choices and choice not in question.choices:
         told = ", ".join(question.choices)

@@ -44,6 +44,7 @@ class PlatformSpec:
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
     always_on: bool = False  # it belongs to the house, and no setting switches it on
     needs_mention: bool = True  # in a group only what speaks to us is for us
+    names_seen: bool = False  # its clients say with a text which question its writer saw (`Inbound.seen`); none: none
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
 
 

@@ -71,6 +71,7 @@ class ChatRoutes:
             add_way(text, mode),
             files=files,
             conversation=conversation,
+            seen=read_text(fields, "seen", ""),
             received=time.time(),
         )
         web.last_seen = time.time()

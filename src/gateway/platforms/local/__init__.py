@@ -17,6 +17,7 @@ SPEC = PlatformSpec(
     joins=True,
     always_on=True,
     needs_mention=False,
+    names_seen=True,
     settings={"idempotent": "false: clients get no keys, and a repeated message is shown again, with a mark"},
 )
 #: The same for clients that cannot tell a repetition.

@@ -149,7 +149,7 @@ class PretendAdapter(BaseAdapter):
             sender_name=update.name,
             mentioned=update.mentioned,
             question=update.question,
-            received=self.last_seen,
+            received=update.at,
         )
 
 

@@ -73,6 +73,7 @@ class Update:
     mentioned: bool = False
     question: str = ""
     name: str = ""  # of the sender, as others see it
+    at: float = field(default_factory=time.time, compare=False)  # when it was done, by the server's clock
 
 
 @dataclass(slots=True)

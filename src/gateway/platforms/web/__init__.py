@@ -17,4 +17,5 @@ SPEC = PlatformSpec(
     joins=True,
     always_on=True,
     needs_mention=False,
+    names_seen=True,
 )

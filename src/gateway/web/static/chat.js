@@ -205,9 +205,10 @@ export class Chat {
   // --- what the buttons do
 
   async #say({ text, files, mode }) {
+    const seen = this.#asked; // what was drawn, which an event on its way is not
     await this.#opened.promise;
     this.timeline.scrollToEnd();
-    await this.outbox.add({ conversation: this.#state.conversation, text, files, mode });
+    await this.outbox.add({ conversation: this.#state.conversation, text, files, mode, seen });
     this.onChange();
   }
 

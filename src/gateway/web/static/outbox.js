@@ -46,10 +46,11 @@ export class Outbox {
     return this.messages.filter((message) => message.conversation === conversation);
   }
 
-  /** Takes a message and sends it until it is stored; resolves at the first answer that counts. */
-  add({ conversation, text, files, mode }) {
+  /** Takes a message and sends it until it is stored; resolves at the first answer that counts. `seen`: the id of the
+   * question that stood there when it was written. */
+  add({ conversation, text, files, mode, seen }) {
     const id = crypto.randomUUID?.() ?? `m${Date.now()}-${Math.random().toString(36).slice(2)}`;
-    const message = { id, conversation, text, files, mode, at: Date.now() / 1000, seq: null, problem: "" };
+    const message = { id, conversation, text, files, mode, seen, at: Date.now() / 1000, seq: null, problem: "" };
     keep(message);
     this.messages.push(message);
     this.onChange();
@@ -73,8 +74,9 @@ export class Outbox {
   async #send(message) {
     for (let wait = FIRST_WAIT; this.messages.includes(message); wait = Math.min(wait * 2, LONGEST_WAIT)) {
       try {
-        const { conversation, id, text, files, mode } = message;
-        const answer = await post("/web/say", { conversation, id, text, mode, files: files.map((file) => file.id) });
+        const { conversation, id, text, files, mode, seen = "" } = message;
+        const ids = files.map((file) => file.id);
+        const answer = await post("/web/say", { conversation, id, text, mode, seen, files: ids });
         message.seq = answer.seq;
         if (!answer.again) this.onStored(message);
         this.drop(message);
