@@ -1,5 +1,6 @@
-"""Tokens, cookies and brakes, without a server."""
+"""Tokens, cookies and the turnstile, without a server."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -75,50 +76,69 @@ class Clock:
         return self.now
 
 
-def test_a_peer_that_guesses_waits_longer_and_longer() -> None:
-    """G11: a few slips are free, then each wrong password doubles the pause, up to a limit."""
-    clock = Clock()
-    brakes = access.Brakes(clock)
-    waits = []
-    for _ in range(access.FREE_TRIES + 12):
-        brakes.note_failure("1.2.3.4")
-        waits.append(brakes.wait("1.2.3.4"))
-        clock.now += waits[-1]
-    assert waits[: access.FREE_TRIES - 1] == [0.0] * (access.FREE_TRIES - 1)
-    assert waits[access.FREE_TRIES : access.FREE_TRIES + 4] == [2.0, 4.0, 8.0, 16.0]
-    assert max(waits) == access.LONGEST_WAIT
-    assert brakes.wait("9.9.9.9") == 0.0
-    clock.now += access.FORGIVEN_AFTER + 1
-    assert brakes.wait("1.2.3.4") == 0.0
+class FakeTime(Clock):
+    """Whoever sleeps is the only one who lets the time go by."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        self.now += seconds
 
 
-def test_many_peers_together_are_slowed_down_but_the_owner_gets_in() -> None:
-    """G11: guessing from a thousand addresses does not help, and nobody is locked out for long."""
-    clock = Clock()
-    brakes = access.Brakes(clock)
-    for number in range(5_000):
-        brakes.note_failure(f"10.0.{number // 250}.{number % 250}")
-    assert 0 < brakes.wait("192.168.1.1") <= access.LONGEST_WAIT_OVERALL
-    assert len(brakes._peers) <= access.MOST_PEERS
-    clock.now += access.LONGEST_WAIT_OVERALL
-    assert brakes.wait("192.168.1.1") == 0.0
+def test_all_who_guess_share_one_pace() -> None:
+    """G11: a few tries are free; then one a second is looked at, from how many addresses they may come."""
+    time = FakeTime()
+    turnstile = access.Turnstile(time, time.sleep)
+
+    async def guess() -> list[float]:
+        return [time.now for number in range(access.FREE_TRIES + 20) if await turnstile.wait(f"10.0.0.{number}")]
+
+    looked_at = [at - 1_000.0 for at in asyncio.run(guess())]
+    assert looked_at[: access.FREE_TRIES] == [0.0] * access.FREE_TRIES
+    assert looked_at[access.FREE_TRIES :] == [pytest.approx(n * access.SECONDS_PER_TRY) for n in range(1, 21)]
+    time.now += 3_600
+    assert asyncio.run(guess())[access.FREE_TRIES - 1] == time.now - 20 * access.SECONDS_PER_TRY
+
+
+def test_the_right_password_takes_nothing_from_others() -> None:
+    time = FakeTime()
+    turnstile = access.Turnstile(time, time.sleep)
+
+    async def log_in_often() -> None:
+        for _ in range(100):
+            assert await turnstile.wait("1.2.3.4")
+            turnstile.note_right()
+
+    asyncio.run(log_in_often())
+    assert time.now == 1_000.0
+
+
+def test_the_line_has_an_end_for_one_address_and_for_all() -> None:
+    """G11: who waits costs memory, so only so many do; other addresses find a place, and leaving gives it back."""
+
+    async def crowd() -> None:
+        never = asyncio.Event()
+        turnstile = access.Turnstile(sleep=lambda _: never.wait())
+        first = [asyncio.ensure_future(turnstile.wait("1.2.3.4")) for _ in range(access.MOST_WAITING_PEER)]
+        await asyncio.sleep(0)
+        assert not await turnstile.wait("1.2.3.4")
+        others = [asyncio.ensure_future(turnstile.wait(f"10.0.0.{n}")) for n in range(access.MOST_WAITING)]
+        await asyncio.sleep(0)
+        refused = [task for task in others if task.done()]
+        assert len(refused) == access.MOST_WAITING_PEER
+        for task in (*first, *others):
+            task.cancel()
+        await asyncio.gather(*first, *others, return_exceptions=True)
+        assert not turnstile._waiting
+        never.set()
+        assert await turnstile.wait("1.2.3.4")
+
+    asyncio.run(crowd())
 
 
 @pytest.mark.parametrize(("one", "other"), [("2001:db8::1", "2001:db8::ffff:2"), ("::ffff:1.2.3.4", "1.2.3.4")])
 def test_a_peer_is_its_network_not_its_address(one: str, other: str) -> None:
     """G11: whoever has one IPv6 address has billions."""
-    brakes = access.Brakes(Clock())
-    for _ in range(access.FREE_TRIES + 1):
-        brakes.note_failure(one)
-    assert brakes.wait(other) > 0 or access._name_peer(one) == "::ffff:102:304"
-
-
-def test_the_right_password_makes_slips_forgotten() -> None:
-    brakes = access.Brakes(Clock())
-    for _ in range(access.FREE_TRIES + 1):
-        brakes.note_failure("1.2.3.4")
-    brakes.note_success("1.2.3.4")
-    assert brakes.wait("1.2.3.4") == 0.0
+    assert access._name_peer(one) == access._name_peer(other)
 
 
 def test_many_who_come_first_get_one_token(home: Path) -> None:

@@ -2,11 +2,12 @@
 
 import logging
 import socket
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
 import pytest
+from waiting import wait_until
 from web_house import WebHouse, find_free_port
 
 from gateway.platforms.api.adapter import ApiAdapter
@@ -225,17 +226,42 @@ def test_elsewhere_the_token_opens_nothing(guarded: WebHouse) -> None:
     assert named.status_code == 200
 
 
-def test_guessing_a_password_is_slow(guarded: WebHouse) -> None:
-    """G11: after a few wrong tries even the right password has to wait, and the answer says for how long."""
+def test_the_guesses_of_a_stranger_lock_nobody_out(guarded: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G11: behind a proxy all come from one address. However many wrong passwords came from there, and while more of
+    them wait, a cookie holds and the right password is let in."""
+    monkeypatch.setattr(access, "SECONDS_PER_TRY", 0.2)
+    known = guarded.stranger()
+    assert login(known, PASSWORD).status_code == 204
+    guesser = guarded.stranger()
+    for number in range(access.FREE_TRIES):
+        assert login(guesser, f"guess {number}").status_code == 403
+    with ThreadPoolExecutor(12) as pool:
+        waiting = [pool.submit(login, guarded.stranger(), "guess") for _ in range(12)]
+        assert known.get("/web/me").status_code == 200
+        assert login(guarded.stranger(), PASSWORD).status_code == 204
+        assert {future.result().status_code for future in waiting} == {403}
+
+
+def test_who_waits_in_vain_is_told(guarded: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G11, H8: when the line is full, a try is not looked at, and a place that was left is free again."""
+    monkeypatch.setattr(access, "SECONDS_PER_TRY", 3_600.0)
+    monkeypatch.setattr(access, "MOST_WAITING_PEER", 1)
     http = guarded.stranger()
-    answers = [login(http, f"guess {number}") for number in range(access.FREE_TRIES + 1)]
-    assert [answer.status_code for answer in answers] == [403] * access.FREE_TRIES + [429]
-    blocked = login(http, PASSWORD)
-    assert blocked.status_code == 429
-    seconds = int(blocked.headers["retry-after"])
-    assert 1 <= seconds <= 10
-    time.sleep(seconds)
-    assert login(http, PASSWORD).status_code == 204
+    for number in range(access.FREE_TRIES):
+        assert login(http, f"guess {number}").status_code == 403
+    line = guarded.server._server.config.app._turnstile._waiting  # type: ignore[union-attr]
+    for _ in range(2):
+        wait_until(lambda: not line.total())
+        with socket.create_connection(("127.0.0.1", guarded.port), timeout=20) as waiting:
+            body = b'{"password": "guess"}'
+            head = f"POST /web/login HTTP/1.1\r\nHost: 127.0.0.1:{guarded.port}\r\nOrigin: {guarded.url}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            waiting.sendall(head.encode() + body)
+            wait_until(lambda: line.total() == 1)
+            full = login(http, PASSWORD)
+            assert full.status_code == 429
+            assert full.headers["retry-after"] == "10"
+            assert "not looked at" in full.json()["error"]["message"]
 
 
 def test_a_changed_password_logs_out(guarded: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,31 +1,30 @@
-"""Who may look at the page: the token of the home, the cookie that stands for it, and the brakes on guessed passwords.
+"""Who may look at the page: the token of the home, the cookie that stands for it, and the turnstile for passwords.
 
 Nothing here is heavy to load: `hermes web` uses it, too.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import hmac
 import ipaddress
+import math
 import os
 import secrets
 import sys
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from hermes_constants import WEB_TOKEN_FILE
 
 TOKEN_FILE = WEB_TOKEN_FILE
 COOKIE_SECONDS = 30 * 24 * 3600
-FREE_TRIES = 5  # of one peer, before it has to wait
-FREE_TRIES_OVERALL = 50
-LONGEST_WAIT = 900.0
-LONGEST_WAIT_OVERALL = 60.0  # strangers must not lock the owner out for long
-FORGIVEN_AFTER = 3600.0  # seconds without a wrong try
-MOST_PEERS = 1_000
+FREE_TRIES = 10  # passwords that are looked at without a wait
+SECONDS_PER_TRY = 1.0  # between two others
+MOST_WAITING = 60  # tries that wait for their turn; proxies are patient for a minute
+MOST_WAITING_PEER = 30
 
 
 # --- the token
@@ -128,48 +127,50 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-# --- brakes
+# --- the turnstile
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
-    count: int = 0
-    last: float = 0.0
+class Turnstile:
+    """Paces the passwords that are looked at: a few at once, then one in a while, whoever tries.
 
-    def wait(self, free: int, longest: float, now: float) -> float:
-        """Seconds until the next try is looked at."""
-        if self.count < free or now - self.last > FORGIVEN_AFTER:
-            return 0.0
-        pause = min(longest, 2.0 ** min(self.count - free, 20))
-        return max(0.0, self.last + pause - now)
+    Nobody is locked out by the wrong tries of others, who may come from the same address (a proxy's): a try that comes
+    too early waits in line, and the right password is let in when its turn comes. Cookies and tokens never wait here.
+    """
 
-    def add(self, now: float) -> "Failures":
-        return Failures(1 if now - self.last > FORGIVEN_AFTER else self.count + 1, now)
-
-
-class Brakes:
-    """Counts wrong passwords: a peer that goes on guessing waits longer and longer, and so do all of them together."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._clock = clock
-        self._peers: OrderedDict[str, Failures] = OrderedDict()
-        self._all = Failures()
+        self._sleep = sleep
+        self._used_until = -math.inf  # each try takes its seconds; the free ones may be taken in advance
+        self._line = asyncio.Lock()  # first come, first served
+        self._waiting: Counter[str] = Counter()
 
-    def wait(self, peer: str) -> float:
-        """Seconds that this peer has to wait before a password of theirs is looked at."""
-        now = self._clock()
-        own = self._peers.get(_name_peer(peer), Failures()).wait(FREE_TRIES, LONGEST_WAIT, now)
-        return max(own, self._all.wait(FREE_TRIES_OVERALL, LONGEST_WAIT_OVERALL, now))
+    async def wait(self, peer: str) -> bool:
+        """True when this try is to be looked at; False: too many wait already."""
+        name = _name_peer(peer)
+        if self._waiting[name] >= MOST_WAITING_PEER or self._waiting.total() >= MOST_WAITING:
+            return False
+        self._waiting[name] += 1
+        try:
+            async with self._line:
+                await self._sleep(self._seconds_left())
+                self._used_until = max(self._used_until, self._clock()) + SECONDS_PER_TRY
+            return True
+        finally:
+            self._waiting[name] -= 1
+            if not self._waiting[name]:
+                del self._waiting[name]
 
-    def note_failure(self, peer: str) -> None:
-        now, name = self._clock(), _name_peer(peer)
-        self._peers[name] = self._peers.pop(name, Failures()).add(now)
-        self._all = self._all.add(now)
-        while len(self._peers) > MOST_PEERS:
-            self._peers.popitem(last=False)
+    def note_right(self) -> None:
+        """The try was no guess: it takes nothing from others."""
+        self._used_until -= SECONDS_PER_TRY
 
-    def note_success(self, peer: str) -> None:
-        self._peers.pop(_name_peer(peer), None)
+    def _seconds_left(self) -> float:
+        in_advance = (FREE_TRIES - 1) * SECONDS_PER_TRY
+        return max(0.0, self._used_until - in_advance - self._clock())
 
 
 def _name_peer(peer: str) -> str:
@@ -178,6 +179,6 @@ def _name_peer(peer: str) -> str:
         address = ipaddress.ip_address(peer)
     except ValueError:
         return peer
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))

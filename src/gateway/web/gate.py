@@ -1,9 +1,11 @@
 """The gate before everything that is served: hosts, origins, tokens and cookies, and the headers of every answer."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -31,6 +33,7 @@ WRONG_HOST = (
 )
 FOREIGN = "This request comes from the page of another site, so nothing was done."
 NOT_KNOWN = "You are not logged in. Use the address that `hermes web` prints, or log in with the password."
+TOO_MANY_TRIES = "Many passwords are being tried just now, and yours was not looked at. Try again in a moment."
 WRONG_TOKEN = "The token in this address does not hold here, or not any more."
 
 
@@ -70,7 +73,7 @@ class Gate:
         self._app = app
         self._is_crowded = is_crowded
         self._cookie = access.name_cookie(rules.home)
-        self._brakes = access.Brakes()
+        self._turnstile = access.Turnstile()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = read_request(scope)
@@ -123,16 +126,13 @@ class Gate:
 
     async def _log_in(self, asked: guard.Request, request: HttpRequest) -> Response:
         given = read_text(await read_object(request, 10_000), "password")
-        wait = self._brakes.wait(asked.peer)
-        if wait > 0:
-            sentence = f"Too many wrong tries. Wait {wait:.0f} seconds, then try again."
-            return answer_error(429, "too_many_tries", sentence, {"retry-after": str(int(wait) + 1)})
         if not self._rules.password:
             return answer_error(403, "no_password", "No password is set. Use the address that `hermes web` prints.")
+        if not await _unless_gone(self._turnstile.wait(asked.peer), request.receive):
+            return answer_error(429, "too_many_tries", TOO_MANY_TRIES, {"retry-after": "10"})
         if not access.are_equal(given, self._rules.password):
-            self._brakes.note_failure(asked.peer)
             return answer_error(403, "wrong_password", "That is not the password.")
-        self._brakes.note_success(asked.peer)
+        self._turnstile.note_right()
         return self._set_cookie(answer_nothing(), request.scope, self._make_cookie(), access.COOKIE_SECONDS)
 
     def _knows(self, scope: Scope) -> bool:
@@ -156,6 +156,23 @@ class Gate:
             told = problem if status == 403 else ""
             return answer_login(status, takes_password=bool(self._rules.password), problem=told)
         return answer_error(status, "not_logged_in", problem)
+
+
+async def _unless_gone(turn: Coroutine[Any, Any, bool], receive: Receive) -> bool:
+    """What `turn` says; False when the client goes away before, which gives its place in the line free."""
+
+    async def wait_gone() -> bool:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        return False
+
+    either = [asyncio.ensure_future(turn), asyncio.ensure_future(wait_gone())]
+    try:
+        done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return all(task.result() for task in done)
+    finally:
+        for task in either:
+            task.cancel()
 
 
 def read_request(scope: Scope) -> guard.Request:
