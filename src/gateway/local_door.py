@@ -15,6 +15,7 @@ from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.keys import ConversationKey, parse_key
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
+from hermes_cli.plugins import list_changed
 from hermes_state.interface import SessionInfo
 from hermes_state.records import make_session_id
 
@@ -46,7 +47,7 @@ class LocalDoor:
         choices = Choices.of(self._gateway.turns.choices(conversation))
         settings = cli_config.load_last_good()
         runtime = self._gateway.builder.find_runtime(settings, choices.model, choices.provider)
-        banner = (*describe_model(self._gateway.version, runtime), *lines)
+        banner = (*describe_model(self._gateway.version, runtime), *list_changed(), *lines)
         return Opened(conversation, banner, self._gateway.mailbox.showing(conversation))
 
     def _find_session(self, hello: Hello) -> SessionInfo | None:

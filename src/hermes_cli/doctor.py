@@ -19,12 +19,15 @@ from pathlib import Path
 from agent.auxiliary_client import find_runtime
 from agent.runtime import needs_key
 from hermes_base.errors import ConfigProblem, StoreFailure
-from hermes_cli import config
+from hermes_cli import config, plugin_seals
+from hermes_cli.plugin_loading import find_code
+from hermes_cli.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.connection import Database
 from hermes_state.home_lock import holder
 from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+from plugins import context_engine
 from tools.sandbox import BUBBLEWRAP, describe_walls
 
 log = logging.getLogger(__name__)
@@ -209,6 +212,23 @@ def _check_sandbox(home: Path) -> Iterator[Finding]:  # noqa: ARG001
         yield Finding(WARN, walls, fix)
 
 
+def _check_plugins(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    """Whether the code of enabled plugins is what the owner agreed to (G10); none of it is run."""
+    try:
+        settings = config.load_config_readonly()
+    except ConfigProblem:
+        return  # reported by its own check
+    enabled = config.cfg_get(settings, "plugins", "enabled", default=[])
+    names = set(map(str, enabled)) if isinstance(enabled, list) else set()
+    manifests = [manifest for manifest in find_manifests() if names & {manifest.id, manifest.name}]
+    codes = [(manifest.id, code) for manifest in manifests if (code := find_code(manifest)) is not None]
+    changes = [*(plugin_seals.find_change(name, code) for name, code in codes), context_engine.find_change()]
+    for change in filter(None, changes):
+        yield Finding(WARN, change.what, change.fix)
+    if names and not any(changes):
+        yield Finding(OK, "The enabled plugins are as they were enabled.")
+
+
 CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _check_python,
     _check_home,
@@ -220,6 +240,7 @@ CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _check_model,
     _check_tools,
     _check_sandbox,
+    _check_plugins,
 )
 
 

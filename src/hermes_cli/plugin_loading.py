@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from hermes_base.errors import HermesError
+from hermes_cli import plugin_seals
 from hermes_cli.plugin_records import PluginManifest
-from hermes_cli.plugin_sources import find_entry_point
+from hermes_cli.plugin_sources import find_entry_point, find_module_code
 
 PACKAGE = "hermes_plugins"
 _INIT = "__init__.py"
@@ -24,17 +25,33 @@ class PluginLoadError(HermesError):
 
 
 def load_plugin(manifest: PluginManifest) -> tuple[ModuleType | None, Register]:
-    """A plugin's module and its `register`; raises PluginLoadError, or whatever its code raises."""
+    """A plugin's module and its `register`; raises CodeChanged, PluginLoadError, or whatever its code raises."""
+    code = find_code(manifest)
+    if code is not None:
+        plugin_seals.allow(plugin_seals.check(manifest.id, code))
     if manifest.source == "entrypoint":
-        return _load_entry_point(manifest)
+        return _load_entry_point(manifest, code)
     module = import_folder(f"{_ensure_package().__name__}.{_make_slug(manifest.id)}", Path(manifest.path or ""))
     return module, _find_register(module)
 
 
-def _load_entry_point(manifest: PluginManifest) -> tuple[ModuleType | None, Register]:
+def find_code(manifest: PluginManifest) -> Path | None:
+    """The folder or file whose code needs consent; None: it is a part of this program, or there is nothing to run."""
+    if manifest.source == "bundled":
+        return None
+    if manifest.source == "entrypoint":
+        point = find_entry_point(manifest.name)
+        return find_module_code(point.module) if point is not None else None
+    return Path(manifest.path or "")
+
+
+def _load_entry_point(manifest: PluginManifest, code: Path | None) -> tuple[ModuleType | None, Register]:
     point = find_entry_point(manifest.name)
     if point is None:
         raise PluginLoadError(f"The entry point {manifest.name} is gone.")
+    top = point.module.partition(".")[0]
+    if code is not None and top not in sys.modules and code.stem == top:
+        _import_file(top, code / _INIT if code.is_dir() else code, code if code.is_dir() else None)
     loaded = point.load()
     return sys.modules.get(point.module), _find_register(loaded)
 
@@ -67,11 +84,17 @@ def import_folder(name: str, folder: Path) -> ModuleType:
     init = folder / _INIT
     if not init.is_file():
         raise PluginLoadError(f"{folder} has no {_INIT}")
+    return _import_file(name, init, folder)
+
+
+def _import_file(name: str, file: Path, folder: Path | None) -> ModuleType:
     _forget_module(name)
     importlib.invalidate_caches()
-    spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(folder)])
+    inner = [str(folder)] if folder is not None else None
+    loader = plugin_seals.make_loader(name, file) if plugin_seals.is_allowed(str(file)) else None
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=inner)
     if spec is None or spec.loader is None:
-        raise PluginLoadError(f"{init} cannot be imported")
+        raise PluginLoadError(f"{file} cannot be imported")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -79,7 +102,8 @@ def import_folder(name: str, folder: Path) -> ModuleType:
         _forget_module(name)
         raise
     parent, _, child = name.rpartition(".")
-    setattr(sys.modules[parent], child, module)
+    if parent:
+        setattr(sys.modules[parent], child, module)
     return module
 
 

@@ -81,6 +81,7 @@ class LoadedPlugin:
     commands_registered: list[str] = field(default_factory=list)
     enabled: bool = False
     error: str | None = None
+    changed: bool = False  # not loaded: its code is not what the owner enabled
     deferred: bool = False
 
 

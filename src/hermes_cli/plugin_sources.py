@@ -1,5 +1,6 @@
 """Finds plugins and reads their manifests, in folders and among installed packages; runs no code of theirs."""
 
+import importlib.util
 import itertools
 import logging
 import os
@@ -65,6 +66,23 @@ def _find_entry_points() -> Iterator[PluginManifest]:
 def find_entry_point(name: str) -> metadata.EntryPoint | None:
     """The entry point that `find_manifests` listed under this name."""
     return next(iter(reversed(tuple(metadata.entry_points(group=ENTRY_POINTS_GROUP, name=name)))), None)
+
+
+def find_module_code(module: str) -> Path | None:
+    """The folder or file that an installed module's code stands in, as its outermost package; imports nothing."""
+    top, _, rest = module.partition(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if spec.origin and Path(spec.origin).is_file():
+        return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
+    inner = rest.partition(".")[0]  # of a namespace, which belongs to several
+    places = [Path(place, inner) for place in spec.submodule_search_locations or () if inner]
+    found = (each for place in places for each in (place, place.with_suffix(".py")) if each.exists())
+    return next(found, None)
 
 
 # --- folders

@@ -25,6 +25,7 @@ from hermes_cli.plugin_records import (
     PluginRecords,
     PluginToolOverrideError,
 )
+from hermes_cli.plugin_seals import CodeChanged
 from hermes_cli.plugin_sources import ENTRY_POINTS_GROUP, find_manifests, is_set
 from tools.registry import registry
 
@@ -160,6 +161,9 @@ class PluginManager(PluginRecords):
             self._registrars[manifest.id] = register
             register(PluginContext(manifest, self))
             plugin.enabled = True
+        except CodeChanged as problem:
+            plugin.error, plugin.changed = str(problem), True
+            log.warning("plugin %s", problem)
         except (Exception, SystemExit) as problem:  # a plugin must not end the program either
             plugin.error = str(problem) or type(problem).__name__
             log.warning("plugin %s could not be loaded: %s", manifest.id, plugin.error, exc_info=True)
@@ -250,6 +254,11 @@ def get_plugin_manager() -> PluginManager:
 def discover_plugins(force: bool = False) -> None:
     """Load the enabled plugins, once in this process unless `force`."""
     get_plugin_manager().discover_and_load(force=force)
+
+
+def list_changed() -> list[str]:
+    """A line for each plugin that was left out because its code is not what the owner enabled."""
+    return [str(plugin.error) for plugin in get_plugin_manager()._plugins.values() if plugin.changed]
 
 
 def has_hook(hook_name: str) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hermes_base.errors import ConfigProblem
-from hermes_cli import config
+from hermes_cli import config, plugin_seals
 from hermes_cli import plugins as plugin_host
+from hermes_cli.plugin_loading import find_code
 from hermes_cli.plugin_records import LoadedPlugin, PluginManifest
 from hermes_cli.plugin_sources import find_manifests, is_set
 from plugins import context_engine
@@ -51,6 +52,9 @@ def _list(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are 
     missing = _list_enabled() - _collect_names([plugin.manifest for plugin in known.values()])
     for name in sorted(missing):
         print(f"{name}: missing; plugins.enabled names it, but it is not installed")
+    change = context_engine.find_change()
+    if change is not None:
+        print(change)
     print("Context engines: " + ", ".join(name for name, _ in _discover_context_engines()))
     return 0
 
@@ -71,6 +75,8 @@ def _name_state(plugin: LoadedPlugin) -> str:
         return "when needed"
     if plugin.enabled:
         return "on"
+    if plugin.changed:
+        return "changed"
     if plugin.error is None:
         return "chosen by its own setting"
     return _STATES.get(plugin.error, "failed")
@@ -92,6 +98,8 @@ def _discover_context_engines() -> list[tuple[str, str]]:
 
 def _enable(parsed: argparse.Namespace) -> int:
     manifest = _find_plugin(parsed.name)
+    if _agree_to_engine(parsed.name, manifest):
+        return 0
     if manifest is None:
         raise _report_unknown(parsed.name)
     if manifest.kind == "exclusive":
@@ -101,7 +109,21 @@ def _enable(parsed: argparse.Namespace) -> int:
     _write_names("disabled", _read_names("disabled", without=own))
     if not own & _list_enabled():
         _write_names("enabled", [*_read_names("enabled"), manifest.id])
+    code = find_code(manifest)
+    if code is not None:
+        plugin_seals.agree(manifest.id, code)
     return _report_load(manifest)
+
+
+def _agree_to_engine(name: str, manifest: PluginManifest | None) -> bool:
+    """Let a context engine of the home run as it is now; False: the name is not one's, or a plugin's."""
+    engine = name.removeprefix("context_engine/")
+    folder = context_engine.find_own_folder(engine)
+    if folder is None or (manifest is not None and manifest.path != str(folder)):
+        return False
+    plugin_seals.agree(context_engine.name_seal(engine), folder)
+    print(f"The context engine {engine} may run as it is now, once context.engine names it.")
+    return True
 
 
 def _report_load(manifest: PluginManifest) -> int:

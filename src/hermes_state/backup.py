@@ -34,7 +34,7 @@ SECRETS = (".env",)
 #: Names in a home that are the person's. The rest (logs, locks, sockets, files on their way) can be made anew.
 KEPT = (
     *(STORE_FILE, "config.yaml", "SOUL.md", "prices.json", "chat_history"),
-    *("memories", "skills", "people", "todos", "workspace", "plugins", "uploads", "shown"),
+    *("memories", "skills", "people", "todos", "workspace", "plugins", "plugin-seals", "uploads", "shown"),
 )
 #: Names below `people/ID` that pass, as they do in the home itself.
 PASSING_OF_PEOPLE = frozenset({"outbox", "file-changes"})

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hermes_cli import plugins
+from hermes_cli import plugin_seals, plugins
 
 GOOD = """
     def register(ctx):
@@ -78,12 +78,16 @@ def test_discovery_happens_once_unless_forced(write_plugin, enable):
     assert len(manager._hooks["post_llm_call"]) == 1
 
 
-def test_force_loads_changed_code(write_plugin, enable):
+def test_force_loads_changed_code_once_it_is_enabled_again(write_plugin, enable):
+    """G10"""
     folder = write_plugin("changing", GOOD, part="")
     enable("changing")
     (folder / "__init__.py").write_text(
         "def register(ctx):\n  ctx.register_hook('pre_verify', lambda **f: 'changed')\n"
     )
+    plugins.discover_plugins(force=True)
+    assert plugins.invoke_hook("pre_verify") == []
+    plugin_seals.agree("changing", folder)
     plugins.discover_plugins(force=True)
     assert plugins.invoke_hook("pre_verify") == ["changed"]
     assert not plugins.has_hook("post_llm_call")

@@ -14,6 +14,7 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
+from hermes_cli import plugin_seals
 from hermes_cli import plugins as plugin_host
 from hermes_cli.plugin_loading import import_folder
 from hermes_cli.plugin_sources import list_folders, read_manifest_fields
@@ -48,6 +49,9 @@ def load_context_engine(name: str) -> Any:
         module = _import_engine(name, folder)
         engine = _ask_register(name, module)
         engine = _build_from_class(module) if engine is None else engine
+    except plugin_seals.CodeChanged as problem:
+        log.warning("context engine %s", problem)
+        return None
     except (Exception, SystemExit):
         log.warning("context engine %s could not be loaded from %s", name, folder, exc_info=True)
         return None
@@ -133,7 +137,27 @@ def _import_engine(name: str, folder: Path) -> ModuleType:
     known = sys.modules.get(module_name)
     if known is not None and known.__file__ == str(folder / "__init__.py"):
         return known
+    if folder.parent != _BUNDLED:
+        plugin_seals.allow(plugin_seals.check(name_seal(name), folder))
     return import_folder(module_name, folder)
+
+
+def name_seal(name: str) -> str:
+    """What the record of an engine's code is called."""
+    return f"context_engine/{name}"
+
+
+def find_change() -> plugin_seals.CodeChanged | None:
+    """Why the engine that the settings name would not be loaded, if its code has changed."""
+    chosen = _read_chosen()
+    folder = find_own_folder(chosen)
+    return None if folder is None else plugin_seals.find_change(name_seal(chosen), folder)
+
+
+def find_own_folder(name: str) -> Path | None:
+    """The folder of an engine that the owner added."""
+    folder = _find_folder(name)
+    return None if folder is None or folder.parent == _BUNDLED else folder
 
 
 def _ask_register(name: str, module: ModuleType) -> Any:
