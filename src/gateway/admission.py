@@ -38,12 +38,6 @@ def admit(people: PeopleStore, settings: Mapping[str, Any], platform: str, sende
     return standing(person if role or not _is_only_listed(people, person, platform, sender) else None)
 
 
-def pairing_sentence(people: PeopleStore, platform: str, sender: str, name: str, chat: str) -> str:
-    """What a stranger is told in a direct chat: the code, once for each request; empty: nothing (G1)."""
-    made = people.pair(platform, sender, name, chat)
-    return PAIRING_SENTENCE.format(code=made.code) if made is not None and made.fresh else ""
-
-
 def open_folder(home: Path, scope: Scope) -> Path | None:
     """The own folder of a person or group, with its workspace; None for the owner, who has the home itself."""
     if not scope.folder:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from gateway import people
-from gateway.admission import LOCAL_OWNER, admit, pairing_sentence, standing
+from gateway.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, standing
 from gateway.intake import Standing, View
 from gateway.lane import LOOKED_AT, Arrival
 from gateway.platforms.base import PlatformSpec
 from gateway.platforms.registry import find_spec
 from hermes_base.errors import ConfigProblem
 from hermes_base.hooks import Hooks
-from hermes_base.inbound import NOTICE, Inbound, read_inbound
+from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound
 from hermes_state.people import PeopleStore
 from hermes_state.turns import Claim, TurnStore, Waiting
 
@@ -55,6 +55,22 @@ class FrontDoor:
         self._plugin_commands = plugin_commands
         self.house: Any = None  # what plugins are given as the gateway
 
+    def is_stranger(self, conversation: str, inbound: Inbound) -> bool:
+        spec = spec_of(inbound.address.platform)
+        return not people.may_talk(self._find_sender(conversation, inbound, spec, self._settings()).role)
+
+    def greet_stranger(self, conversation: str, inbound: Inbound) -> bool:
+        """In a direct chat a stranger is told a code, once for each request however often they write (G1); there are
+        few requests, and they pass. True: there is something to deliver."""
+        address = inbound.address
+        if address.kind != "dm" or spec_of(address.platform).knows_people:
+            return False
+        made = self._people.pair(address.platform, inbound.sender, inbound.sender_name, address.chat)
+        if made is None:
+            return False
+        told = Outgoing(address, PAIRING_SENTENCE.format(code=made.code), NOTE)
+        return self._turns.post(conversation, f"pairing:{made.code}", told)
+
     def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Arrival]:
         """The open messages of a conversation that its lane does not know yet, in order."""
         rows = [row for row in self._turns.waiting(claim, LOOKED_AT) if row.seq not in known]
@@ -72,7 +88,6 @@ class FrontDoor:
             busy_mode=str(settings.get("gateway", {}).get("busy") or "interrupt"),
             closing=closing,
             earlier=earlier,
-            pairing=self._pair(inbound, sender),
             group_open=rules.open,
             group_allowed=rules.allowed,
             needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
@@ -92,13 +107,6 @@ class FrontDoor:
         if spec.knows_people:
             return standing(self._people.get(inbound.sender))
         return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
-
-    def _pair(self, inbound: Inbound, sender: Standing) -> str:
-        known = spec_of(inbound.address.platform).knows_people
-        if sender.role or known or inbound.origin == NOTICE or inbound.address.kind != "dm":
-            return ""
-        address = inbound.address
-        return pairing_sentence(self._people, address.platform, inbound.sender, inbound.sender_name, address.chat)
 
     def _find_earlier(self, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
         """Of an edit: the rows that it takes the place of, and what became of the message before."""

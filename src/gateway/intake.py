@@ -104,7 +104,6 @@ class View:
     refusals: int = 0  # messages in a row, just before this one, for which there was no room
     closing: bool = False  # the gateway is shutting down
     earlier: str = ""  # of an edit: what became of the message before: "", "open", "answered"
-    pairing: str = ""  # for a stranger in a direct chat: the sentence with the pairing code; empty: say nothing
     group_allowed: bool = True  # False: the settings leave this group out
     group_open: bool = False  # rules of this group let members speak without a mention
     needs_mention: bool = True
@@ -160,12 +159,9 @@ def _take_notice(inbound: Inbound, view: View) -> Decision | None:
     return Queue() if view.busy or view.closing else StartTurn()
 
 
-def _turn_strangers_away(inbound: Inbound, view: View) -> Decision | None:
-    if may_talk(view.sender.role):
-        return None
-    if inbound.address.kind == "dm" and view.pairing:
-        return Reply(view.pairing)
-    return Drop("a stranger")
+def _turn_strangers_away(_: Inbound, view: View) -> Decision | None:
+    """Strangers do not come through the door; whoever is one here was removed since they wrote."""
+    return None if may_talk(view.sender.role) else Drop("a stranger")
 
 
 def _ignore_what_is_for_others(inbound: Inbound, view: View) -> Decision | None:

@@ -249,15 +249,21 @@ class Gateway:
 
     async def _accept(self, key: str, inbound: Inbound) -> int | None:
         address = inbound.address
-        body = write_inbound(inbound)
-        storing = asyncio.ensure_future(
-            self.call(self.turns.accept, key, address.account_key, inbound.ext_id, body, self._claimer(key))
-        )
+        storing = asyncio.ensure_future(self.call(self._store_message, key, inbound, self._claimer(key)))
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
         if not done:
             self.show(key, Notice(STORE_HELD, "warning"))
             self.spawn(self.delivery.tell(address, STORE_HELD))
         return await storing
+
+    def _store_message(self, key: str, inbound: Inbound, claimer: str) -> int | None:
+        """On a store thread. Of what strangers send nothing is stored, or they could fill the disk."""
+        if self.front.is_stranger(key, inbound):
+            if self.front.greet_stranger(key, inbound):
+                self.wake_delivery(inbound.address)
+            return None
+        account = inbound.address.account_key
+        return self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer)
 
     def wake_delivery(self, address: Address) -> None:
         self.delivery.wake(address)

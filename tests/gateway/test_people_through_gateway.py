@@ -63,6 +63,35 @@ def test_nobody_is_answered_before_the_owner_lets_them_in(home: Path, lab: LabSe
         assert len(lab.requests) == 1
 
 
+def measure(home: Path) -> int:
+    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+
+
+def test_what_strangers_send_is_not_stored(house: House, home: Path) -> None:
+    """G1, F7: a thousand long messages of a stranger leave as much on the disk as one: a request and its one code. Sent
+    again by the service, and after a restart, they leave no more; in a group not even that."""
+    sam, other, room = house.person("sam"), house.person("tim"), house.person("una", "room", "group")
+    sam.say("hello")
+    find_code(sam)
+    other.say("hello")
+    find_code(other)
+    house.stop()  # folds the store's log into its file
+    house.start()
+    house.wait_quiet()
+    before = measure(home)
+    long = "SECRETLY " + "x" * 4_000
+    updates = [person.say(long) for person in (sam, other, room) for _ in range(350)]
+    house.call(lambda: [house.service.repeat(update) for update in updates[:50]])
+    wait_until(lambda: not house.service.updates, 60)
+    house.wait_quiet()
+    grown = measure(home) - before
+    assert grown < 100_000, f"{len(updates)} messages of strangers took {grown} bytes"
+    assert [sam.count("I do not know you"), other.count("I do not know you"), room.seen] == [1, 1, []]
+    house.stop()
+    assert not any(b"SECRETLY" in path.read_bytes() for path in home.rglob("*") if path.is_file())
+    house.start()
+
+
 def test_a_stranger_in_a_group_is_not_even_told(house: House, lab: LabServer) -> None:
     """G1: in a group a stranger gets no code; codes are for direct chats."""
     assert house.person("sam", "room", "group").ask("@bot hello") == []

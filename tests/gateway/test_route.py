@@ -59,17 +59,14 @@ def asked(question: OpenQuestion, sender: Standing = ANNA, **more: Any) -> View:
     return busy(sender, question=question, **more)
 
 
-PAIR = "Your code is ABCD."
-
 #: message, state of its conversation, decision (a type where the words are not fixed)
 CASES: dict[str, tuple[Inbound, View, Any]] = {
     # --- strangers (G1)
-    "a stranger gets the pairing sentence": (say("hi"), idle(STRANGER, pairing=PAIR), Reply(PAIR)),
-    "a stranger without a code gets nothing": (say("hi"), idle(STRANGER), Drop),
-    "a stranger in a group gets nothing": (in_group("hi"), idle(STRANGER, pairing=PAIR), Drop),
-    "a stranger's command": (say("/status"), idle(STRANGER, pairing=PAIR), Reply(PAIR)),
-    "a stranger's stop": (say("/stop"), busy(STRANGER, pairing=PAIR), Reply(PAIR)),
-    "a stranger's answer": (say("approve"), asked(APPROVAL, STRANGER, pairing=PAIR), Reply(PAIR)),
+    "a stranger": (say("hi"), idle(STRANGER), Drop),
+    "a stranger in a group gets nothing": (in_group("hi"), idle(STRANGER), Drop),
+    "a stranger's command": (say("/status"), idle(STRANGER), Drop),
+    "a stranger's stop": (say("/stop"), busy(STRANGER), Drop),
+    "a stranger's answer": (say("approve"), asked(APPROVAL, STRANGER), Drop),
     "a stranger's button": (say("approve", question="q1"), asked(APPROVAL, STRANGER), Drop),
     "a role nobody knows is a stranger's": (say("hi"), idle(Standing("x", "king")), Drop),
     "a person without a role is a stranger": (say("hi"), idle(Standing("x", "")), Drop),

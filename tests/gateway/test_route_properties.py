@@ -14,7 +14,6 @@ from gateway.intake import (
     Interrupt,
     OpenQuestion,
     Queue,
-    Reply,
     Standing,
     StartTurn,
     Steer,
@@ -71,7 +70,6 @@ VIEWS = st.builds(
     refusals=st.integers(0, 2),
     closing=st.booleans(),
     earlier=st.sampled_from(["", "open", "answered"]),
-    pairing=st.sampled_from(["", "code"]),
     group_allowed=st.booleans(),
     group_open=st.booleans(),
     needs_mention=st.booleans(),
@@ -89,12 +87,11 @@ def test_every_message_gets_one_decision_and_always_the_same(inbound: Inbound, v
 
 
 @given(INBOUNDS, VIEWS, st.sampled_from(["", "king", "Owner"]))
-def test_a_stranger_is_at_most_told_the_code(inbound: Inbound, view: View, role: str) -> None:
+def test_a_stranger_does_nothing(inbound: Inbound, view: View, role: str) -> None:
     """G1: no message of a stranger starts, stops, answers or changes anything."""
     view = replace(view, sender=Standing("anna", role))
     decision = route(replace(inbound, origin=PERSON), view)
-    assert isinstance(decision, Drop) or decision == Reply("code")
-    assert isinstance(decision, Drop) or inbound.address.kind == "dm"
+    assert isinstance(decision, Drop)
 
 
 @given(INBOUNDS, VIEWS, st.text(), st.text())
