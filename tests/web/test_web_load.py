@@ -198,6 +198,65 @@ def test_a_body_that_stops_is_not_waited_for(web: WebHouse, monkeypatch: pytest.
         assert sock.recv(1) == b""
 
 
+def drip(sock: socket.socket, seconds: float = 20.0) -> bool:
+    """Send a byte now and then, as long as somebody takes it; whether the other side ended it."""
+    end = time.monotonic() + seconds
+    sock.settimeout(0.02)
+    while time.monotonic() < end:
+        try:
+            sock.sendall(b"x")
+            if sock.recv(65536) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_drops_keep_no_connection_open(web: WebHouse, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """F1, G11: a client that always has one more byte to send is let go all the same."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.5)
+    begun = ask("/web/upload?name=a", web.visit(), "POST", "Origin: http://127.0.0.1\r\nContent-Length: 100000\r\n")
+    with socket.create_connection(("127.0.0.1", web.port)) as sock:
+        sock.sendall(begun if part == "body" else begun[:-4] + b"\r\nX-Slow: ")
+        assert drip(sock)
+
+
+def test_a_body_that_keeps_its_pace_takes_its_time() -> None:
+    """A large upload over a slow line is no drip: an hour of it may pass, but never half a minute without a byte."""
+    hour = 3_600.0
+    assert connections.seconds_left(False, hour, int(hour * connections.BODY_PACE)) == connections.BODY_SECONDS
+    assert connections.seconds_left(False, hour, int(hour * connections.BODY_PACE * 0.9)) == 0.0
+    assert connections.seconds_left(False, 1.0, 10**9) == connections.BODY_SECONDS
+    assert connections.seconds_left(True, 1.0, 10**9) == connections.HEAD_SECONDS - 1.0
+
+
+def test_hundreds_of_dripping_clients_keep_nobody_out(
+    home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F1, G11: only so many requests may be on their way; the one that is furthest behind makes room for a new one."""
+    monkeypatch.setattr(connections, "MOST_READING", 20)
+    monkeypatch.setattr(server, "MOST_OPEN", 100)
+    with WebHouse(home, lab.base_url) as web:
+        visitor = web.visit()
+        begun = ask("/web/upload?name=a", visitor, "POST", "Origin: http://127.0.0.1\r\nContent-Length: 100000\r\n")
+        open_ones = web.server._server.server_state.connections  # type: ignore[union-attr]
+        dripping = []
+        try:
+            for number in range(300):
+                dripping.append(socket.create_connection(("127.0.0.1", web.port)))
+                dripping[-1].sendall(begun + b"x" if number % 2 else begun[:40])
+            assert visitor.get("/web/me")
+            wait_until(lambda: len(open_ones) <= 40)
+            assert visitor.get("/web/me")
+        finally:
+            for sock in dripping:
+                sock.close()
+
+
 @pytest.mark.parametrize(
     "sent",
     [
