@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.web import access
+from gateway.web import access, turnstile
 from hermes_cli import config
 
 TEXTS = st.text(max_size=40)
@@ -87,26 +87,26 @@ class FakeTime(Clock):
 def test_all_who_guess_share_one_pace() -> None:
     """G11: a few tries are free; then one a second is looked at, from how many addresses they may come."""
     time = FakeTime()
-    turnstile = access.Turnstile(time, time.sleep)
+    stile = turnstile.Turnstile(time, time.sleep)
 
     async def guess() -> list[float]:
-        return [time.now for number in range(access.FREE_TRIES + 20) if await turnstile.wait(f"10.0.0.{number}")]
+        return [time.now for number in range(turnstile.FREE_TRIES + 20) if await stile.wait(f"10.0.0.{number}")]
 
     looked_at = [at - 1_000.0 for at in asyncio.run(guess())]
-    assert looked_at[: access.FREE_TRIES] == [0.0] * access.FREE_TRIES
-    assert looked_at[access.FREE_TRIES :] == [pytest.approx(n * access.SECONDS_PER_TRY) for n in range(1, 21)]
+    assert looked_at[: turnstile.FREE_TRIES] == [0.0] * turnstile.FREE_TRIES
+    assert looked_at[turnstile.FREE_TRIES :] == [pytest.approx(n * turnstile.SECONDS_PER_TRY) for n in range(1, 21)]
     time.now += 3_600
-    assert asyncio.run(guess())[access.FREE_TRIES - 1] == time.now - 20 * access.SECONDS_PER_TRY
+    assert asyncio.run(guess())[turnstile.FREE_TRIES - 1] == time.now - 20 * turnstile.SECONDS_PER_TRY
 
 
 def test_the_right_password_takes_nothing_from_others() -> None:
     time = FakeTime()
-    turnstile = access.Turnstile(time, time.sleep)
+    stile = turnstile.Turnstile(time, time.sleep)
 
     async def log_in_often() -> None:
         for _ in range(100):
-            assert await turnstile.wait("1.2.3.4")
-            turnstile.note_right()
+            assert await stile.wait("1.2.3.4")
+            stile.note_right()
 
     asyncio.run(log_in_often())
     assert time.now == 1_000.0
@@ -117,20 +117,20 @@ def test_the_line_has_an_end_for_one_address_and_for_all() -> None:
 
     async def crowd() -> None:
         never = asyncio.Event()
-        turnstile = access.Turnstile(sleep=lambda _: never.wait())
-        first = [asyncio.ensure_future(turnstile.wait("1.2.3.4")) for _ in range(access.MOST_WAITING_PEER)]
+        stile = turnstile.Turnstile(sleep=lambda _: never.wait())
+        first = [asyncio.ensure_future(stile.wait("1.2.3.4")) for _ in range(turnstile.MOST_WAITING_PEER)]
         await asyncio.sleep(0)
-        assert not await turnstile.wait("1.2.3.4")
-        others = [asyncio.ensure_future(turnstile.wait(f"10.0.0.{n}")) for n in range(access.MOST_WAITING)]
+        assert not await stile.wait("1.2.3.4")
+        others = [asyncio.ensure_future(stile.wait(f"10.0.0.{n}")) for n in range(turnstile.MOST_WAITING)]
         await asyncio.sleep(0)
         refused = [task for task in others if task.done()]
-        assert len(refused) == access.MOST_WAITING_PEER
+        assert len(refused) == turnstile.MOST_WAITING_PEER
         for task in (*first, *others):
             task.cancel()
         await asyncio.gather(*first, *others, return_exceptions=True)
-        assert not turnstile._waiting
+        assert not stile._waiting
         never.set()
-        assert await turnstile.wait("1.2.3.4")
+        assert await stile.wait("1.2.3.4")
 
     asyncio.run(crowd())
 
@@ -138,7 +138,7 @@ def test_the_line_has_an_end_for_one_address_and_for_all() -> None:
 @pytest.mark.parametrize(("one", "other"), [("2001:db8::1", "2001:db8::ffff:2"), ("::ffff:1.2.3.4", "1.2.3.4")])
 def test_a_peer_is_its_network_not_its_address(one: str, other: str) -> None:
     """G11: whoever has one IPv6 address has billions."""
-    assert access._name_peer(one) == access._name_peer(other)
+    assert turnstile._name_peer(one) == turnstile._name_peer(other)
 
 
 def test_many_who_come_first_get_one_token(home: Path) -> None:

@@ -12,7 +12,7 @@ from web_house import WebHouse, find_free_port
 
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
-from gateway.web import access, server
+from gateway.web import access, server, turnstile
 from gateway.web.server import Place
 from hermes_base.errors import ConfigProblem
 from hermes_lab.server import LabServer
@@ -229,11 +229,11 @@ def test_elsewhere_the_token_opens_nothing(guarded: WebHouse) -> None:
 def test_the_guesses_of_a_stranger_lock_nobody_out(guarded: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """G11: behind a proxy all come from one address. However many wrong passwords came from there, and while more of
     them wait, a cookie holds and the right password is let in."""
-    monkeypatch.setattr(access, "SECONDS_PER_TRY", 0.2)
+    monkeypatch.setattr(turnstile, "SECONDS_PER_TRY", 0.2)
     known = guarded.stranger()
     assert login(known, PASSWORD).status_code == 204
     guesser = guarded.stranger()
-    for number in range(access.FREE_TRIES):
+    for number in range(turnstile.FREE_TRIES):
         assert login(guesser, f"guess {number}").status_code == 403
     with ThreadPoolExecutor(12) as pool:
         waiting = [pool.submit(login, guarded.stranger(), "guess") for _ in range(12)]
@@ -244,10 +244,10 @@ def test_the_guesses_of_a_stranger_lock_nobody_out(guarded: WebHouse, monkeypatc
 
 def test_who_waits_in_vain_is_told(guarded: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """G11, H8: when the line is full, a try is not looked at, and a place that was left is free again."""
-    monkeypatch.setattr(access, "SECONDS_PER_TRY", 3_600.0)
-    monkeypatch.setattr(access, "MOST_WAITING_PEER", 1)
+    monkeypatch.setattr(turnstile, "SECONDS_PER_TRY", 3_600.0)
+    monkeypatch.setattr(turnstile, "MOST_WAITING_PEER", 1)
     http = guarded.stranger()
-    for number in range(access.FREE_TRIES):
+    for number in range(turnstile.FREE_TRIES):
         assert login(http, f"guess {number}").status_code == 403
     line = guarded.server._server.config.app._turnstile._waiting  # type: ignore[union-attr]
     for _ in range(2):

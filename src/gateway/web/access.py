@@ -1,30 +1,21 @@
-"""Who may look at the page: the token of the home, the cookie that stands for it, and the turnstile for passwords.
+"""Who may look at the page: the token of the home, and the cookie that stands for it.
 
 Nothing here is heavy to load: `hermes web` uses it, too.
 """
 
-import asyncio
 import contextlib
 import hashlib
 import hmac
-import ipaddress
-import math
 import os
 import secrets
 import sys
-import time
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from hermes_constants import WEB_TOKEN_FILE
 
 TOKEN_FILE = WEB_TOKEN_FILE
 COOKIE_SECONDS = 30 * 24 * 3600
-FREE_TRIES = 10  # passwords that are looked at without a wait
-SECONDS_PER_TRY = 1.0  # between two others
-MOST_WAITING = 60  # tries that wait for their turn; proxies are patient for a minute
-MOST_WAITING_PEER = 30
 
 
 # --- the token
@@ -125,60 +116,3 @@ def _sign(token: str, password: str, expires: int) -> str:
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-# --- the turnstile
-
-
-class Turnstile:
-    """Paces the passwords that are looked at: a few at once, then one in a while, whoever tries.
-
-    Nobody is locked out by the wrong tries of others, who may come from the same address (a proxy's): a try that comes
-    too early waits in line, and the right password is let in when its turn comes. Cookies and tokens never wait here.
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._clock = clock
-        self._sleep = sleep
-        self._used_until = -math.inf  # each try takes its seconds; the free ones may be taken in advance
-        self._line = asyncio.Lock()  # first come, first served
-        self._waiting: Counter[str] = Counter()
-
-    async def wait(self, peer: str) -> bool:
-        """True when this try is to be looked at; False: too many wait already."""
-        name = _name_peer(peer)
-        if self._waiting[name] >= MOST_WAITING_PEER or self._waiting.total() >= MOST_WAITING:
-            return False
-        self._waiting[name] += 1
-        try:
-            async with self._line:
-                await self._sleep(self._seconds_left())
-                self._used_until = max(self._used_until, self._clock()) + SECONDS_PER_TRY
-            return True
-        finally:
-            self._waiting[name] -= 1
-            if not self._waiting[name]:
-                del self._waiting[name]
-
-    def note_right(self) -> None:
-        """The try was no guess: it takes nothing from others."""
-        self._used_until -= SECONDS_PER_TRY
-
-    def _seconds_left(self) -> float:
-        in_advance = (FREE_TRIES - 1) * SECONDS_PER_TRY
-        return max(0.0, self._used_until - in_advance - self._clock())
-
-
-def _name_peer(peer: str) -> str:
-    """Whoever has an IPv6 address has a whole network of them."""
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))

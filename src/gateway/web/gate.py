@@ -19,6 +19,7 @@ from gateway.web import access, guard
 from gateway.web.answers import Refusal, answer_error, answer_failure, answer_nothing
 from gateway.web.pages import answer_login
 from gateway.web.reading import read_object, read_text
+from gateway.web.turnstile import Turnstile
 
 #: What programs ask, with keys of their own; cookies mean nothing there.
 API_PATHS = frozenset({"/v1", "/health", "/ready", "/metrics", "/openapi.json"})
@@ -73,7 +74,7 @@ class Gate:
         self._app = app
         self._is_crowded = is_crowded
         self._cookie = access.name_cookie(rules.home)
-        self._turnstile = access.Turnstile()
+        self._turnstile = Turnstile()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = read_request(scope)
