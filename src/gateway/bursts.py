@@ -1,5 +1,7 @@
 """Which of the waiting messages make one turn, and the text that the model reads of them. Pure."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -10,6 +12,9 @@ from hermes_base.inbound import NOTICE, FileRef, Inbound
 MAX_MESSAGES = 20
 MAX_BYTES = 32 * 1024  # of text
 _NAME_CHARS = 64
+_DOTS = "·•‧∙⋅・･"
+_BLANK = r"\s\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x1c-\x1f"
+_LIKE_A_SPEAKER = re.compile(rf"((?:^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])[{_BLANK}]*)[\[［【](?=[^\n]*[{_DOTS}])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,7 @@ class Message:
     inbound: Inbound
     accepted: float
     begun: bool = False  # a turn was begun for it and never ended
+    role: str = ""  # of its sender
 
     @property
     def text(self) -> str:
@@ -66,14 +72,14 @@ def whole_at(rows: Sequence[Message], window: float) -> float:
 
 
 def text_of(messages: Sequence[Message]) -> str:
-    """What the model reads: the texts in order with blank lines between, in a group with the senders' names."""
+    """What the model reads: the texts in order with blank lines between, in a group with who said it."""
     return "\n\n".join(_describe(message) for message in messages)
 
 
 def _describe(message: Message) -> str:
     inbound = message.inbound
     named = inbound.address.kind != "dm" and inbound.origin != NOTICE
-    said = f"{_name(inbound)}: {message.text}" if named else message.text
+    said = f"{_name_speaker(message)} {_guard_text(message.text)}" if named else message.text
     return "\n".join(part for part in (said, *map(_list_file, inbound.files)) if part)
 
 
@@ -82,14 +88,32 @@ def _author(inbound: Inbound) -> tuple[str, str]:
     return inbound.address.platform, inbound.sender
 
 
-def _name(inbound: Inbound) -> str:
-    """The name for eyes, on one line, so that nobody can write a second speaker into their own name."""
-    name = _squeeze(inbound.sender_name.replace(":", " "))[:_NAME_CHARS]
-    return name or inbound.sender
+def _name_speaker(message: Message) -> str:
+    """Who speaks, in the house's own words: the name is for eyes, role and id say who it is (G2). People choose their
+    names, so a name cannot hold what this is made of."""
+    inbound = message.inbound
+    name = _clean_name(inbound.sender_name)[:_NAME_CHARS].strip() or "no name"
+    role = _clean_name(message.role) or "nobody we know"
+    return f"[{name} · {role} · {inbound.address.platform}:{_clean_name(inbound.sender)}]"
+
+
+def _clean_name(name: str) -> str:
+    """On one line, without signs that are not seen or that turn the direction, and without marks of ours."""
+    return _squeeze("".join(" " if _is_mark(char) else char for char in name))
+
+
+def _is_mark(char: str) -> bool:
+    plain = unicodedata.normalize("NFKC", char)
+    return unicodedata.category(char)[0] in "CZ" or char in _DOTS or any(mark in plain for mark in "[]:·")
+
+
+def _guard_text(text: str) -> str:
+    """The text of a speaker, in which no line begins as one of another speaker does."""
+    return _LIKE_A_SPEAKER.sub(r"\1(", text)
 
 
 def _list_file(file: FileRef) -> str:
-    return f"[{file.kind} {_squeeze(file.name)}: {file.path}]"
+    return f"[{file.kind} {_clean_name(file.name)}: {file.path}]"
 
 
 def _squeeze(text: str) -> str:

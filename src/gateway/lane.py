@@ -74,7 +74,8 @@ class Item:
 
     @property
     def message(self) -> bursts.Message:
-        return bursts.Message(self.row.seq, self.inbound, self.row.accepted, self.row.attempts > 0 or self.row.taken)
+        begun = self.row.attempts > 0 or self.row.taken
+        return bursts.Message(self.row.seq, self.inbound, self.row.accepted, begun, self.sender.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +383,11 @@ class Lane:
         running = slot.job.seqs if slot else ()
         behind = any(other.sender == item.sender and other.row.seq not in running for other in self._queue)
         asks = text != item.inbound.text
-        if slot is not None and (asks or not behind) and slot.live.steer(text, (item.row.seq,)):
+        if (
+            slot is not None
+            and (asks or not behind)
+            and slot.live.steer(bursts.text_of([item.message]), (item.row.seq,))
+        ):
             self._steered.add(item.row.seq)
         else:
             self._enqueue(item)
