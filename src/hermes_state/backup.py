@@ -43,6 +43,10 @@ _PATIENCE = 30.0  # seconds to wait for a store that is locked
 _PAGES, _PAUSE = 512, 0.002  # the store is copied in steps, so that its writers get their turn at the disk
 _CHUNK = 1 << 20
 _LARGEST_MANIFEST = 256 << 20
+_LARGEST_HEADER = 64 << 10  # of what says more about a member than its own block, a long name for example
+_LONGEST_NAME, _LONGEST_PATH = 255, 4_095  # bytes that file systems take
+_LONGEST_SHOWN = 100
+_LARGEST_END = 1 << 20  # bytes after the last member; archives are padded
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError)
 
@@ -243,24 +247,49 @@ def verify_backup(path: Path) -> Manifest:
     return manifest
 
 
-def read_archive(path: Path, place: Callable[[Member], Path | None]) -> Manifest:
-    """Compare every member with the manifest; those that `place` has a place for are written there."""
-    if not path.is_file():
-        raise BadBackup(f"There is no file {path}.", fix="Check the path.")
+def read_archive(
+    path: Path, place: Callable[[Member], Path | None], begin: Callable[[Manifest], None] = lambda manifest: None
+) -> Manifest:
+    """Compare every member with the manifest; those that `place` has a place for are written there. `begin` is called
+    before the first one."""
     try:
-        with gzip.open(path, "rb") as packed, tarfile.open(fileobj=packed, mode="r|") as archive:
+        if not path.is_file():
+            raise BadBackup(f"There is no file {path}.", fix="Check the path.")
+        with gzip.open(path, "rb") as packed, _open_archive(packed) as archive:
             entries = iter(archive)
             manifest = _read_manifest(path, archive, next(entries, None))
+            begin(manifest)
             waiting = {member.name: member for member in manifest.members}
             for entry in entries:
                 member = _match(path, entry, waiting)
                 _take(path, archive, entry, member, place(member))
-            _drain(packed)
+            _drain(path, packed)
     except _UNREADABLE as error:
         raise BadBackup(f"{path} is cut, damaged or no back-up: {error}.", fix="Use another one.") from error
+    except OSError as error:
+        raise BadBackup(
+            f"{path} could not be read, or what is in it could not be written: {error.strerror or error}.",
+            kept="Nothing was changed.",
+            fix="Check the path, the permissions and the space on the disk.",
+        ) from error
     if waiting:
         raise BadBackup(f"{path} is cut: {_show(min(waiting))} is missing.", fix="Use another back-up.")
     return manifest
+
+
+class _ModestInfo(tarfile.TarInfo):
+    """A header of an archive that does not make us read gigabytes into the memory."""
+
+    _LARGE = frozenset({*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE})
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in self._LARGE and self.size > _LARGEST_HEADER:
+            raise tarfile.ReadError("a header is too large")
+        return super()._proc_member(archive)  # type: ignore[misc]  # where tarfile decides what a header is
+
+
+def _open_archive(packed: gzip.GzipFile) -> tarfile.TarFile:
+    return tarfile.open(fileobj=packed, mode="r|", tarinfo=_ModestInfo)
 
 
 def check_store(path: Path, store: Path, manifest: Manifest) -> None:
@@ -307,20 +336,23 @@ def _read_manifest(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo 
         if fields["format"] != FORMAT:
             raise foreign
         if fields["version"] > FORMAT_VERSION:
-            raise BadBackup(f"{path} was made by a newer Hermes ({fields['program']}).", fix="Update Hermes.")
+            newer = _show(str(fields["program"]))
+            raise BadBackup(f"{path} was made by a newer Hermes ({newer}).", fix="Update Hermes.")
         return _decode(path, fields)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise foreign from error
 
 
 def _decode(path: Path, fields: dict[str, Any]) -> Manifest:
     members = tuple(Member(**member) for member in fields["members"])
-    folders = {""}
+    folders, names = {""}, set[str]()
     for member in members:
         _check_name(path, member.name)
         is_known = member.kind in (FILE, DIRECTORY) and 0 <= member.mode <= 0o777 and member.size >= 0
-        if not is_known or member.name.rpartition("/")[0] not in folders:
+        is_plain = type(member.mode) is int and type(member.size) is int and member.name not in names
+        if not (is_known and is_plain) or member.name.rpartition("/")[0] not in folders:
             raise ValueError(member.name)
+        names.add(member.name)
         if member.kind == DIRECTORY:
             folders.add(member.name)
     return Manifest(str(fields["program"]), str(fields["created"]), int(fields["layout"]), members)
@@ -329,12 +361,21 @@ def _decode(path: Path, fields: dict[str, Any]) -> Manifest:
 def _check_name(path: Path, name: str) -> None:
     """Only plain paths below the names of the table: an archive decides nothing about where it is written."""
     parts = name.split("/")
-    if parts[0] not in (*KEPT, *SECRETS) or {"", ".", ".."} & set(parts) or "\0" in name:
+    if parts[0] not in (*KEPT, *SECRETS) or {"", ".", ".."} & set(parts) or "\0" in name or not _can_be_named(parts):
         raise BadBackup(
             f"{path} has a member that does not belong into a home: {_show(name)}.",
             kept="Nothing was written.",
             fix="Do not use this file.",
         )
+
+
+def _can_be_named(parts: list[str]) -> bool:
+    """Whether a file system takes these names."""
+    try:
+        lengths = [len(os.fsencode(part)) for part in parts]
+    except UnicodeEncodeError:
+        return False
+    return max(lengths) <= _LONGEST_NAME and sum(lengths) + len(lengths) <= _LONGEST_PATH
 
 
 def _match(path: Path, entry: tarfile.TarInfo, waiting: dict[str, Member]) -> Member:
@@ -380,12 +421,15 @@ def _copy_hashed(taken: IO[bytes], target: Path | None, mode: int) -> str:
     return digest.hexdigest()
 
 
-def _drain(packed: gzip.GzipFile) -> None:
-    """Read on to the end, where the check sum of the whole is."""
-    while packed.read(_CHUNK):
-        pass
+def _drain(path: Path, packed: gzip.GzipFile) -> None:
+    """Read on to the end, where the check sum of the whole is; it is near."""
+    left = _LARGEST_END
+    while chunk := packed.read(_CHUNK):
+        left -= len(chunk)
+        if left < 0:
+            raise BadBackup(f"{path} goes on after its end.", kept="Nothing was changed.", fix="Do not use this file.")
 
 
 def _show(name: str) -> str:
-    """A name from a file that nobody has checked yet must not steer the terminal."""
-    return ascii(name)
+    """A name from a file that nobody has checked yet must not steer the terminal, nor fill it."""
+    return ascii(name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}…")

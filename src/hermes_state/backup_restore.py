@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
-from hermes_state.backup import DIRECTORY, FOLDER, KEPT, SECRETS, Manifest, check_store, read_archive, sync_folder
+from hermes_state.backup import (
+    DIRECTORY,
+    FOLDER,
+    KEPT,
+    SECRETS,
+    BadBackup,
+    Manifest,
+    check_store,
+    read_archive,
+    sync_folder,
+)
 from hermes_state.home_lock import LOCK_FILE, HomeLock
 from hermes_state.schema import STORE_FILE
 
@@ -111,13 +121,24 @@ def _mark(fresh: Path) -> str:
 
 
 def _unpack(path: Path, fresh: Path) -> Manifest:
-    manifest = read_archive(path, lambda member: fresh / member.name)
+    manifest = read_archive(path, lambda member: fresh / member.name, lambda manifest: _check_room(manifest, fresh))
     check_store(path, fresh / STORE_FILE, manifest)
     for member in reversed(manifest.members):  # what is in a folder before the folder, which may forbid writing
         if member.kind == DIRECTORY:
             sync_folder(fresh / member.name)
             os.chmod(fresh / member.name, member.mode)
     return manifest
+
+
+def _check_room(manifest: Manifest, fresh: Path) -> None:
+    """What says itself that it does not fit is not even begun."""
+    free = shutil.disk_usage(fresh).free
+    if manifest.size > free:
+        raise BadBackup(
+            f"The back-up holds {manifest.size:,} bytes, and the disk has room for {free:,}.",
+            kept="Nothing was changed.",
+            fix="Free some space, or restore with --into FOLDER on another disk.",
+        )
 
 
 def _list_carried(home: Path, manifest: Manifest) -> list[str]:

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import hashlib
 import io
 import itertools
 import json
@@ -13,13 +14,14 @@ import stat
 import sys
 import tarfile
 import threading
+import tracemalloc
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from waiting import wait_until
 
@@ -230,6 +232,21 @@ def name_in_manifest(name: str) -> Callable[[Entries], Entries]:
     return lambda entries: change_manifest(add_member(name)(entries), lambda fields: fields["members"].append(member))
 
 
+def claim(**facts: Any) -> Callable[[Entries], Entries]:
+    """Say something else of the first file in the manifest."""
+
+    def change(fields: dict[str, Any]) -> None:
+        next(member for member in fields["members"] if member["kind"] == "file").update(facts)
+
+    return lambda entries: change_manifest(entries, change)
+
+
+def name_member_twice(kind: str) -> Callable[[Entries], Entries]:
+    return lambda entries: change_manifest(
+        entries, lambda fields: fields["members"].append({**fields["members"][0], "kind": kind})
+    )
+
+
 def add_link(kind: bytes) -> Callable[[Entries], Entries]:
     def change(entries: Entries) -> Entries:
         link = tarfile.TarInfo("config.yaml")
@@ -263,6 +280,21 @@ DAMAGE = [
     (add_member("hermes.lock"), "does not belong into a home"),
     (name_in_manifest("skills/../../evil"), "does not belong into a home"),
     (name_in_manifest("skills/missing/evil"), "not a back-up of Hermes"),
+    (name_in_manifest("skills/" + "x" * 300), "does not belong into a home"),
+    (name_in_manifest("skills/" + "x" * 100_000), "does not belong into a home"),
+    (name_in_manifest("config.yaml"), "not a back-up of Hermes"),
+    (name_member_twice("folder"), "not a back-up of Hermes"),
+    (claim(size=10**18), "is not what the manifest says|has room for"),
+    (claim(size=-1), "not a back-up of Hermes"),
+    (claim(size=1.5), "not a back-up of Hermes"),
+    (claim(name=7), "not a back-up of Hermes"),
+    (claim(mode=0o7777), "not a back-up of Hermes"),
+    (claim(kind="device"), "not a back-up of Hermes"),
+    (lambda entries: change_manifest(entries, lambda fields: fields.update(layout=1e400)), "not a back-up of Hermes"),
+    (lambda entries: change_manifest(entries, lambda fields: fields.update(members=7)), "not a back-up of Hermes"),
+    (lambda entries: [(entries[0][0], b"[" * 200_000), *entries[1:]], "not a back-up of Hermes"),
+    (add_link(tarfile.CHRTYPE), "is not what the manifest says"),
+    (add_link(tarfile.FIFOTYPE), "is not what the manifest says"),
     (add_link(tarfile.SYMTYPE), "is not what the manifest says"),
     (add_link(tarfile.LNKTYPE), "is not what the manifest says"),
     (name_newer_format, "newer Hermes"),
@@ -286,6 +318,80 @@ def test_damage_and_path_tricks_are_named_and_do_nothing(
         restore_backup(path, filled, overwrite=True)
     assert read_tree(filled) == before
     assert sorted(tmp_path.iterdir()) == around
+
+
+def test_a_member_with_a_long_name_is_a_sentence(filled: Path, tmp_path: Path) -> None:
+    """G7, H8: also when the hash is right; before, the name was found out while it was written."""
+    path = create_backup(filled, tmp_path / "b.tar.gz").path
+    name, content = "workspace/" + "x" * 300, b"x"
+    digest = hashlib.sha256(content).hexdigest()
+    member = {"name": name, "kind": "file", "mode": 0o600, "size": 1, "sha256": digest}
+    folder = {"name": "workspace", "kind": "folder", "mode": 0o700}
+    entries = change_manifest(read_entries(path), lambda fields: fields.update(members=[folder, member]))
+    place = tarfile.TarInfo("workspace")
+    place.type = tarfile.DIRTYPE
+    write_entries(path, [entries[0], (place, b""), (tarfile.TarInfo(name), content)])
+    before = read_tree(filled)
+    with pytest.raises(BadBackup, match="does not belong into a home"):
+        restore_backup(path, filled, overwrite=True)
+    assert read_tree(filled) == before
+
+
+def test_bombs_do_not_go_off(filled: Path, tmp_path: Path) -> None:
+    """F7: neither a header nor an end of gigabytes is read; the memory that it takes is small."""
+    path = create_backup(filled, tmp_path / "b.tar.gz").path
+    whole = gzip.decompress(path.read_bytes())
+    zeros = gzip.compress(bytes(64 << 20))
+    path.write_bytes(gzip.compress(whole) + zeros)
+    with pytest.raises(BadBackup, match="goes on after its end"):
+        verify_backup(path)
+    header = tarfile.TarInfo("./PaxHeaders/x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 40
+    end = whole.rstrip(b"\0")
+    kept = end + bytes(-len(end) % 512)
+    path.write_bytes(gzip.compress(kept + header.tobuf(tarfile.GNU_FORMAT)) + zeros)
+    tracemalloc.start()
+    with pytest.raises(BadBackup, match="header is too large"):
+        verify_backup(path)
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8), st.lists, max_leaves=4
+)
+FACTS = ("name", "kind", "mode", "size", "sha256")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_an_archive_holds_it_is_restored_or_refused(data: st.DataObject, tmp_path: Path) -> None:
+    """G7, H8: bytes turned, cut or said otherwise give a sentence and an untouched home, or the same home again."""
+    home = tmp_path / "home"
+    path = tmp_path / "b.tar.gz"
+    if not home.exists():
+        home.mkdir()
+        (home / "config.yaml").write_text("a: 1\n")
+        (home / "memories").mkdir()
+        (home / "memories" / "m.md").write_text("remember")
+        shutil.copy(create_backup(home, path).path, tmp_path / "good")
+    before = read_tree(home)
+    entries = read_entries(tmp_path / "good")
+    if data.draw(st.booleans(), "in the manifest"):
+        place, fact = data.draw(st.integers(0, 2)), data.draw(st.sampled_from(FACTS))
+        value = data.draw(JSON)
+        write_entries(path, change_manifest(entries, lambda fields: fields["members"][place].update({fact: value})))
+    else:
+        raw = bytearray(gzip.decompress((tmp_path / "good").read_bytes()))
+        for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=4), "turned bytes"):
+            raw[at] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(gzip.compress(bytes(raw[: data.draw(st.integers(0, len(raw)), "cut")])))
+    with suppress(HermesError):
+        restore_backup(path, home, overwrite=True)
+        restore_backup(tmp_path / "good", home, overwrite=True)  # it was another good one, with other modes perhaps
+    assert read_tree(home) == before
+    for old in home.glob(f"{OLD}*"):
+        shutil.rmtree(old)
 
 
 @given(st.lists(st.sampled_from([*backup.KEPT, "..", ".", "", "a", "\0", "\\", "~"]) | st.text(), max_size=5))
