@@ -7,9 +7,14 @@ whatever that setting is, and everything once it is `debug`.
 import errno
 import json
 import logging
+import math
 import os
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +36,13 @@ ROOMS = (
     *("hermes_cli", "hermes_state", "hermes_base"),
 )
 _BLOCK = 64 * 1024
+#: Of lines alike, so many are written in so many seconds; the rest is counted.
+ALIKE_SECONDS = 60.0
+MOST_WARNINGS, MOST_INFOS = 20, 1_000
+MOST_KINDS = 2_000
+_KIND_CHARS = 80
+_TELLS_FLOOD = "tells_flood"
+_LEFT_OUT = "{count} more lines like this were left out: {words}"
 _LOST = "{count} lines of the log were lost: {reason}."
 
 
@@ -49,6 +61,70 @@ class TurnFilter(logging.Filter):
         if turn is not None and "conversation" not in vars(record):
             record.conversation, record.turn = turn.conversation, turn.turn
         return True
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Lines of one kind within one period."""
+
+    since: float
+    written: int = 0
+    left_out: int = 0
+
+
+class FloodFilter(logging.Filter):
+    """Keeps a flood of like lines out of a handler, so that none fills the disk: of lines that one place in the code
+    writes with the same words, a few a minute pass; the others are counted, and the number is told."""
+
+    def __init__(self, handler: logging.Handler, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._handler = handler
+        self._clock = clock
+        self._kinds: OrderedDict[tuple[str, int, str], _Alike] = OrderedDict()  # the one that began first is first
+        self._guard = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if vars(record).get(_TELLS_FLOOD):
+            return True
+        with self._guard:
+            over = self._take_over(self._clock() - ALIKE_SECONDS)
+            passes = self._count(record)
+        self._tell(over)
+        return passes
+
+    def tell_rest(self) -> None:
+        """The log ends: what was left out is told now."""
+        with self._guard:
+            over = self._take_over(math.inf)
+        self._tell(over)
+
+    def _count(self, record: logging.LogRecord) -> bool:
+        kind = (record.pathname, record.lineno, str(record.msg)[:_KIND_CHARS])
+        alike = self._kinds.setdefault(kind, _Alike(self._clock()))
+        if alike.written >= (MOST_WARNINGS if record.levelno >= logging.WARNING else MOST_INFOS):
+            alike.left_out += 1
+            return False
+        alike.written += 1
+        return True
+
+    def _take_over(self, begun_before: float) -> list[tuple[str, int]]:
+        """The kinds whose period is over, with how many lines were left out; when there are too many, the oldest."""
+        over = []
+        while self._kinds:
+            kind, alike = next(iter(self._kinds.items()))
+            if alike.since > begun_before and len(self._kinds) < MOST_KINDS:
+                break
+            del self._kinds[kind]
+            if alike.left_out:
+                over.append((kind[2], alike.left_out))
+        return over
+
+    def _tell(self, over: list[tuple[str, int]]) -> None:
+        for words, count in over:
+            text = _LEFT_OUT.format(count=count, words=words.partition("\n")[0])
+            note = logging.LogRecord(__name__, logging.WARNING, "", 0, text, None, None)
+            vars(note)[_TELLS_FLOOD] = True
+            self._handler.handle(note)
 
 
 class JsonLines(logging.Formatter):
@@ -169,6 +245,9 @@ def keep_log(home: Path) -> Iterator[None]:
     handler.addFilter(TurnFilter())
     handler.addFilter(RedactingFilter(config.redactor))
     handler.set_name(FILE)
+    floods = [(each, FloodFilter(each)) for each in (handler, *_find_terminals())]
+    for each, flood in floods:
+        each.addFilter(flood)
     loggers = [logging.getLogger(), *map(logging.getLogger, ROOMS)]
     before = [(logger, logger.level) for logger in loggers]
     logging.getLogger().addHandler(handler)
@@ -176,10 +255,18 @@ def keep_log(home: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        for each, flood in floods:
+            flood.tell_rest()
+            each.removeFilter(flood)
         logging.getLogger().removeHandler(handler)
         handler.close()
         for logger, level in before:
             logger.setLevel(level)
+
+
+def _find_terminals() -> list[logging.Handler]:
+    """What is shown in a terminal is a file, too, where a service runs the gateway."""
+    return [each for each in logging.getLogger().handlers if each.name == config.TERMINAL]
 
 
 def set_level(name: str) -> None:

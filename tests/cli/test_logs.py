@@ -1,27 +1,34 @@
 """H9: the log of the gateway: what a line holds, how files follow each other, and how it is read back."""
 
+import contextlib
 import json
 import logging
 import os
+import resource
+import socket
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_process import GatewayProcess
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
+from web_house import find_free_port
 
 from hermes_base.cancel import CancelToken
 from hermes_base.turn_context import TurnContext, current_turn
-from hermes_cli import config
+from hermes_cli import config, logs
 from hermes_cli.logs import JsonLines, LogFile, keep_log, log_path, parse_line, read_tail, set_level, write_line
 from hermes_cli.main import main
+from hermes_lab.server import LabServer
 
 log = logging.getLogger("gateway.tests")
 
@@ -280,3 +287,86 @@ def test_the_first_line_comes_before_anything_heavy(home: Path) -> None:
     heavy, line = done.stdout.split(" ", 1)
     assert heavy == "[]"
     assert " starts, process " in json.loads(line)["message"]
+
+
+# --- floods
+
+
+class Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def test_a_flood_is_cut_and_counted() -> None:
+    """H9, F7: like lines of one place pass a few times a minute; other lines pass, and the rest is a number."""
+    now = [0.0]
+    handler = Lines()
+    handler.addFilter(flood := logs.FloodFilter(handler, lambda: now[0]))
+
+    def write(words: str, line: int, *args: object) -> None:
+        handler.handle(logging.LogRecord("gateway", logging.WARNING, "a.py", line, words, args, None))
+
+    for number in range(5_000):
+        write("no descriptor for %s", 1, number)
+    write("another place", 2)
+    assert handler.lines[-2:] == [f"no descriptor for {logs.MOST_WARNINGS - 1}", "another place"]
+    assert len(handler.lines) == logs.MOST_WARNINGS + 1
+    now[0] += logs.ALIKE_SECONDS
+    write("no descriptor for %s", 1, "later")
+    left_out = f"{5_000 - logs.MOST_WARNINGS} more lines like this were left out: no descriptor for %s"
+    assert handler.lines[-2:] == [left_out, "no descriptor for later"]
+    for _ in range(logs.MOST_WARNINGS + 4):
+        write("the end", 3)
+    flood.tell_rest()
+    assert handler.lines[-1] == "4 more lines like this were left out: the end"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 90)), max_size=30))
+def test_every_line_is_written_or_counted(rows: list[tuple[int, int]]) -> None:
+    """H9: whatever comes in whatever time, nothing is lost without a number, and memory is bounded."""
+    now = [0.0]
+    handler = Lines()
+    handler.addFilter(flood := logs.FloodFilter(handler, lambda: now[0]))
+    for place, seconds in rows:
+        now[0] += seconds
+        for _ in range(30):
+            handler.handle(logging.LogRecord("gateway", logging.WARNING, "a.py", place, "trouble", None, None))
+    flood.tell_rest()
+    counted = sum(int(line.split()[0]) for line in handler.lines if "left out" in line)
+    assert counted + handler.lines.count("trouble") == 30 * len(rows)
+    assert not flood._kinds
+
+
+def test_without_free_descriptors_the_log_stays_small(home: Path, lab: LabServer) -> None:
+    """F7, H9: connections that cannot be taken are no flood in the log, and are taken when there is room again."""
+    port = find_free_port()
+    gateway = GatewayProcess(home, lab.base_url, web={"port": port})
+    gateway.start()
+    try:
+        wait_until(lambda: answers(port))
+        files = len(os.listdir(f"/proc/{gateway.pid}/fd")) + 5
+        before = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (files, before[1]))
+        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
+        wait_until(lambda: "out of system resource" in gateway.log)
+        looks = time.monotonic() + 3.5  # a look a second, and each one made thousands of lines
+        wait_until(lambda: time.monotonic() > looks)
+        written = len(gateway.log) + sum(file.stat().st_size for file in log_path(home).parent.iterdir())
+        assert written < 300_000
+        for sock in waiting:
+            sock.close()
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, before)
+        wait_until(lambda: answers(port))
+    finally:
+        gateway.kill()
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        return sock.recv(100).startswith(b"HTTP/1.1 200")
+    return False

@@ -37,6 +37,7 @@ FIRST_PORT = 8642
 NEXT_PORTS = 20
 DRAIN_SECONDS = 2
 CLOSE_SECONDS = 4.0
+ACCEPTED_AT_ONCE = 100  # connections that one look at the socket takes; without free descriptors, as many errors
 FILES_WANTED = 8_192  # open files: connections, and what turns need
 FILES_KEPT = 500  # of them for everything but connections
 
@@ -155,6 +156,7 @@ def _make_server(rules: Rules, router: Router) -> QuietServer:
         access_log=False,
         proxy_headers=False,  # nobody but the peer itself says who the peer is
         server_header=False,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
