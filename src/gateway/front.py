@@ -56,14 +56,18 @@ class FrontDoor:
         self.house: Any = None  # what plugins are given as the gateway
 
     def is_stranger(self, conversation: str, inbound: Inbound) -> bool:
+        """Whether nobody let the sender in; a platform that knows people has asked for a key before, and `route` looks
+        again."""
         spec = spec_of(inbound.address.platform)
-        return not people.may_talk(self._find_sender(conversation, inbound, spec, self._settings()).role)
+        return not spec.knows_people and not people.may_talk(
+            self._find_sender(conversation, inbound, spec, self._settings()).role
+        )
 
     def greet_stranger(self, conversation: str, inbound: Inbound) -> bool:
         """In a direct chat a stranger is told a code, once for each request however often they write (G1); there are
         few requests, and they pass. True: there is something to deliver."""
         address = inbound.address
-        if address.kind != "dm" or spec_of(address.platform).knows_people:
+        if address.kind != "dm":
             return False
         made = self._people.pair(address.platform, inbound.sender, inbound.sender_name, address.chat)
         if made is None:
