@@ -97,9 +97,11 @@ def test_a_message_can_wait_for_the_end_of_the_turn(tab: Tab) -> None:
 
 @ASKING
 def test_an_approval_shows_the_exact_command_and_its_answer_counts(tab: Tab, house: WebHouse) -> None:
-    """G4 as the page shows it: the exact command, the reason, the choices."""
+    """G4 as the page shows it: the exact command and the folder it starts in, the reason, the choices."""
     tab.say('[[tool terminal {"command": "touch made.txt && echo made"}]]')
-    expect(tab.question.get_by_label("Exact command")).to_have_text("touch made.txt && echo made")
+    shown = re.compile(r"cd /\S+/home/workspace\s+touch made\.txt && echo made")
+    expect(tab.question.get_by_label("Exact command")).to_have_text(shown)
+    expect(tab.question).to_contain_text("in the sandbox, with the folder writable")
     expect(tab.question).to_contain_text("It counts as a no in")
     expect(tab.question).to_be_focused()
     tab.press("Approve", tab.question)
