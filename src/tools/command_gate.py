@@ -22,7 +22,7 @@ from tools.shell_state import ShellState
 from tools.shells import TASK_FOLDERS, Start, find_state, identify, search_roots, shell_of
 
 MOST_QUESTIONS = 3
-LONGEST_SHOWN = 300  # of a variable; a longer one is not given to what runs outside
+LONGEST_SHOWN = 4_000  # of a variable; a longer one is not given to what runs outside
 MEANING = {
     Walls.LOOK: "",
     Walls.WORK: "in the sandbox, with the folder writable",
@@ -39,7 +39,7 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
     if walled and wanted is not Walls.OUTSIDE:
         check_root(shell.root, list_homes(context))
     for _ in range(MOST_QUESTIONS):
-        state = find_state(shell, context)
+        state = find_state(shell, context, outside=wanted is Walls.OUTSIDE)
         place = identify(state.folder, shell, context)
         verdict, found = _judge(context, command, state, wanted)
         if verdict.decision == "deny":
@@ -52,7 +52,7 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
             return start
         if not ask_approval(context, show(start), explain(start, verdict.reason, walled=walled)):
             raise ToolFailure(f"The command was not run: nobody approved it ({verdict.reason}).")
-        now = find_state(shell, context)
+        now = find_state(shell, context, outside=wanted is Walls.OUTSIDE)
         if now == state and identify(now.folder, shell, context) == place:
             return start
     raise ToolFailure("The command was not run: its folder or its variables changed each time while it was asked for.")

@@ -336,6 +336,11 @@ def close_others(kept: frozenset[int]) -> None:
 
 
 def remove_folder(folder: str) -> None:
+    for place, _, _ in os.walk(folder):
+        try:
+            os.chmod(place, 0o700)  # some programs keep what they fetched read-only
+        except OSError:
+            continue
     for place, folders, files in os.walk(folder, topdown=False):
         for name in (*files, *folders):
             path = os.path.join(place, name)

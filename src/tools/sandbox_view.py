@@ -1,14 +1,15 @@
 """What a command behind the walls has in sight: decided by its level, its folders and what was found in them.
 
 The walls are built up from nothing: the system, the task's own /tmp, the programs of the person's home, the working
-folder. Each mount stands at its path, and deeper ones come later, so whatever is hidden inside a folder stays hidden
-however the folders lie in each other.
+folder. Each mount stands at its path, and deeper ones come later. One rule decides where they meet (`arrange`): below
+something closed only what is named is in sight.
 """
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import lru_cache
 
 from hermes_base.errors import ToolFailure
@@ -18,6 +19,8 @@ from tools.toolchains import find_toolchains
 
 #: The system as every program expects it, read-only.
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/var/lib/dpkg", "/var/lib/pacman", "/run/current-system")
+#: Certificates that /etc leads to.
+CERTIFICATES = ("/var/lib/ca-certificates",)
 #: Links into /usr on most systems, folders of their own on others.
 SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 #: Names are looked up through files that some systems keep here.
@@ -28,7 +31,6 @@ NO_ROOT_BELOW = ("/proc", "/sys", "/dev", "/boot", "/etc", "/bin", "/sbin", "/li
 #: What programs keep for the next time goes to the task's /tmp; nothing of it is in the person's home.
 CACHES: Mapping[str, str] = {
     "XDG_CACHE_HOME": "/tmp/.cache",
-    "XDG_CONFIG_HOME": "/tmp/.config",
     "XDG_DATA_HOME": "/tmp/.data",
     "XDG_STATE_HOME": "/tmp/.state",
     "PIP_CACHE_DIR": "/tmp/.cache/pip",
@@ -41,12 +43,31 @@ CACHES: Mapping[str, str] = {
     "DOTNET_CLI_HOME": "/tmp/.cache/dotnet",
     "TMPDIR": "/tmp",
 }
+#: Who the person is, for commits: all that is known of their settings of git.
+GIT_SETTINGS = "/run/hermes-git"
+#: So many files that other programs obey are kept by a mount each, the shallowest first: every mount costs.
+MOST_KEPT = 60
 #: What only looks tries to write in passing, and need not.
 QUIET: Mapping[str, str] = {
     "GIT_OPTIONAL_LOCKS": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     "npm_config_update_notifier": "false",
 }
+
+
+class Kind(IntEnum):
+    """What a mount is there for; at the same path the higher one counts."""
+
+    NAMED = 0  # it is in sight, wherever it lies
+    KEPT = 1  # it lies in a folder that is writable, and cannot be changed or moved away
+    CLOSED = 2  # neither it nor what lies in it is in sight
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    path: str
+    kind: Kind
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +87,31 @@ class Ground:
     roots: tuple[str, ...]  # the working folder first
     tmp: str  # the task's own /tmp
     state: str  # where its shell notes its state
-    masks: str  # holds the file and the folder that nobody may read
+    props: str  # holds the file and the folder that nobody may read, and the person's name for git
     home: str  # the person's home
     hermes: tuple[str, ...] = ()  # homes of Hermes
     readable: tuple[str, ...] = ()  # folders in them that may be looked at all the same
+    links: tuple[tuple[str, str], ...] = ()  # names under which home and folder are known, and where they lead
     path: str = ""  # where programs are looked for
     found: tuple[Found, ...] = field(default=())  # in each root
 
     @property
     def mask_file(self) -> str:
-        return os.path.join(self.masks, "file")
+        return os.path.join(self.props, "file")
 
     @property
     def mask_folder(self) -> str:
-        return os.path.join(self.masks, "folder")
+        return os.path.join(self.props, "folder")
+
+    @property
+    def git_settings(self) -> str:
+        return os.path.join(self.props, "git")
 
 
 def check_root(root: str, hermes: tuple[str, ...]) -> None:
     """Refuse a working folder that would bring the machine, or Hermes itself, behind the walls."""
+    if not os.path.isdir(root):
+        raise ToolFailure(f"The working folder {root} is gone; nothing was run.", fix="Make it again, or start anew.")
     if root in NO_ROOTS or any(is_inside(root, place) for place in NO_ROOT_BELOW):
         raise ToolFailure(
             f"The working folder is {root}: no walls can be put around the system itself, and nothing was run.",
@@ -96,9 +124,14 @@ def check_root(root: str, hermes: tuple[str, ...]) -> None:
         )
 
 
+def is_in_sight(folder: str, roots: tuple[str, ...]) -> bool:
+    """Whether a folder can be the current one behind the walls."""
+    return any(is_inside(folder, place) for place in (*roots, *SYSTEM, *SYSTEM_LINKS, "/tmp", "/var/tmp"))
+
+
 def make_environment(inherited: Mapping[str, str], walls: Walls) -> dict[str, str]:
     """The variables that a command behind the walls begins with."""
-    return {**inherited, **CACHES, **(QUIET if walls is Walls.LOOK else {})}
+    return {**inherited, **CACHES, "GIT_CONFIG_GLOBAL": GIT_SETTINGS, **(QUIET if walls is Walls.LOOK else {})}
 
 
 def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str]) -> View:
@@ -108,26 +141,43 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
     hide = walls is Walls.LOOK or (reach.unasked and network)
     if reach.unasked and any(found.logs_in for found in ground.found):
         network = False  # git has to read its configuration, and a password stands in it
-    mounts: dict[str, tuple[str, ...]] = {}
-    mounts.update(_show_system(network=network))
-    mounts.update(_show_task(ground))
-    mounts.update(_show_home(ground))
-    for root in ground.roots:
-        mounts[root] = ("--ro-bind" if walls is Walls.LOOK else "--bind", root, root)
-    if walls is Walls.WORK:
-        obeyed = [path for found in ground.found for path in found.list_kept(foreign=reach.foreign)]
-        mounts.update(_hold(obeyed, ground.roots))
-        mounts.update((path, ("--ro-bind", path, path)) for path in obeyed)
     secrets = [path for found in ground.found for path in found.secrets] if hide else []
-    if walls is not Walls.LOOK:
-        mounts.update((path, mount) for path, mount in _hold(secrets, ground.roots) if path not in mounts)
-    mounts.update(_mask(secrets, ground))
-    mounts.update(_hide_private(ground))
-    paths = sorted(mounts, key=lambda path: (path.count("/"), path))
-    for path in paths:
-        if mounts[path][1] == ground.mask_folder and any(is_inside(other, path) for other in paths if other != path):
-            mounts[path] = close_folder(path)  # something in it is in sight, and needs a place to stand
-    return View(tuple(mounts[path] for path in paths), folder, env, network)
+    obeyed = list_kept_by_mounts(ground.found, foreign=reach.foreign) if walls is Walls.WORK else []
+    option = "--ro-bind" if walls is Walls.LOOK else "--bind"
+    mounts = [
+        *_show_system(network=network),
+        *_show_task(ground),
+        *_show_toolchains(ground),
+        *(Mount(root, Kind.NAMED, (option, root, root)) for root in ground.roots),
+        *(_show(path) for path in ground.readable if os.path.isdir(path)),
+        *(_hold([*obeyed, *secrets], ground.roots) if walls is not Walls.LOOK else ()),
+        *(Mount(path, Kind.KEPT, ("--ro-bind", path, path)) for path in obeyed),
+        *(_close(path, ground) for path in (*secrets, *_list_private(ground))),
+    ]
+    arranged = arrange(mounts)
+    standing = {mount.path for mount in arranged}
+    links = [link for link in ground.links if not _find_above(link[0], standing - {ground.home})]
+    words = [mount.words for mount in arranged] + [("--symlink", target, name) for name, target in links]
+    return View(tuple(words), folder, env, network)
+
+
+def arrange(mounts: Iterable[Mount]) -> list[Mount]:
+    """Outer ones first. Below something closed only what is named is in sight, and what is closed there again."""
+    highest: dict[str, Mount] = {}
+    for mount in mounts:
+        known = highest.get(mount.path)
+        if known is None or mount.kind >= known.kind:
+            highest[mount.path] = mount
+    standing: dict[str, Mount] = {}
+    for path in sorted(highest, key=lambda path: (path.count("/"), path)):
+        mount = highest[path]
+        above = standing.get(_find_above(path, standing.keys()))
+        if above is not None and above.kind is Kind.CLOSED:
+            if mount.kind is not Kind.NAMED:
+                continue
+            standing[above.path] = replace(above, words=close_folder(above.path))  # so that it can be gone through
+        standing[path] = mount
+    return list(standing.values())
 
 
 def close_folder(path: str) -> tuple[str, ...]:
@@ -135,27 +185,82 @@ def close_folder(path: str) -> tuple[str, ...]:
     return "--perms", "0111", "--tmpfs", path
 
 
-def _show_system(*, network: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield from _list_system()
-    yield "/dev", ("--dev", "/dev")
-    yield "/proc", ("--proc", "/proc")
-    if network:
-        yield from ((path, ("--ro-bind", path, path)) for path in RESOLVERS if os.path.exists(path))
+def list_kept_by_mounts(found: Iterable[Found], *, foreign: bool) -> list[str]:
+    """Of what a command must leave as it is, what is held fast; what is deeper is looked at afterwards."""
+    paths = [path for one in found for path in one.list_kept(foreign=foreign)]
+    return sorted(paths, key=lambda path: (path.count("/"), path))[:MOST_KEPT]
 
 
-@lru_cache(maxsize=1)
-def _list_system() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    mounts = [(path, ("--ro-bind", path, path)) for path in SYSTEM if os.path.isdir(path)]
+def _show(path: str) -> Mount:
+    return Mount(path, Kind.NAMED, ("--ro-bind", path, path))
+
+
+def _close(path: str, ground: Ground) -> Mount:
+    """Something that answers "permission denied" to everybody lies over it."""
+    mask = ground.mask_folder if os.path.isdir(path) else ground.mask_file
+    return Mount(path, Kind.CLOSED, ("--ro-bind", mask, path))
+
+
+def _show_system(*, network: bool) -> Iterator[Mount]:
+    for path in (*SYSTEM, *CERTIFICATES, *(RESOLVERS if network else ())):
+        if os.path.exists(path):
+            yield _show(path)
     for path in SYSTEM_LINKS:
         if os.path.islink(path):
-            mounts.append((path, ("--symlink", os.readlink(path), path)))
+            yield Mount(path, Kind.NAMED, ("--symlink", os.readlink(path), path))
         elif os.path.isdir(path):
-            mounts.append((path, ("--ro-bind", path, path)))
-    return tuple(mounts)
+            yield _show(path)
+    yield Mount("/dev", Kind.NAMED, ("--dev", "/dev"))
+    yield Mount("/proc", Kind.NAMED, ("--proc", "/proc"))
+
+
+def _show_task(ground: Ground) -> Iterator[Mount]:
+    yield Mount("/tmp", Kind.NAMED, ("--bind", ground.tmp, "/tmp"))
+    inside = any(is_inside(root, "/var/tmp") for root in ground.roots)
+    words = ("--bind", ground.tmp, "/var/tmp") if inside else ("--symlink", "/tmp", "/var/tmp")  # a link is cheaper
+    yield Mount("/var/tmp", Kind.NAMED, words)
+    yield Mount(STATE_FOLDER, Kind.NAMED, ("--bind", ground.state, STATE_FOLDER))
+    yield Mount(GIT_SETTINGS, Kind.NAMED, ("--ro-bind", ground.git_settings, GIT_SETTINGS))
+
+
+def _show_toolchains(ground: Ground) -> Iterator[Mount]:
+    """Programs on the PATH that do not lie in the system; in a working folder they are there already."""
+    toolchains = find_toolchains(ground.path, ground.home, ground.roots[0])
+    roots = [root for root in ground.roots if root != ground.home]
+    for path in toolchains.shown:
+        if os.path.exists(path) and not any(is_inside(path, root) for root in roots):
+            yield _show(path)
+    for path in toolchains.hidden:
+        if os.path.exists(path):
+            yield _close(path, ground)
+
+
+def _hold(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[Mount]:
+    """Make mounts of the folders above: a mount cannot be moved away, and what lies at its path stays what it is."""
+    for path in paths:
+        root = max((root for root in roots if is_inside(path, root)), key=len)
+        above = os.path.dirname(path)
+        while is_inside(above, root) and above != root:
+            yield Mount(above, Kind.KEPT, ("--bind", above, above))
+            above = os.path.dirname(above)
+
+
+def _list_private(ground: Ground) -> Iterator[str]:
+    """The home, or in a home that is the working folder everything with a dot; the homes of Hermes, wherever they lie;
+    what other users of the machine may not read."""
+    if ground.home not in ("/", *ground.roots):
+        yield ground.home
+    elif ground.home != "/":
+        shown = find_toolchains(ground.path, ground.home, ground.roots[0]).shown
+        dotted = [os.path.join(ground.home, name) for name in os.listdir(ground.home) if name.startswith(".")]
+        yield from (path for path in dotted if path not in shown and not os.path.islink(path))
+    yield from (home for home in ground.hermes if os.path.isdir(home))
+    if os.geteuid() == 0:
+        yield from (path for path in _list_closed_to_others() if os.path.exists(path))
 
 
 @lru_cache(maxsize=1)
-def _list_closed() -> tuple[str, ...]:
+def _list_closed_to_others() -> tuple[str, ...]:
     """What other users of the machine may not read in /etc: root could read it behind the walls, too. Locks aside."""
     closed = []
     for place, folders, files in os.walk("/etc"):
@@ -172,58 +277,12 @@ def _list_closed() -> tuple[str, ...]:
     return tuple(closed)
 
 
-def _show_task(ground: Ground) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield "/tmp", ("--bind", ground.tmp, "/tmp")
-    yield "/var/tmp", ("--symlink", "/tmp", "/var/tmp")
-    yield STATE_FOLDER, ("--bind", ground.state, STATE_FOLDER)
-
-
-def _show_home(ground: Ground) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The home itself is closed; programs on the PATH that lie in it are there."""
-    if ground.home not in ("/", *ground.roots):
-        yield ground.home, close_folder(ground.home)
-    toolchains = find_toolchains(ground.path, ground.home, ground.roots[0])
-    for path in toolchains.shown:
-        if not any(is_inside(path, root) and root != ground.home for root in ground.roots):
-            yield path, ("--ro-bind", path, path)
-    yield from _mask(toolchains.hidden, ground)
-
-
-def _hold(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Make mounts of the folders above: a mount cannot be moved away, and what lies at its path stays what it is."""
-    for path in paths:
-        root = next(root for root in roots if is_inside(path, root))
-        above = os.path.dirname(path)
-        while is_inside(above, root) and above != root:
-            yield above, ("--bind", above, above)
-            above = os.path.dirname(above)
-
-
-def _mask(paths: Iterable[str], ground: Ground) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Something that answers "permission denied" to everybody lies over each of them."""
-    for path in paths:
-        yield path, ("--ro-bind", ground.mask_folder if os.path.isdir(path) else ground.mask_file, path)
-
-
-def _hide_private(ground: Ground) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The homes of Hermes, wherever they lie; in a home that is the working folder, everything with a dot."""
-    if os.geteuid() == 0:
-        yield from _mask(_list_closed(), ground)
-    if ground.home in ground.roots:
-        shown = find_toolchains(ground.path, ground.home, ground.roots[0]).shown
-        for entry in sorted(os.listdir(ground.home)):
-            path = os.path.join(ground.home, entry)
-            if not entry.startswith(".") or os.path.islink(path):
-                continue
-            if path not in shown:
-                yield from _mask([path], ground)
-    for home in ground.hermes:
-        unseen = is_inside(home, ground.home) and not any(is_inside(home, root) for root in ground.roots)
-        if os.path.isdir(home) and not unseen:  # each mount costs, and a closed home hides it already
-            yield home, close_folder(home)
-    for path in ground.readable:
-        if os.path.isdir(path):
-            yield path, ("--ro-bind", path, path)
+def _find_above(path: str, standing: Collection[str]) -> str:
+    """The nearest folder above that is among them; empty: none is."""
+    above = os.path.dirname(path)
+    while above not in standing and above != "/":
+        above = os.path.dirname(above)
+    return above if above in standing else ""
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -1,25 +1,41 @@
 """The shell of a task: its working folder and its exported variables, kept from call to call."""
 
-import contextlib
+import logging
 import os
 import shlex
-import shutil
+import subprocess
+import tempfile
 import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
+from hermes_base.errors import ToolFailure
 from hermes_base.inbound import UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from tools.files_roots import list_homes
 from tools.folder_scan import Found, find_shared_git, search_folder
+from tools.keeper import remove_folder
+from tools.programs import CLEAN_ENVIRONMENT, find_program
 from tools.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
-from tools.sandbox_view import Ground, Reach, check_root, is_inside, make_environment, make_view
+from tools.sandbox_view import (
+    Ground,
+    Reach,
+    check_root,
+    is_in_sight,
+    is_inside,
+    list_kept_by_mounts,
+    make_environment,
+    make_view,
+)
 from tools.sensitive import list_secret_patterns
 from tools.shell_state import ShellState, choose_inherited, parse_state, take_state
 from tools.spawning import Running, keeper
+
+log = logging.getLogger(__name__)
 
 PTY_TERM = "xterm-256color"
 ENV_PROGRAM = "/usr/bin/env"
@@ -50,7 +66,8 @@ class Launched:
     env: Mapping[str, str]  # what the command began with
     note: str  # name of the file in which its shell notes its state
     network: bool  # it could reach the network, so what it says may be anybody's words
-    obeyed: frozenset[str]  # files that other programs obey, as they were there
+    obeyed: Mapping[str, tuple[int, ...]]  # files that other programs obey, as they were
+    foreign: bool  # foreign text was in sight when it started
 
 
 @dataclass
@@ -58,6 +75,7 @@ class TaskShell:
     """What a task's terminal remembers. `root` is the folder that the task may write to in a sandbox."""
 
     root: str
+    named: str  # the root as it was given; a part of it may be a link
     folder: str  # of the task's own, for what belongs to it; empty: not made yet
     state: ShellState
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -92,7 +110,7 @@ def forget_shell(task: str) -> None:
     with _lock:
         shell = _shells.pop(task, None)
     if shell is not None and shell.folder:
-        shutil.rmtree(shell.folder, ignore_errors=True)
+        remove_folder(shell.folder)
 
 
 def forget_all_shells() -> None:
@@ -100,10 +118,12 @@ def forget_all_shells() -> None:
         forget_shell(task)
 
 
-def find_state(shell: TaskShell, context: ToolContext) -> ShellState:
+def find_state(shell: TaskShell, context: ToolContext, *, outside: bool = False) -> ShellState:
     """The state that the next command would find: in the folder it was left in, or at the beginning if that is gone."""
     state = shell.snapshot()
-    if os.path.isdir(_on_this_machine(state.folder, shell, context)):
+    walled = choose_backend(context) == BUBBLEWRAP and not outside
+    in_sight = not walled or is_in_sight(state.folder, list_roots(shell, context))
+    if in_sight and os.path.isdir(_on_this_machine(state.folder, shell, context)):
         return state
     return ShellState(shell.root, state.changes)
 
@@ -135,13 +155,14 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
     own, note = _make_own_folder(shell), uuid.uuid4().hex
     walled = choose_backend(context) == BUBBLEWRAP and start.walls is not Walls.OUTSIDE
     env = ({"TERM": PTY_TERM} if pty else {}) | _choose_environment(start, context, walled=walled)
-    obeyed: frozenset[str] = frozenset()
+    obeyed: Mapping[str, tuple[int, ...]] = {}
+    foreign = bool(context.foreign)
     network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
         ground = _survey(shell, context, start.found or search_roots(shell, context))
-        obeyed = _list_kept(ground.found, context)
+        obeyed = _fingerprint(ground.found, foreign=foreign)
         wished = bool(context.setting("terminal", "network", True))
-        reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=bool(context.foreign))
+        reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=foreign)
         script = _script(start.command, f"{STATE_FOLDER}/{note}")
         view = make_view(ground, reach, start.state.folder, env)
         network = view.network
@@ -149,7 +170,7 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
     else:
         script = _script(start.command, os.path.join(own, STATE, note))
         order = order_outside(script, start.state.folder, env, pty=pty)
-    return Launched(keeper.start(order, with_stdin=with_stdin), start, env, note, network, obeyed)
+    return Launched(keeper.start(order, with_stdin=with_stdin), start, env, note, network, obeyed, foreign)
 
 
 def note_end(launched: Launched, shell: TaskShell) -> ShellState:
@@ -167,14 +188,26 @@ def drop_note(launched: Launched, shell: TaskShell) -> None:
 
 
 def find_new_obeyed(launched: Launched, shell: TaskShell, context: ToolContext) -> tuple[str, ...]:
-    """Files that other programs obey and that were not there before the command."""
-    if launched.start.walls is Walls.LOOK or choose_backend(context) != BUBBLEWRAP:
+    """Files that other programs obey and that work made, or changed where they lie too deep to be held fast."""
+    if launched.start.walls is not Walls.WORK or choose_backend(context) != BUBBLEWRAP:
         return ()
-    return tuple(sorted(_list_kept(search_roots(shell, context), context) - launched.obeyed))
+    now = _fingerprint(search_roots(shell, context), foreign=launched.foreign)
+    return tuple(sorted(path for path, print_ in now.items() if launched.obeyed.get(path) != print_))
 
 
-def _list_kept(found: tuple[Found, ...], context: ToolContext) -> frozenset[str]:
-    return frozenset(path for one in found for path in one.list_kept(foreign=bool(context.foreign)))
+def _fingerprint(found: tuple[Found, ...], *, foreign: bool) -> dict[str, tuple[int, ...]]:
+    """Each with what changes when it does; what mounts hold fast cannot, whatever lies in it is read."""
+    held = set(list_kept_by_mounts(found, foreign=foreign))
+    paths = [path for one in found for path in one.list_kept(foreign=foreign)]
+    return {path: () if path in held else _identify_file(path) for path in paths}
+
+
+def _identify_file(path: str) -> tuple[int, ...]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return (0,)
+    return status.st_ino, status.st_ctime_ns
 
 
 def _survey(shell: TaskShell, context: ToolContext, found: tuple[Found, ...]) -> Ground:
@@ -184,8 +217,9 @@ def _survey(shell: TaskShell, context: ToolContext, found: tuple[Found, ...]) ->
         roots=list_roots(shell, context),
         tmp=os.path.join(shell.folder, TMP),
         state=os.path.join(shell.folder, STATE),
-        masks=_make_masks(),
+        props=_make_props(),
         home=os.path.realpath(Path.home()),
+        links=tuple(link for name in (shell.named, str(Path.home())) if (link := find_link(name)) is not None),
         hermes=homes,
         readable=_list_uploads(context),
         path=os.environ.get("PATH", ""),  # the person's own: what a command says of its PATH opens nothing
@@ -209,8 +243,13 @@ def _list_uploads(context: ToolContext) -> tuple[str, ...]:
 
 
 def _open_shell(folder: str) -> TaskShell:
-    root = os.path.realpath(folder if os.path.isdir(folder) else Path.home())
-    return TaskShell(root, "", ShellState(root))
+    named = os.path.abspath(os.path.expanduser(folder))
+    if not os.path.isdir(named):
+        raise ToolFailure(
+            f"The working folder {named} is not there; nothing was run.", fix="Make it, or choose another."
+        )
+    root = os.path.realpath(named)
+    return TaskShell(root, named, "", ShellState(root))
 
 
 def _on_this_machine(folder: str, shell: TaskShell, context: ToolContext) -> str:
@@ -234,15 +273,48 @@ def _make_own_folder(shell: TaskShell) -> str:
         return shell.folder
 
 
-def _make_masks() -> str:
-    """A file and a folder that nobody may read, to lie over what is hidden."""
-    masks = str(keeper.scratch() / "masks")
-    if not os.path.isdir(os.path.join(masks, "folder")):
-        os.makedirs(masks, mode=0o700, exist_ok=True)
-        os.close(os.open(os.path.join(masks, "file"), os.O_WRONLY | os.O_CREAT, 0o000))
-        with contextlib.suppress(FileExistsError):  # two commands at a time
-            os.mkdir(os.path.join(masks, "folder"), 0o000)
-    return masks
+def _make_props() -> str:
+    """A file and a folder that nobody may read, to lie over what is hidden, and the person's name for git."""
+    props = str(keeper.scratch() / "props")
+    with _lock:
+        if not os.path.isdir(props):
+            made = tempfile.mkdtemp(dir=keeper.scratch())
+            os.close(os.open(os.path.join(made, "file"), os.O_WRONLY | os.O_CREAT, 0o000))
+            os.mkdir(os.path.join(made, "folder"), 0o000)
+            Path(made, "git").write_text(read_git_identity())
+            os.rename(made, props)
+    return props
+
+
+@lru_cache(maxsize=1)
+def read_git_identity() -> str:
+    """The person's name and address in the form of git's settings, and nothing else of those settings."""
+    git = find_program("git")
+    if git is None:
+        return ""
+    env = {**CLEAN_ENVIRONMENT, "HOME": str(Path.home())}
+    lines = []
+    for name in ("name", "email"):
+        ask = [git, "config", "--global", f"user.{name}"]
+        try:
+            done = subprocess.run(ask, capture_output=True, text=True, env=env, cwd="/", timeout=5, check=False)
+        except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as problem:
+            log.warning("git does not tell who the person is: %s", problem)
+            return ""
+        said = done.stdout.strip().replace("\\", "\\\\").replace('"', '\\"')
+        if said and "\n" not in said:
+            lines.append(f'\t{name} = "{said}"\n')
+    return "[user]\n" + "".join(lines) if lines else ""
+
+
+def find_link(name: str) -> tuple[str, str] | None:
+    """The first part of a path that is a link, and where it leads; None: there is none."""
+    parts = name.split("/")
+    for at in range(2, len(parts) + 1):
+        above = "/".join(parts[:at])
+        if os.path.islink(above):
+            return above, os.path.realpath(above)
+    return None
 
 
 def _script(command: str, note: str) -> str:
