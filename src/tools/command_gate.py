@@ -22,7 +22,7 @@ from tools.shell_state import ShellState
 from tools.shells import TASK_FOLDERS, Start, find_state, identify, search_roots, shell_of
 
 MOST_QUESTIONS = 3
-LONGEST_SHOWN = 4_000  # of a variable; a longer one is not given to what runs outside
+LONGEST_SHOWN = 4_000  # of all variables that earlier commands set; the longest are left out
 MEANING = {
     Walls.LOOK: "",
     Walls.WORK: "in the sandbox, with the folder writable",
@@ -45,9 +45,9 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
         if verdict.decision == "deny":
             raise ToolFailure(f"The command was not run: {verdict.reason}.")
         bare = verdict.walls is Walls.OUTSIDE or not walled
-        given = _keep_shown(state) if bare else state
         unasked = verdict.decision == "allow"
-        start = Start(command, given, verdict.walls, unasked=unasked, blind=verdict.blind and walled, found=found)
+        given = _keep_shown(state) if bare or not unasked else state
+        start = Start(command, given, verdict.walls, place, unasked, verdict.blind and walled, found)
         if unasked:
             return start
         if not ask_approval(context, show(start), explain(start, verdict.reason, walled=walled)):
@@ -70,15 +70,9 @@ def approve_input(context: ToolContext, start: Start, text: str) -> str | None:
 def show(start: Start) -> str:
     """The command as a person approves it: where it starts, with which variables that earlier commands set."""
     lines = [f"cd {shlex.quote(start.state.folder)}"]
-    for name, value in sorted(start.state.changes.items() - {("OLDPWD", start.state.changes.get("OLDPWD"))}):
-        lines.append(f"unset {name}" if value is None else f"export {name}={_shorten(value)}")
+    for name, value in sorted(start.state.changes.items()):
+        lines.append(f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}")
     return "\n".join([*lines, start.command])
-
-
-def _shorten(value: str) -> str:
-    if len(value) <= LONGEST_SHOWN:
-        return shlex.quote(value)
-    return f"{shlex.quote(value[:LONGEST_SHOWN])}… # {len(value):,} characters in all"
 
 
 def explain(start: Start, reason: str, *, walled: bool) -> str:
@@ -87,9 +81,14 @@ def explain(start: Start, reason: str, *, walled: bool) -> str:
 
 
 def _keep_shown(state: ShellState) -> ShellState:
-    """What runs with a person's rights gets no variable that was not shown to its end."""
-    short = {name: value for name, value in state.changes.items() if value is None or len(value) <= LONGEST_SHOWN}
-    return ShellState(state.folder, short)
+    """What a person agrees to gets no variable that was not shown to its end; the longest are left out."""
+    kept: dict[str, str | None] = {}
+    room = LONGEST_SHOWN
+    for name, value in sorted(state.changes.items(), key=lambda pair: (len(pair[1] or ""), pair[0])):
+        room -= len(name) + len(value or "")
+        if room >= 0:
+            kept[name] = value
+    return ShellState(state.folder, kept)
 
 
 def _judge(

@@ -313,7 +313,7 @@ def read_bytes(place: Place, limit: int) -> FileBytes | None:
 
 def stage_bytes(place: Place, data: bytes, mode: int | None) -> str:
     """Write the bytes beside the file under a name of their own; returns that name."""
-    name = f".{place.name[:80]}.{uuid.uuid4().hex[:12]}.tmp"
+    name = f".{uuid.uuid4().hex[:12]}{place.name[-80:]}"  # with its ending: what is a secret is known for one
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open_folder(place.folder) as folder:
         descriptor = os.open(name, flags, NEW_FILE_MODE, dir_fd=folder)

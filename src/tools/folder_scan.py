@@ -17,6 +17,7 @@ from tools.sensitive import compile_secrets, is_startup_entry, names_prompt
 
 MOST_FOLDERS = 10_000
 MOST_ENTRIES = 150_000
+MOST_SECRETS = 100  # each is a mount
 #: A folder that changed so shortly before it was listed may have changed again in the same tick of the file system.
 TICK_NS = 50_000_000
 KEPT_SCANS = 32
@@ -24,7 +25,10 @@ MOST_MODULES = 500  # folders below `.git/modules`
 #: Other people's code and what programs keep for themselves: large, and not where somebody puts a secret.
 NOT_ENTERED = frozenset({"node_modules", "site-packages", "__pycache__", ".git", ".hg", ".svn"})
 #: Of a git folder: its settings and hooks decide what `git status` runs.
-GIT_OBEYED = ("config", "config.worktree", "hooks", "commondir")
+GIT_OBEYED = ("config", "config.worktree", "hooks", "commondir", "gitdir")
+#: A Python or conda environment is known by these.
+ENVIRONMENT = frozenset({"pyvenv.cfg", "conda-meta"})
+CODE_ENDINGS = (".py", ".js", ".ts", ".tsx", ".go", ".rs", ".java", ".kt", ".rb", ".php", ".c", ".cpp", ".h", ".cs")
 #: What lies in these can change without a change of the folder that holds them.
 DEEP = frozenset({".git", "node_modules"})
 BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
@@ -52,10 +56,11 @@ class _Listing:
     status: tuple[int, int, int]  # device, inode, time of the last change
     settled: bool  # the listing cannot be older than its time of change
     entries: int
-    folders: tuple[str, ...]
-    secrets: tuple[str, ...]
-    obeyed: tuple[str, ...]
-    prompts: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    obeyed: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    closed: bool = False  # it cannot be looked into now, but a command that owns it could open it
 
 
 @dataclass
@@ -79,6 +84,8 @@ class FolderScan:
                     entries += listing.entries
                     waiting += [os.path.join(path, name) for name in listing.folders]
             self._listings = listings
+            if self.root not in listings:
+                return Found(complete=False)
             return self._sum_up(complete=not waiting and entries <= MOST_ENTRIES)
 
     def _list(self, path: str, most: int) -> _Listing | None:
@@ -89,25 +96,33 @@ class FolderScan:
             facts = (status.st_dev, status.st_ino, status.st_ctime_ns)
             if known is not None and known.settled and known.status == facts:
                 return known
+            if not _is_open(status):
+                return _Listing(facts, settled=False, entries=0, closed=True)
             with os.scandir(path) as found:
                 return self._read(list(islice(found, most)), path, facts, settled=status.st_ctime_ns < now - TICK_NS)
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # it has just gone
         except OSError:
-            return None  # gone, or closed to us and so to every command
+            return _Listing((0, 0, 0), settled=False, entries=0, closed=True)
 
     def _read(
         self, found: list[os.DirEntry[str]], path: str, facts: tuple[int, int, int], *, settled: bool
     ) -> _Listing:
         names = {entry.name for entry in found}
         chosen, excepted = compile_secrets(self.patterns)
-        secrets = tuple(name for name in names if chosen.match(name) and not excepted.match(name))
+        secrets = tuple(
+            name
+            for name in names
+            if chosen.match(name) and not excepted.match(name) and not _holds_code(os.path.join(path, name))
+        )
         within = os.path.basename(path)
         obeyed = [name for name in names if name != ".git" and is_startup_entry(within, name)]
         prompts = tuple(name for name in names if names_prompt(name))
         if names >= BARE_REPOSITORY:
             obeyed += [name for name in GIT_OBEYED if name in names]
-        if "pyvenv.cfg" in names:
-            obeyed += [name for name in ("bin", "pyvenv.cfg") if name in names]
-        closed = {*NOT_ENTERED, *secrets, *obeyed}
+        if names & ENVIRONMENT:  # programs, and what they load: only an installation changes it
+            obeyed += ["."] if path != self.root else [name for name in ("bin", "lib", "pyvenv.cfg") if name in names]
+        closed = {*NOT_ENTERED, *secrets}
         folders = tuple(
             entry.name for entry in found if entry.name not in closed and entry.is_dir(follow_symlinks=False)
         )
@@ -123,6 +138,8 @@ class FolderScan:
         obeyed = {os.path.join(path, name) for path, listing in every for name in listing.obeyed}
         prompts = {os.path.join(path, name) for path, listing in every for name in listing.prompts}
         secrets |= set(self._find_other_names(secrets))
+        secrets |= {path for path, listing in every if listing.closed and path != self.root}
+        complete = complete and len(secrets) <= MOST_SECRETS and not self._listings[self.root].closed
         return Found(
             tuple(sorted(self._follow(secrets))),
             tuple(sorted(self._follow(obeyed))),
@@ -134,7 +151,7 @@ class FolderScan:
     def _follow(self, paths: set[str]) -> set[str]:
         """Without links: what a link in the folder leads to is meant; outside of the folder nothing is in sight."""
         real = {os.path.realpath(path) for path in paths}
-        return {path for path in real if path.startswith(self.root.rstrip("/") + "/") and os.path.lexists(path)}
+        return {path for path in real if path.startswith(self.root.rstrip("/") + "/") and _may_be_there(path)}
 
     def _find_other_names(self, secrets: set[str]) -> Iterator[str]:
         """Hard links of secrets under harmless names."""
@@ -175,17 +192,46 @@ def _read_line(path: str, start: str = "") -> str:
 
 
 def _list_git(path: str) -> list[str]:
-    """What git obeys in a `.git`, that of its submodules included; a `.git` that is a file leads git elsewhere."""
+    """What git obeys in a `.git`, that of submodules and linked worktrees included; a `.git` that is a file leads git
+    elsewhere."""
     if not os.path.isdir(path):
         return [".git"]
     found = [f".git/{name}" for name in GIT_OBEYED if os.path.lexists(os.path.join(path, name))]
-    modules = os.path.join(path, "modules")
-    for folder, names, files in islice(os.walk(modules), MOST_MODULES):
-        if {*names, *files} >= BARE_REPOSITORY:
+    for part in ("modules", "worktrees"):
+        walked = list(islice(os.walk(os.path.join(path, part)), MOST_MODULES))
+        if len(walked) == MOST_MODULES:
+            found.append(f".git/{part}")  # too many to tell apart, so all of it stays as it is
+            continue
+        for folder, names, files in walked:
             inner = os.path.relpath(folder, os.path.dirname(path))
-            found += [f"{inner}/{name}" for name in GIT_OBEYED if name in names or name in files]
-            names[:] = [name for name in names if name == "modules"]
+            if "HEAD" in files or "config" in files:
+                found += [f"{inner}/{name}" for name in GIT_OBEYED if name in names or name in files]
     return found
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """Whether a folder of ours can be listed and entered; one of others can at least not be opened by a command."""
+    return status.st_uid != os.geteuid() or status.st_mode & 0o500 == 0o500
+
+
+def _holds_code(path: str) -> bool:
+    """Whether it is a folder with sources in it: a package called `credentials` is no secret."""
+    if not os.path.isdir(path):
+        return False
+    try:
+        return any(name.endswith(CODE_ENDINGS) for name in os.listdir(path))
+    except OSError:
+        return False
+
+
+def _may_be_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # in a folder that cannot be entered now
+    return True
 
 
 def _logs_in(path: str) -> bool:

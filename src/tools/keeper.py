@@ -200,6 +200,9 @@ def run_command(order: dict[str, Any], fds: list[int]) -> None:
         if order["pty"]:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(order["cwd"])
+        here = os.stat(".")
+        if order["place"] and [here.st_dev, here.st_ino] != order["place"]:
+            raise OSError("its folder is another one than was shown")
         os.execvpe(order["argv"][0], order["argv"], order["env"])
     except OSError as problem:
         os.write(2, f"cannot run {order['argv'][0]}: {problem}\n".encode())

@@ -24,6 +24,7 @@ class Plain:
     words: str = NONE  # words that are not paths
     texts: int = 0  # so many first words are texts
     paths: bool = False  # the other words are files to be read
+    folders: bool = False  # or folders, of which it tells names only
 
 
 READER = Plain(paths=True)
@@ -45,19 +46,20 @@ PLAIN = {
     "cut": Plain(r"-[dfcb].+|-s|--complement", valued=r"-[dfcb]"),
     "sort": Plain(r"-[bdfghiMnrRVuz]+|-k[\d.,a-z]+|-t.", valued=r"-[kt]"),
     "uniq": Plain(r"-[cdDiu]+"),
-    "ls": Plain(r"-[alhrtR1SFdipsoA]+|--all|--almost-all|--human-readable", paths=True),
+    "ls": Plain(r"-[alhrtR1SFdipsoA]+|--all|--almost-all|--human-readable", paths=True, folders=True),
     "cat": Plain(r"-[nAbsEvT]+", paths=True),
     **dict.fromkeys(("head", "tail"), LINES),
     "wc": Plain(r"-[lwcmL]+", paths=True),
     "nl": Plain(r"-b[at]", paths=True),
     "cmp": Plain(r"-s|-l", paths=True),
     "diff": Plain(r"-[uqbBiw]+", paths=True),
-    **dict.fromkeys(("stat", "md5sum", "sha1sum", "sha256sum", "sha512sum"), READER),
-    "readlink": Plain(r"-[fe]", paths=True),
-    "realpath": Plain(r"-[es]", paths=True),
+    **dict.fromkeys(("md5sum", "sha1sum", "sha256sum", "sha512sum"), READER),
+    "stat": Plain(paths=True, folders=True),
+    "readlink": Plain(r"-[fe]", paths=True, folders=True),
+    "realpath": Plain(r"-[es]", paths=True, folders=True),
     "grep": Plain(r"-[inwvclFEhHox]+|--line-number|--ignore-case|--count", texts=1, paths=True),
-    "df": Plain(r"-h|-T|-i", paths=True),
-    "du": Plain(r"-[hsac]+", paths=True),
+    "df": Plain(r"-h|-T|-i", paths=True, folders=True),
+    "du": Plain(r"-[hsac]+", paths=True, folders=True),
 }
 SYSTEM_FOLDERS = frozenset({"", "/bin", "/usr/bin"})
 
@@ -105,14 +107,16 @@ def _are_plain_words(plain: Plain, words: list[Word], place: Place) -> bool:
             continue
         elif texts:
             texts -= 1
-        elif not (plain.paths and may_be_read(word.text, place)):
+        elif not (plain.paths and may_be_read(word.text, place, folders=plain.folders)):
             return False
     return True
 
 
-def may_be_read(text: str, place: Place) -> bool:
+def may_be_read(text: str, place: Place, *, folders: bool) -> bool:
     """Whether a file, links followed, lies in a root, and is neither a secret nor another name of some file."""
-    path = os.path.realpath(os.path.join(place.folders[0], os.path.expanduser(text)))
+    if "~" in text:
+        return False  # where bash puts a home in its place is not for us to guess
+    path = os.path.realpath(os.path.join(place.folders[0], text))
     roots = [real for root in place.roots if (real := os.path.realpath(root)) != "/" and lies_under(path, real)]
     own = os.path.realpath(place.home) if place.home else ""
     if own and lies_under(path, own):  # a root around the home of Hermes does not open it
@@ -127,4 +131,6 @@ def may_be_read(text: str, place: Place) -> bool:
         status = os.stat(path, follow_symlinks=False)
     except OSError:
         return True  # nothing is there to be read
-    return stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
+    if stat.S_ISDIR(status.st_mode):
+        return folders
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1

@@ -61,7 +61,7 @@ VERSIONS = "python node npm cargo rustc go git make cmake gcc g++ java ruby pip 
 TEST_WORD = r"[^$`\[]*|\[|\]|\]\]"
 TEST = Program(options=TEST_WORD, words=TEST_WORD, forbidden=r"-(v|R|eq|ne|lt|le|gt|ge)$", paths=False)
 #: Scripts that most likely only print; one that wants to write would only fail where it runs.
-SED_SCRIPT = r"(?![\s\S]*([;/}\d]w |\d*e ))[\s\S]*"
+SED_SCRIPT = r"(?![\s\S]*([;/}\d]w |\de ))[\s\S]*"
 AWK_SCRIPT = r"(?![\s\S]*(system|getline|[|>@]|close\())[\s\S]+"
 #: Code on the command line that most likely only computes and prints.
 SMALL_CODE = re.compile(
@@ -191,7 +191,7 @@ PYTHON_MODULES |= {"pytest": PYTEST, "unittest": Program(W, runs=True), "compile
 PYTHON_MODULES |= {"json.tool": Program(options=r"--(indent=?\d*|sort-keys|compact)")}
 PYTHON_MODULES |= {"py_compile": Program(W), "venv": Program(W, options=NONE)}
 #: Names under which the same program is known.
-SAME = {"python3": "python", "python3.11": "python", "python3.12": "python", "pip3": "pip", "gmake": "make"}
+SAME = {"python3": "python", "pip3": "pip", "gmake": "make", **{f"python3.{minor}": "python" for minor in range(8, 20)}}
 
 WRAPPERS: dict[str, Wrapper] = {
     "time": Wrapper(flags=r"-p"),

@@ -6,6 +6,7 @@ them is its level. `sandbox_view.py` decides what is in sight, this module makes
 
 import logging
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ PROBE_SECONDS = 10.0
 SYSTEM_BASH = "/bin/bash"
 #: Where the shell behind the walls notes its state.
 STATE_FOLDER = "/run/hermes"
+STAT = "/usr/bin/stat"
+#: How a command ends whose walls did not stand as they should, and what it says then.
+NOT_BUILT, MOVED = 125, "hermes-walls-moved"
 
 
 class Walls(StrEnum):
@@ -46,6 +50,7 @@ class View:
     folder: str
     env: Mapping[str, str]
     network: bool
+    checked: tuple[tuple[str, int, int], ...] = ()  # what must lie at a path: device and inode
 
 
 def find_bash() -> str:
@@ -69,13 +74,22 @@ def order_inside(script: str, view: View, *, pty: bool) -> Order:
     for name, value in view.env.items():
         words += ["--setenv", name, value]
     words += ["--chdir", view.folder]
-    argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", script]
-    return Order(argv, "/", CLEAN_ENVIRONMENT, pty, words)
+    argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", _check_first(view) + script]
+    return Order(argv, "/", CLEAN_ENVIRONMENT, pty, arguments=words)
 
 
-def order_outside(script: str, folder: str, env: Mapping[str, str], *, pty: bool) -> Order:
-    """No walls: the script may do what the person may do."""
-    return Order([find_bash(), "--noprofile", "--norc", "-c", script], folder, env, pty)
+def _check_first(view: View) -> str:
+    """Before anything of the command runs: bubblewrap finds by name what it mounts, and names can be moved."""
+    if not view.checked:
+        return ""
+    expected = shlex.quote("\n".join(f"{device}:{inode}" for _, device, inode in view.checked))
+    paths = " ".join(shlex.quote(path) for path, _, _ in view.checked)
+    return f'[ "$({STAT} -c %d:%i -- {paths} 2>&1)" = {expected} ] || {{ echo {MOVED} >&2; exit {NOT_BUILT}; }}\n'
+
+
+def order_outside(script: str, folder: str, place: tuple[int, int], env: Mapping[str, str], *, pty: bool) -> Order:
+    """No walls: the script may do what the person may do. It starts in the folder that was meant, or not at all."""
+    return Order([find_bash(), "--noprofile", "--norc", "-c", script], folder, env, pty, place)
 
 
 def choose_backend(context: ToolContext) -> str:

@@ -13,16 +13,19 @@ from enum import IntEnum
 from functools import lru_cache
 
 from hermes_base.errors import ToolFailure
+from tools.files_roots import open_folder
 from tools.folder_scan import Found
 from tools.sandbox import STATE_FOLDER, View, Walls
-from tools.toolchains import find_toolchains
+from tools.toolchains import Toolchains, find_toolchains
 
 #: The system as every program expects it, read-only.
-SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/var/lib/dpkg", "/var/lib/pacman", "/run/current-system")
+SYSTEM = ("/usr", "/etc", "/nix", "/gnu", "/var/lib/dpkg", "/var/lib/pacman", "/run/current-system")
 #: Certificates that /etc leads to.
 CERTIFICATES = ("/var/lib/ca-certificates",)
 #: Links into /usr on most systems, folders of their own on others.
 SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+#: Settings of the kernel.
+KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/mtrr")
 #: Names are looked up through files that some systems keep here.
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/mnt/wsl/resolv.conf")
 #: A folder that is one of these, or lies in one of the second kind, cannot be a working folder behind walls.
@@ -155,10 +158,33 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
         *(_close(path, ground) for path in (*secrets, *_list_private(ground))),
     ]
     arranged = arrange(mounts)
+    checked = _list_checks(arranged, secrets)
     standing = {mount.path for mount in arranged}
     links = [link for link in ground.links if not _find_above(link[0], standing - {ground.home})]
     words = [mount.words for mount in arranged] + [("--symlink", target, name) for name, target in links]
-    return View(tuple(words), folder, env, network)
+    return View(tuple(words), folder, env, network, tuple(checked))
+
+
+def _list_checks(arranged: list[Mount], secrets: list[str]) -> Iterator[tuple[str, int, int]]:
+    """What must stand at each place that other commands could have moved while the walls were built: the mask over a
+    secret, and the very file or folder that was found, no link on the way."""
+    hidden = set(secrets)
+    for mount in arranged:
+        if mount.kind is Kind.KEPT:
+            yield mount.path, *identify(mount.path)
+        elif mount.path in hidden and mount.words[0] == "--ro-bind":
+            mask = os.stat(mount.words[1])
+            yield mount.path, mask.st_dev, mask.st_ino
+
+
+def identify(path: str) -> tuple[int, int]:
+    """Device and inode of what lies there now; a link on the way, or at its end, is none."""
+    try:
+        with open_folder(os.path.dirname(path)) as parent:
+            status = os.stat(os.path.basename(path), dir_fd=parent, follow_symlinks=False)
+    except (OSError, ToolFailure):
+        return 0, 0
+    return status.st_dev, status.st_ino
 
 
 def arrange(mounts: Iterable[Mount]) -> list[Mount]:
@@ -212,6 +238,8 @@ def _show_system(*, network: bool) -> Iterator[Mount]:
             yield _show(path)
     yield Mount("/dev", Kind.NAMED, ("--dev", "/dev"))
     yield Mount("/proc", Kind.NAMED, ("--proc", "/proc"))
+    if os.geteuid() == 0:  # what root may write there changes the machine, walls or not
+        yield from (_show(path) for path in KERNEL if os.path.exists(path))
 
 
 def _show_task(ground: Ground) -> Iterator[Mount]:
@@ -225,14 +253,19 @@ def _show_task(ground: Ground) -> Iterator[Mount]:
 
 def _show_toolchains(ground: Ground) -> Iterator[Mount]:
     """Programs on the PATH that do not lie in the system; in a working folder they are there already."""
-    toolchains = find_toolchains(ground.path, ground.home, ground.roots[0])
-    roots = [root for root in ground.roots if root != ground.home]
+    toolchains = _find_toolchains(ground)
     for path in toolchains.shown:
-        if os.path.exists(path) and not any(is_inside(path, root) for root in roots):
+        if os.path.exists(path) and not any(is_inside(path, home) for home in ground.hermes):
             yield _show(path)
     for path in toolchains.hidden:
         if os.path.exists(path):
             yield _close(path, ground)
+
+
+def _find_toolchains(ground: Ground) -> Toolchains:
+    """A home that is a working folder is still the person's own place for programs."""
+    roots = tuple(root for root in ground.roots if root != ground.home) or (os.path.join(ground.home, "none"),)
+    return find_toolchains(ground.path, ground.home, roots)
 
 
 def _hold(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[Mount]:
@@ -251,7 +284,7 @@ def _list_private(ground: Ground) -> Iterator[str]:
     if ground.home not in ("/", *ground.roots):
         yield ground.home
     elif ground.home != "/":
-        shown = find_toolchains(ground.path, ground.home, ground.roots[0]).shown
+        shown = _find_toolchains(ground).shown
         dotted = [os.path.join(ground.home, name) for name in os.listdir(ground.home) if name.startswith(".")]
         yield from (path for path in dotted if path not in shown and not os.path.islink(path))
     yield from (home for home in ground.hermes if os.path.isdir(home))

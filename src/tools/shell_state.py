@@ -16,6 +16,7 @@ STATE_BYTES = 256 * 1024
 MOST_VARIABLES = 500
 LONGEST_VALUE = 32 * 1024
 LONGEST_FOLDER = 4096
+BROKEN = "\ufffd"  # stands where bytes were no text
 #: Bash sets these anew in every shell; they say nothing about what the command wanted.
 OWN_NAMES = frozenset({"_", "SHLVL", "PWD"})
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -58,7 +59,7 @@ def choose_inherited(environ: Mapping[str, str], added: frozenset[str], secrets:
 
 def parse_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) -> ShellState:
     """The folder and the variables that a shell noted when it ended; what is not in order counts as not changed."""
-    folder, *pairs = data.decode("utf-8", "surrogateescape").split("\0")
+    folder, *pairs = data.decode("utf-8", "replace").split("\0")
     if len(data) > STATE_BYTES or not is_folder_name(folder) or len(pairs) > MOST_VARIABLES + 1:
         return before
     after = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
@@ -72,13 +73,13 @@ def parse_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) 
 
 
 def is_folder_name(text: str) -> bool:
-    return text.startswith("/") and len(text) <= LONGEST_FOLDER and "\n" not in text
+    return text.startswith("/") and len(text) <= LONGEST_FOLDER and "\n" not in text and BROKEN not in text
 
 
 def is_kept(name: str, value: str | None) -> bool:
     if name in OWN_NAMES or not NAME.fullmatch(name) or RUNS_CODE.fullmatch(name):
         return False
-    return value is None or len(value) <= LONGEST_VALUE
+    return value is None or (len(value) <= LONGEST_VALUE and BROKEN not in value)
 
 
 def take_state(folder: str, name: str) -> bytes:

@@ -54,6 +54,7 @@ class Start:
     command: str
     state: ShellState
     walls: Walls
+    place: tuple[int, int] = (0, 0)  # the folder by device and inode; what has another name may be another folder
     unasked: bool = True
     blind: bool = False  # behind the walls its answer is not about the machine
     found: tuple[Found, ...] = ()  # in its folders, if they were searched just now
@@ -124,7 +125,7 @@ def find_state(shell: TaskShell, context: ToolContext, *, outside: bool = False)
     walled = choose_backend(context) == BUBBLEWRAP and not outside
     in_sight = not walled or is_in_sight(state.folder, list_roots(shell, context))
     if in_sight and os.path.isdir(_on_this_machine(state.folder, shell, context)):
-        return state
+        return state if walled else ShellState(os.path.realpath(state.folder), state.changes)
     return ShellState(shell.root, state.changes)
 
 
@@ -145,7 +146,9 @@ def search_roots(shell: TaskShell, context: ToolContext) -> tuple[Found, ...]:
 
 def list_roots(shell: TaskShell, context: ToolContext) -> tuple[str, ...]:
     """The working folder, the git folder it shares with its repository, and what the owner opened beside it."""
-    added = (os.path.realpath(os.path.expanduser(root)) for root in context.added_roots())
+    named = [os.path.abspath(os.path.expanduser(root)) for root in context.added_roots()]
+    # One that lies in the working folder is there already, and a command could have made a link of it.
+    added = [os.path.realpath(root) for root in named if not is_inside(root, shell.root)]
     beside = [find_shared_git(shell.root), *added]
     return tuple(dict.fromkeys([shell.root, *(root for root in beside if root and os.path.isdir(root))]))
 
@@ -169,7 +172,7 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
         order = order_inside(script, view, pty=pty)
     else:
         script = _script(start.command, os.path.join(own, STATE, note))
-        order = order_outside(script, start.state.folder, env, pty=pty)
+        order = order_outside(script, start.state.folder, start.place, env, pty=pty)
     return Launched(keeper.start(order, with_stdin=with_stdin), start, env, note, network, obeyed, foreign)
 
 

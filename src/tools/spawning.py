@@ -95,6 +95,7 @@ class Order:
     folder: str
     env: Mapping[str, str]
     pty: bool = False
+    place: tuple[int, int] | None = None  # the folder by device and inode: another one under its name is refused
     arguments: Sequence[str] = ()  # for a program that reads more of them from ARGUMENTS_FD of the keeper
 
 
@@ -266,6 +267,7 @@ class _Link:
             "env": dict(order.env),
             "pty": order.pty,
             "arguments": list(order.arguments),
+            "place": list(order.place) if order.place else None,
         }
         with self._lock:
             if self.lost:

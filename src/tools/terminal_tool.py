@@ -14,7 +14,7 @@ from hermes_base.tool_context import ToolContext
 from tools.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
 from tools.registry import registry, tool_result
-from tools.sandbox import BUBBLEWRAP, Walls, choose_backend
+from tools.sandbox import BUBBLEWRAP, MOVED, NOT_BUILT, Walls, choose_backend
 from tools.shells import (
     Launched,
     Start,
@@ -39,14 +39,16 @@ LOOKED = (
     "a person may be asked."
 )
 WORKED = (
-    "This ran in the sandbox: it sees the working folder, the system and /tmp only; git's settings and hooks, start "
-    "files and installed programs are read-only (level setup changes them, level outside leaves the sandbox; "
-    "a person is asked)."
+    "This ran in the sandbox: it sees the working folder, the system and /tmp only; files with secrets are hidden if "
+    "nobody was asked; git's settings and hooks, start files and installed programs stayed as they were (level setup "
+    "changes them, level outside leaves the sandbox; a person is asked)."
 )
 #: What programs say when the walls of `work` may be the reason.
 HELD_BACK = re.compile(
     r"Permission denied|Read-only file system|Device or resource busy|No such file|resolve|unreachable|annot connect"
 )
+#: What they say when it certainly is, also when they end well: git goes on without a file that it could not change.
+HELD_FAST = re.compile(r"Read-only file system|Device or resource busy|unable to unlink|could not write config file")
 BLIND = "It saw the sandbox and not the machine: for the machine's own processes and connections use level outside."
 
 LEVEL = {"type": "string", "enum": [str(level) for level in ASKABLE]}
@@ -122,11 +124,20 @@ def run_start(start: Start, context: ToolContext, seconds: float, *, pty: bool) 
         running.finish()
         after = note_end(launched, shell)
         process_registry.remove(entry)
+    refuse_unbuilt(start, running.exit_code, output)
     if pty:
         output = output.replace("\r\n", "\n")
     if notes := [*describe_walls_met(start, running.exit_code, output, context), *tell_new(launched, context)]:
         outcome["note"] = " ".join(notes)
     return tool_result(output=output, exit_code=running.exit_code, folder=after.folder, **outcome)
+
+
+def refuse_unbuilt(start: Start, exit_code: int | None, output: str) -> None:
+    """A sandbox that could not be built is not the command's own failure."""
+    moved = exit_code == NOT_BUILT and output.strip() == MOVED
+    if start.walls is not Walls.OUTSIDE and (moved or (exit_code == 1 and output.startswith("bwrap: "))):
+        why = "files of the folder were moved meanwhile" if moved else output.strip().removeprefix("bwrap: ")
+        raise ToolFailure(f"The sandbox could not be built ({why}); nothing was run.", fix="Call it again.")
 
 
 def describe_walls_met(start: Start, exit_code: int | None, output: str, context: ToolContext) -> list[str]:
@@ -136,7 +147,7 @@ def describe_walls_met(start: Start, exit_code: int | None, output: str, context
     notes = [BLIND] if start.blind else []
     if exit_code != 0 and start.walls is Walls.LOOK:
         notes.insert(0, LOOKED)
-    elif exit_code != 0 and HELD_BACK.search(output):
+    elif HELD_FAST.search(output) or (exit_code != 0 and HELD_BACK.search(output)):
         notes.insert(0, WORKED)
     return notes
 

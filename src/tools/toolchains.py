@@ -1,4 +1,8 @@
-"""What of a person's home a sandboxed command sees: the programs on their PATH, and what those need beside them."""
+"""What a sandboxed command sees of the programs that do not belong to the system: those on the person's PATH, most of
+them in the home, with what they need beside them, and without the caches and tokens that lie there, too.
+
+The PATH and its links are the person's. What lies in a working folder is not: a command could have made it.
+"""
 
 import os
 from collections.abc import Iterator
@@ -12,15 +16,13 @@ BINS = frozenset({"bin", "sbin", "shims"})
 BESIDE = ("bin", "sbin", "shims", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
 #: What some need more: a program that they have, and the names beside it.
 MORE = {
-    "pyenv": ("versions", "version", "plugins"),
     "go": ("pkg", "src", "misc", "VERSION", "go.env"),
     "java": ("conf", "jmods", "jre"),
     "node": ("share",),
-    "volta": ("tools",),
-    "asdf": ("installs", "plugins"),
     "conda": ("share", "condabin", "envs"),
+    "brew": ("Cellar", "opt", "share"),
 }
-#: Folders that belong to many programs, or keep their programs elsewhere in the home: what is shown for their `bin`.
+#: Folders of the home that belong to many programs, or keep them elsewhere: what is shown for their `bin`.
 NAMED = {
     ".local": (".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx"),
     ".cargo": (".cargo/bin", ".rustup"),
@@ -29,52 +31,71 @@ NAMED = {
     ".local/share/mise": (".local/share/mise/shims", ".local/share/mise/installs"),
     ".volta": (".volta/bin", ".volta/tools"),
 }
+#: Where the interpreter of an environment may lie in the home; a link to anywhere else shows nothing.
+INTERPRETERS = (
+    *(".pyenv/versions", ".local/share/uv/python", ".asdf/installs", ".local/share/mise/installs", ".rye/py"),
+    *("miniconda3", "anaconda3", "miniforge3", "mambaforge", ".conda/envs"),
+)
+#: What the system itself shows.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/gnu", "/run", "/proc", "/sys", "/dev", "/etc")
 MOST_PROGRAMS = 2_000
+#: Programs that are shown one by one, of a folder that holds other things, too.
+MOST_SINGLE = 40
+MOST_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Toolchains:
-    """Paths of the home that are shown, and what is hidden among them."""
+    """Paths that are shown, and what is hidden among them."""
 
     shown: tuple[str, ...]
     hidden: tuple[str, ...]
 
 
-def find_toolchains(path: str, home: str, root: str) -> Toolchains:
+def find_toolchains(path: str, home: str, roots: tuple[str, ...]) -> Toolchains:
     """For a PATH, and for the interpreters that the environments of the working folder lead to."""
-    own = tuple(os.path.join(root, name, "bin", "python") for name in (".venv", "venv"))
-    return _find(path, os.path.realpath(home), tuple(os.path.realpath(link) for link in own if os.path.lexists(link)))
+    links = [os.path.join(roots[0], name, "bin", "python") for name in (".venv", "venv")]
+    interpreters = [os.path.realpath(link) for link in links if os.path.lexists(link)]
+    home = os.path.realpath(home)
+    known = [target for target in interpreters if any(_is_in(target, f"{home}/{place}") for place in INTERPRETERS)]
+    return _find(path, home, tuple(known), roots)
 
 
 @lru_cache(maxsize=64)
-def _find(path: str, home: str, interpreters: tuple[str, ...]) -> Toolchains:
-    shown: set[str] = set()
-    seen: set[str] = set()
+def _find(path: str, home: str, interpreters: tuple[str, ...], roots: tuple[str, ...]) -> Toolchains:
     named = [folder for folder in path.split(":") if os.path.isabs(folder)]
     waiting = [*named, *map(os.path.realpath, named), *map(os.path.dirname, interpreters)]
+    shown: set[str] = set()
+    seen: set[str] = set()
     while waiting:
         folder = waiting.pop()
-        if folder in seen or not os.path.isdir(folder):
+        if folder in seen or not os.path.isdir(folder) or _is_elsewhere(folder, roots):
             continue
         seen.add(folder)
-        if _is_in(folder, home):
+        if not any(_is_in(folder, place) for place in SYSTEM):
             shown.update(_list_beside(folder, home))
         # Links on the PATH often lead to another place of the home: `~/.local/bin/ruff`, the Python of an environment.
         for target in _list_targets(folder):
             if os.path.basename(os.path.dirname(target)) in BINS:
                 waiting.append(os.path.dirname(target))
-            elif _is_in(target, home):
+            elif not any(_is_in(target, place) for place in SYSTEM) and not _is_elsewhere(target, roots):
                 shown.add(target)
-    shown -= {home}
+    shown -= {home, "/"}
     outer = [place for place in shown if not any(place != other and _is_in(place, other) for other in shown)]
-    return Toolchains(tuple(sorted(outer)), tuple(sorted(_list_secrets(outer))))
+    outer = sorted(outer, key=lambda place: (place.count("/"), place))[:MOST_SHOWN]
+    return Toolchains(tuple(outer), tuple(sorted(_list_secrets(outer))))
+
+
+def _is_elsewhere(path: str, roots: tuple[str, ...]) -> bool:
+    """In a working folder, where it is in sight anyway and its links are not the person's."""
+    return any(_is_in(path, root) for root in roots)
 
 
 def _list_beside(folder: str, home: str) -> Iterator[str]:
     parent = os.path.dirname(folder)
     above = os.path.relpath(parent, home)
     if os.path.basename(folder) not in BINS or above == ".":
-        yield folder
+        yield from _list_single(folder)
         return
     names = [os.path.join(parent, name) for name in BESIDE]
     if above in NAMED:
@@ -85,9 +106,17 @@ def _list_beside(folder: str, home: str) -> Iterator[str]:
     yield from (name for name in names if os.path.exists(name))
 
 
+def _list_single(folder: str) -> Iterator[str]:
+    """Of a folder that is no `bin`, its programs alone: what else lies there is not known to be for others."""
+    programs = [entry.path for entry in _scan(folder) if entry.is_file() and os.access(entry.path, os.X_OK)]
+    yield from sorted(programs)[:MOST_SINGLE]
+
+
 def _list_targets(folder: str) -> Iterator[str]:
-    """Where the links among the programs of a folder lead."""
-    yield from (os.path.realpath(entry.path) for entry in _scan(folder) if entry.is_symlink())
+    """The files that links among the programs of a folder lead to."""
+    for entry in _scan(folder):
+        if entry.is_symlink() and os.path.isfile(entry.path):
+            yield os.path.realpath(entry.path)
 
 
 def _list_secrets(shown: list[str]) -> Iterator[str]:

@@ -228,8 +228,8 @@ def test_programs_of_the_home_are_there_without_what_lies_beside_them(
         ".nvm/versions/node/v20/lib/x": "node",
         ".local/share/uv/tools/ruff/bin/lint": "#!/bin/sh\ncat ~/.local/share/uv/tools/ruff/lib/x\n",
         ".local/share/uv/tools/ruff/lib/x": "uv",
-        ".py/3.12/bin/python3": "#!/bin/sh\ncat ~/.py/3.12/lib/x\n",
-        ".py/3.12/lib/x": "base",
+        ".pyenv/versions/3.12/bin/python3": "#!/bin/sh\ncat ~/.pyenv/versions/3.12/lib/x\n",
+        ".pyenv/versions/3.12/lib/x": "base",
     }
     hidden = (".cargo/credentials.toml", ".cargo/registry/x", ".nvm/.cache/x", ".local/share/keyrings/x", ".npmrc")
     for name, text in {**shown, **dict.fromkeys(hidden, "CANARY")}.items():
@@ -239,7 +239,7 @@ def test_programs_of_the_home_are_there_without_what_lies_beside_them(
     (home / ".local" / "bin").mkdir()
     (home / ".local" / "bin" / "lint").symlink_to(home / ".local/share/uv/tools/ruff/bin/lint")
     (work / ".venv" / "bin").mkdir(parents=True)
-    (work / ".venv" / "bin" / "python").symlink_to(home / ".py/3.12/bin/python3")
+    (work / ".venv" / "bin" / "python").symlink_to(home / ".pyenv/versions/3.12/bin/python3")
     bins = [home / ".cargo/bin", home / ".nvm/versions/node/v20/bin", home / ".local/bin"]
     monkeypatch.setenv("PATH", ":".join(map(str, bins)) + ":" + os.environ["PATH"])
     cleanup_vm(TASK)
@@ -249,13 +249,31 @@ def test_programs_of_the_home_are_there_without_what_lies_beside_them(
     assert not (home / "new").exists()
 
 
-def test_a_folder_on_the_path_that_is_no_bin_shows_no_secrets(tmp_path: Path) -> None:
+def test_a_folder_on_the_path_that_is_no_bin_shows_its_programs_alone(tmp_path: Path) -> None:
     """G5"""
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / ".env").write_text("x")
-    found = find_toolchains(str(tmp_path / "scripts"), str(tmp_path), str(tmp_path / "work"))
-    assert found.shown == (str(tmp_path / "scripts"),)
-    assert found.hidden == (str(tmp_path / "scripts" / ".env"),)
+    for name, mode in (("deploy", 0o755), (".env", 0o644), ("sub/.env", 0o644), ("notes.txt", 0o644)):
+        (tmp_path / "scripts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "scripts" / name).write_text("x")
+        (tmp_path / "scripts" / name).chmod(mode)
+    (tmp_path / "Documents").mkdir()
+    (tmp_path / "scripts" / "docs").symlink_to(tmp_path / "Documents")
+    found = find_toolchains(str(tmp_path / "scripts"), str(tmp_path), (str(tmp_path / "work"),))
+    assert found.shown == (str(tmp_path / "scripts" / "deploy"),)
+
+
+def test_an_environment_that_leads_anywhere_shows_nothing(hands: Hands, work: Path) -> None:
+    """G5, G12: what lies in the folder may be a command's own making."""
+    home = work.parent
+    for name in ("bin/x", "Documents/x", ".hermes/bin/python", ".config/gh/bin/python"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("CANARY")
+    (work / "venv" / "bin").mkdir(parents=True)
+    for place in ("Documents", ".hermes/bin", ".config/gh/bin", "."):
+        (work / "venv" / "bin" / "python").unlink(missing_ok=True)
+        (work / "venv" / "bin" / "python").symlink_to(home / place / "python")
+        for level in ({}, {"level": "work"}):
+            command = f"cat {home}/Documents/x {home}/.hermes/bin/python {home}/.config/gh/bin/python {home}/bin/x"
+            assert "CANARY" not in hands.run(command, level)["output"]
 
 
 @pytest.mark.parametrize("root", ["/", "/usr", "/etc", "/proc/self", "/home", "/tmp", "/dev/shm"])
@@ -281,7 +299,9 @@ def test_a_home_as_the_working_folder_shows_nothing_with_a_dot(tmp_path: Path, m
     hands = Hands(TASK, tmp_path, "bubblewrap")
     try:
         for args in ({}, {"level": "work"}, {"level": "setup"}):
-            result = hands.run("cat notes.txt; grep -rh . . ; true", args, home=tmp_path / ".hermes/profiles/p")
+            named = ".hermes/.env .hermes/profiles/p/.env .config/gh/hosts.yml .token .ssh/id_rsa"
+            command = f"cat notes.txt {named}; grep -rh . . ; true"
+            result = hands.run(command, args, home=tmp_path / ".hermes/profiles/p")
             assert "note" in result["output"]
             assert "CANARY" not in result["output"]
     finally:
