@@ -81,10 +81,11 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
         entry.running.finish()
         drop_note(launched, shell_of(context))
         entry.drained.set()
-        if context.notices is not None and not entry.killed:
+        new = tell_new(launched, context)
+        if context.notices is not None and (new or not entry.killed):
             said = _describe_end(entry)
-            met = describe_walls_met(entry.start, entry.running.exit_code, said, context)
-            said = "\n".join([said, *met, *tell_new(launched, context)])
+            met = describe_walls_met(launched, said, context)
+            said = "\n".join([said, *met, *new])
             context.notices.post(entry.task, f"proc:{entry.id}:exit", context.redact(said))
     except Exception:
         log.exception("following background process %s failed", entry.id)

@@ -171,13 +171,13 @@ def _list_checks(arranged: list[Mount], secrets: list[str]) -> Iterator[tuple[st
     hidden = set(secrets)
     for mount in arranged:
         if mount.kind is Kind.KEPT:
-            yield mount.path, *identify(mount.path)
+            yield mount.path, *identify_place(mount.path)
         elif mount.path in hidden and mount.words[0] == "--ro-bind":
             mask = os.stat(mount.words[1])
             yield mount.path, mask.st_dev, mask.st_ino
 
 
-def identify(path: str) -> tuple[int, int]:
+def identify_place(path: str) -> tuple[int, int]:
     """Device and inode of what lies there now; a link on the way, or at its end, is none."""
     try:
         with open_folder(os.path.dirname(path)) as parent:

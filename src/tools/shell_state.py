@@ -67,8 +67,10 @@ def parse_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) 
         return ShellState(folder, before.changes)
     changes = dict(before.changes)
     for name in {*after, *began_with}:
-        if began_with.get(name) != after.get(name) and is_kept(name, after.get(name)):
-            changes[name] = after.get(name)
+        value = after.get(name)
+        ours = value is None and name not in before.changes and not INHERITED.fullmatch(name)  # not missed by anybody
+        if began_with.get(name) != value and is_kept(name, value) and not ours:
+            changes[name] = value
     return ShellState(folder, changes)
 
 

@@ -25,6 +25,7 @@ from tools.sandbox_view import (
     Ground,
     Reach,
     check_root,
+    identify_place,
     is_in_sight,
     is_inside,
     list_kept_by_mounts,
@@ -44,6 +45,7 @@ TMP, STATE = "tmp", "state"
 #: A plain command without walls gets nothing of what other commands left.
 PLAIN_ENV: Mapping[str, str] = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 #: Folders that behind the walls are the task's own.
+GUARD_SECONDS = 0.25
 TASK_FOLDERS = ("/tmp", "/var/tmp")
 
 
@@ -69,6 +71,8 @@ class Launched:
     network: bool  # it could reach the network, so what it says may be anybody's words
     obeyed: Mapping[str, tuple[int, ...]]  # files that other programs obey, as they were
     foreign: bool  # foreign text was in sight when it started
+    guarded: Mapping[str, tuple[int, int]]  # what its walls hide or hold, by inode: replaced, it would be open
+    replaced: threading.Event = field(default_factory=threading.Event)  # and so the command was ended
 
 
 @dataclass
@@ -160,6 +164,7 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
     env = ({"TERM": PTY_TERM} if pty else {}) | _choose_environment(start, context, walled=walled)
     obeyed: Mapping[str, tuple[int, ...]] = {}
     foreign = bool(context.foreign)
+    guarded: Mapping[str, tuple[int, int]] = {}
     network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
         ground = _survey(shell, context, start.found or search_roots(shell, context))
@@ -169,11 +174,27 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
         script = _script(start.command, f"{STATE_FOLDER}/{note}")
         view = make_view(ground, reach, start.state.folder, env)
         network = view.network
+        if start.unasked and network:
+            guarded = {path: identify_place(path) for path, _, _ in view.checked}
         order = order_inside(script, view, pty=pty)
     else:
         script = _script(start.command, os.path.join(own, STATE, note))
         order = order_outside(script, start.state.folder, start.place, env, pty=pty)
-    return Launched(keeper.start(order, with_stdin=with_stdin), start, env, note, network, obeyed, foreign)
+    running = keeper.start(order, with_stdin=with_stdin)
+    launched = Launched(running, start, env, note, network, obeyed, foreign, guarded)
+    if guarded:
+        threading.Thread(target=_stand_guard, args=(launched,), name="walls-guard", daemon=True).start()
+    return launched
+
+
+def _stand_guard(launched: Launched) -> None:
+    """A file that the person replaces, as editors do, loses the mount that hides it from a command that is running.
+    What runs unasked with the network is ended then."""
+    while not launched.running.ended.wait(GUARD_SECONDS):
+        if any(identify_place(path) != inode for path, inode in launched.guarded.items()):
+            launched.replaced.set()
+            launched.running.end(0)
+            return
 
 
 def note_end(launched: Launched, shell: TaskShell) -> ShellState:
@@ -202,10 +223,10 @@ def _fingerprint(found: tuple[Found, ...], *, foreign: bool) -> dict[str, tuple[
     """Each with what changes when it does; what mounts hold fast cannot, whatever lies in it is read."""
     held = set(list_kept_by_mounts(found, foreign=foreign))
     paths = [path for one in found for path in one.list_kept(foreign=foreign)]
-    return {path: () if path in held else _identify_file(path) for path in paths}
+    return {path: () if path in held else _stamp(path) for path in paths}
 
 
-def _identify_file(path: str) -> tuple[int, ...]:
+def _stamp(path: str) -> tuple[int, ...]:
     try:
         status = os.lstat(path)
     except OSError:

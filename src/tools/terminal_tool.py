@@ -43,6 +43,7 @@ WORKED = (
     "nobody was asked; git's settings and hooks, start files and installed programs stayed as they were (level setup "
     "changes them, level outside leaves the sandbox; a person is asked)."
 )
+REPLACED = "It was ended: a file that is hidden from it, or must not change, was replaced by somebody else meanwhile."
 #: What programs say when the walls of `work` may be the reason.
 HELD_BACK = re.compile(
     r"Permission denied|Read-only file system|Device or resource busy|No such file|resolve|unreachable|annot connect"
@@ -127,7 +128,7 @@ def run_start(start: Start, context: ToolContext, seconds: float, *, pty: bool) 
     refuse_unbuilt(start, running.exit_code, output)
     if pty:
         output = output.replace("\r\n", "\n")
-    if notes := [*describe_walls_met(start, running.exit_code, output, context), *tell_new(launched, context)]:
+    if notes := [*describe_walls_met(launched, output, context), *tell_new(launched, context)]:
         outcome["note"] = " ".join(notes)
     return tool_result(output=output, exit_code=running.exit_code, folder=after.folder, **outcome)
 
@@ -140,8 +141,11 @@ def refuse_unbuilt(start: Start, exit_code: int | None, output: str) -> None:
         raise ToolFailure(f"The sandbox could not be built ({why}); nothing was run.", fix="Call it again.")
 
 
-def describe_walls_met(start: Start, exit_code: int | None, output: str, context: ToolContext) -> list[str]:
+def describe_walls_met(launched: Launched, output: str, context: ToolContext) -> list[str]:
     """What the model must know about the walls to read the result right."""
+    start, exit_code = launched.start, launched.running.exit_code
+    if launched.replaced.is_set():
+        return [REPLACED]
     if choose_backend(context) != BUBBLEWRAP or start.walls is Walls.OUTSIDE:
         return []
     notes = [BLIND] if start.blind else []

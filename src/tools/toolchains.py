@@ -4,6 +4,7 @@ them in the home, with what they need beside them, and without the caches and to
 The PATH and its links are the person's. What lies in a working folder is not: a command could have made it.
 """
 
+import glob
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +25,13 @@ MORE = {
 }
 #: Folders of the home that belong to many programs, or keep them elsewhere: what is shown for their `bin`.
 NAMED = {
-    ".local": (".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx"),
+    ".local": (
+        ".local/bin",
+        ".local/lib/python3*",
+        ".local/share/uv/python",
+        ".local/share/uv/tools",
+        ".local/share/pipx",
+    ),
     ".cargo": (".cargo/bin", ".rustup"),
     ".pyenv": (".pyenv",),
     ".asdf": (".asdf",),
@@ -103,7 +110,7 @@ def _list_beside(folder: str, home: str) -> Iterator[str]:
     for program, more in MORE.items():
         if os.path.exists(os.path.join(folder, program)) and above not in NAMED:
             names += [os.path.join(parent, name) for name in more]
-    yield from (name for name in names if os.path.exists(name))
+    yield from (found for name in names for found in glob.glob(name))
 
 
 def _list_single(folder: str) -> Iterator[str]:
@@ -115,7 +122,7 @@ def _list_single(folder: str) -> Iterator[str]:
 def _list_targets(folder: str) -> Iterator[str]:
     """The files that links among the programs of a folder lead to."""
     for entry in _scan(folder):
-        if entry.is_symlink() and os.path.isfile(entry.path):
+        if entry.is_symlink() and os.path.isfile(entry.path) and os.access(entry.path, os.X_OK):
             yield os.path.realpath(entry.path)
 
 
