@@ -35,12 +35,12 @@ MEANING = {
 def clear_command(context: ToolContext, command: str, wanted: Walls | None = None) -> Start:
     """What may start now; raises with the sentence that says why nothing does."""
     shell = shell_of(context)
-    walled = choose_backend(context) == BUBBLEWRAP
-    if walled and wanted is not Walls.OUTSIDE:
+    walled, outside = choose_backend(context) == BUBBLEWRAP, wanted is Walls.OUTSIDE
+    if walled and not outside:
         check_root(shell.root, list_homes(context))
     for _ in range(MOST_QUESTIONS):
-        state = find_state(shell, context, outside=wanted is Walls.OUTSIDE)
-        place = identify(state.folder, shell, context)
+        state = find_state(shell, context, outside=outside)
+        place = identify(state.folder, shell, context, outside=outside)
         verdict, found = _judge(context, command, state, wanted)
         if verdict.decision == "deny":
             raise ToolFailure(f"The command was not run: {verdict.reason}.")
@@ -52,8 +52,8 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
             return start
         if not ask_approval(context, show(start), explain(start, verdict.reason, walled=walled)):
             raise ToolFailure(f"The command was not run: nobody approved it ({verdict.reason}).")
-        now = find_state(shell, context, outside=wanted is Walls.OUTSIDE)
-        if now == state and identify(now.folder, shell, context) == place:
+        now = find_state(shell, context, outside=outside)
+        if now == state and identify(now.folder, shell, context, outside=outside) == place:
             return start
     raise ToolFailure("The command was not run: its folder or its variables changed each time while it was asked for.")
 

@@ -79,7 +79,7 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
     try:
         entry.running.pump()
         entry.running.finish()
-        drop_note(launched, shell_of(context))
+        drop_note(launched)
         entry.drained.set()
         new = tell_new(launched, context)
         if context.notices is not None and (new or not entry.killed):

@@ -87,7 +87,9 @@ def _check_first(view: View) -> str:
     return f'[ "$({STAT} -c %d:%i -- {paths} 2>&1)" = {expected} ] || {{ echo {MOVED} >&2; exit {NOT_BUILT}; }}\n'
 
 
-def order_outside(script: str, folder: str, place: tuple[int, int], env: Mapping[str, str], *, pty: bool) -> Order:
+def order_outside(
+    script: str, folder: str, place: tuple[int, int] | None, env: Mapping[str, str], *, pty: bool
+) -> Order:
     """No walls: the script may do what the person may do. It starts in the folder that was meant, or not at all."""
     return Order([find_bash(), "--noprofile", "--norc", "-c", script], folder, env, pty, place)
 

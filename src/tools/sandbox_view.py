@@ -129,7 +129,7 @@ def check_root(root: str, hermes: tuple[str, ...]) -> None:
 
 def is_in_sight(folder: str, roots: tuple[str, ...]) -> bool:
     """Whether a folder can be the current one behind the walls."""
-    return any(is_inside(folder, place) for place in (*roots, *SYSTEM, *SYSTEM_LINKS, "/tmp", "/var/tmp"))
+    return any(is_inside(folder, place) for place in (*roots, *SYSTEM, *SYSTEM_LINKS))
 
 
 def make_environment(inherited: Mapping[str, str], walls: Walls) -> dict[str, str]:
@@ -160,7 +160,7 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
     arranged = arrange(mounts)
     checked = _list_checks(arranged, secrets)
     standing = {mount.path for mount in arranged}
-    links = [link for link in ground.links if not _find_above(link[0], standing - {ground.home})]
+    links = [link for link in ground.links if _find_above(link[0], standing) in ("", ground.home)]
     words = [mount.words for mount in arranged] + [("--symlink", target, name) for name, target in links]
     return View(tuple(words), folder, env, network, tuple(checked))
 

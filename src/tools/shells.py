@@ -56,7 +56,7 @@ class Start:
     command: str
     state: ShellState
     walls: Walls
-    place: tuple[int, int] = (0, 0)  # the folder by device and inode; what has another name may be another folder
+    place: tuple[int, int] | None = None  # the folder by device and inode; what has another name may be another folder
     unasked: bool = True
     blind: bool = False  # behind the walls its answer is not about the machine
     found: tuple[Found, ...] = ()  # in its folders, if they were searched just now
@@ -71,6 +71,7 @@ class Launched:
     network: bool  # it could reach the network, so what it says may be anybody's words
     obeyed: Mapping[str, tuple[int, ...]]  # files that other programs obey, as they were
     foreign: bool  # foreign text was in sight when it started
+    shell: "TaskShell"  # of the task that it was started for; it may be forgotten before the command ends
     guarded: Mapping[str, tuple[int, int]]  # what its walls hide or hold, by inode: replaced, it would be open
     replaced: threading.Event = field(default_factory=threading.Event)  # and so the command was ended
 
@@ -124,22 +125,36 @@ def forget_all_shells() -> None:
 
 
 def find_state(shell: TaskShell, context: ToolContext, *, outside: bool = False) -> ShellState:
-    """The state that the next command would find: in the folder it was left in, or at the beginning if that is gone."""
+    """The state that the next command would find: in the folder it was left in, by its real name, or at the beginning
+    if that is gone or out of sight."""
     state = shell.snapshot()
-    walled = choose_backend(context) == BUBBLEWRAP and not outside
-    in_sight = not walled or is_in_sight(state.folder, list_roots(shell, context))
-    if in_sight and os.path.isdir(_on_this_machine(state.folder, shell, context)):
-        return state if walled else ShellState(os.path.realpath(state.folder), state.changes)
-    return ShellState(shell.root, state.changes)
+    folder = _find_real(state.folder, shell, context, outside=outside)
+    return ShellState(folder or shell.root, state.changes)
 
 
-def identify(folder: str, shell: TaskShell, context: ToolContext) -> tuple[int, int]:
+def identify(folder: str, shell: TaskShell, context: ToolContext, *, outside: bool) -> tuple[int, int]:
     """Which folder it is, whatever its name; a folder that cannot be seen is none."""
     try:
-        status = os.stat(_on_this_machine(folder, shell, context))
+        status = os.stat(_on_this_machine(folder, shell) if _is_walled(context, outside) else folder)
     except OSError:
         return 0, 0
     return status.st_dev, status.st_ino
+
+
+def _find_real(folder: str, shell: TaskShell, context: ToolContext, *, outside: bool) -> str:
+    """The folder without links, as a command would name it; empty when no command could begin there."""
+    if not _is_walled(context, outside):
+        return os.path.realpath(folder) if os.path.isdir(folder) else ""
+    roots = list_roots(shell, context)
+    if any(is_inside(folder, place) for place in TASK_FOLDERS) and not any(is_inside(folder, root) for root in roots):
+        real = os.path.realpath(_on_this_machine(folder, shell))
+        return folder if os.path.isdir(real) and is_inside(real, os.path.realpath(shell.folder)) else ""
+    real = os.path.realpath(folder)
+    return real if os.path.isdir(real) and is_in_sight(real, roots) else ""
+
+
+def _is_walled(context: ToolContext, outside: bool) -> bool:
+    return not outside and choose_backend(context) == BUBBLEWRAP
 
 
 def search_roots(shell: TaskShell, context: ToolContext) -> tuple[Found, ...]:
@@ -181,7 +196,7 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
         script = _script(start.command, os.path.join(own, STATE, note))
         order = order_outside(script, start.state.folder, start.place, env, pty=pty)
     running = keeper.start(order, with_stdin=with_stdin)
-    launched = Launched(running, start, env, note, network, obeyed, foreign, guarded)
+    launched = Launched(running, start, env, note, network, obeyed, foreign, shell, guarded)
     if guarded:
         threading.Thread(target=_stand_guard, args=(launched,), name="walls-guard", daemon=True).start()
     return launched
@@ -197,25 +212,28 @@ def _stand_guard(launched: Launched) -> None:
             return
 
 
-def note_end(launched: Launched, shell: TaskShell) -> ShellState:
+def note_end(launched: Launched) -> ShellState:
     """What the command left to the next one; the shell remembers it."""
     before = launched.start.state
-    data = take_state(os.path.join(shell.folder, STATE), launched.note)
-    after = parse_state(data, before, launched.env)
-    shell.merge(before, after)
+    after = parse_state(_take_note(launched), before, launched.env)
+    launched.shell.merge(before, after)
     return after
 
 
-def drop_note(launched: Launched, shell: TaskShell) -> None:
+def drop_note(launched: Launched) -> None:
     """A background process leaves nothing to the next command."""
-    take_state(os.path.join(shell.folder, STATE), launched.note)
+    _take_note(launched)
 
 
-def find_new_obeyed(launched: Launched, shell: TaskShell, context: ToolContext) -> tuple[str, ...]:
+def _take_note(launched: Launched) -> bytes:
+    return take_state(os.path.join(launched.shell.folder, STATE), launched.note)
+
+
+def find_new_obeyed(launched: Launched, context: ToolContext) -> tuple[str, ...]:
     """Files that other programs obey and that work made, or changed where they lie too deep to be held fast."""
     if launched.start.walls is not Walls.WORK or choose_backend(context) != BUBBLEWRAP:
         return ()
-    now = _fingerprint(search_roots(shell, context), foreign=launched.foreign)
+    now = _fingerprint(search_roots(launched.shell, context), foreign=launched.foreign)
     return tuple(sorted(path for path, print_ in now.items() if launched.obeyed.get(path) != print_))
 
 
@@ -276,15 +294,12 @@ def _open_shell(folder: str) -> TaskShell:
     return TaskShell(root, named, "", ShellState(root))
 
 
-def _on_this_machine(folder: str, shell: TaskShell, context: ToolContext) -> str:
-    """Where a folder that the shell names lies; behind the walls /tmp is another one than ours."""
-    if choose_backend(context) == BUBBLEWRAP and not any(
-        is_inside(folder, root) for root in list_roots(shell, context)
-    ):
-        for private in TASK_FOLDERS:
-            if is_inside(folder, private):
-                return os.path.join(_make_own_folder(shell), TMP, os.path.relpath(folder, private))
-    return folder
+def _on_this_machine(folder: str, shell: TaskShell) -> str:
+    """Where a folder lies that a command behind the walls names; its /tmp is another one than ours."""
+    private = next((place for place in TASK_FOLDERS if is_inside(folder, place)), None)
+    if private is None or is_inside(folder, shell.root):
+        return folder
+    return os.path.join(_make_own_folder(shell), TMP, os.path.relpath(folder, private))
 
 
 def _make_own_folder(shell: TaskShell) -> str:

@@ -123,7 +123,7 @@ def run_start(start: Start, context: ToolContext, seconds: float, *, pty: bool) 
     finally:
         running.end()  # does something only when we were thrown out of waiting
         running.finish()
-        after = note_end(launched, shell)
+        after = note_end(launched)
         process_registry.remove(entry)
     refuse_unbuilt(start, running.exit_code, output)
     if pty:
@@ -158,7 +158,7 @@ def describe_walls_met(launched: Launched, output: str, context: ToolContext) ->
 
 def tell_new(launched: Launched, context: ToolContext) -> list[str]:
     """Files that other programs obey and that the command made: a person should know, and the model says so."""
-    new = find_new_obeyed(launched, shell_of(context), context)
+    new = find_new_obeyed(launched, context)
     if not new:
         return []
     log.warning("a command of task %s made what other programs obey: %s", context.task, ", ".join(new))

@@ -146,7 +146,7 @@ class Arena:
             launched.running.pump(SECONDS)
         output = read_output(launched.running.spool)
         launched.running.finish()
-        note_end(launched, shell)
+        note_end(launched)
         launched.running.spool.close()
         return output
 

@@ -1,6 +1,7 @@
 """What the walls hold back and what they let through, case by case (G5, G6, G7, G12, G13, C12, F1)."""
 
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from commands import Hands, Person, find_marked, new_mark
+from waiting import wait_until
 
 from hermes_base.errors import ToolFailure
 from hermes_base.foreign import NETWORKED, ForeignText
@@ -17,7 +19,8 @@ from tools import folder_scan
 from tools.folder_scan import search_folder
 from tools.sandbox import is_bubblewrap_usable
 from tools.sensitive import SECRET_FILES
-from tools.shells import shell_of
+from tools.shells import read_git_identity, shell_of
+from tools.spawning import keeper
 from tools.terminal_tool import cleanup_vm
 from tools.toolchains import find_toolchains
 
@@ -351,6 +354,197 @@ def test_a_linked_worktree_finds_its_repository(hands: Hands, work: Path, tmp_pa
     subprocess.run([*git, "init", "-q", str(other)], check=True)
     (work / ".git").write_text(f"gitdir: {other}/.git\n")
     assert hands.run("git log")["exit_code"] != 0
+
+
+# What a hostile folder, or a hostile neighbour, can try
+
+
+FLIP = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+os.makedirs("m/evil", exist_ok=True)
+open("m/evil/.bashrc", "w").close()
+for at in range(40):
+    os.makedirs(f"m/a{at:03}/.husky", exist_ok=True)
+os.symlink(os.environ["HOME"], "m/lnk")
+open("ready", "w").close()
+while True:
+    libc.renameat2(-100, b"m/evil", -100, b"m/lnk", 2)  # RENAME_EXCHANGE
+    time.sleep(0.004)
+"""
+
+
+def test_a_folder_that_is_flipped_while_the_walls_are_built_opens_nothing(hands: Hands, work: Path) -> None:
+    """G5: bubblewrap finds what it mounts by name; what stands there is checked before anything runs."""
+    (work.parent / "notes.txt").write_text("CANARY")
+    (work / "flip.py").write_text(FLIP)
+    (work / "look.sh").write_text("for d in m/evil m/lnk; do cat $d/notes.txt && echo x > $d/planted; done; true")
+    id = auto(hands).process("start", command="python3 flip.py")["id"]
+    wait_until((work / "ready").exists)
+    for _ in range(25):
+        try:
+            assert "CANARY" not in hands.run("bash look.sh", asker=None)["output"]
+        except ToolFailure as failure:
+            assert "nothing was run" in str(failure)  # noqa: PT017 - both are right, leaking is not
+    assert not (work.parent / "planted").exists()
+    hands.process("kill", id=id)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there")
+@pytest.mark.parametrize("level", [{}, {"level": "work"}, {"level": "setup"}])
+def test_settings_of_the_kernel_cannot_be_changed_by_root(hands: Hands, level: dict[str, Any]) -> None:
+    """G5: without privileges, root still owns them."""
+    places = (
+        "/proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/irq/default_smp_affinity /proc/sysrq-trigger"
+    )
+    output = hands.run(f"for f in {places}; do [ -w $f ] && echo open $f; done; true", level)["output"]
+    assert "open" not in output
+
+
+@pytest.mark.parametrize("mode", [0o311, 0o444, 0o000])
+def test_a_folder_that_cannot_be_looked_into_is_hidden(hands: Hands, work: Path, mode: int) -> None:
+    """G5: a command that owns it could open it again."""
+    (work / "sub").mkdir()
+    (work / "sub" / ".env").write_text("CANARY")
+    (work / "open.sh").write_text("chmod 755 sub; cat sub/.env")
+    (work / "sub").chmod(mode)
+    for level in ({}, {"level": "work"}):
+        assert "CANARY" not in auto(hands).run("bash open.sh", level, asker=None)["output"]
+    (work / "sub").chmod(0o755)
+
+
+def test_unasked_work_is_ended_when_a_hidden_file_is_replaced(hands: Hands, work: Path) -> None:
+    """G5: as an editor does it, by a rename; the mount that hid it is gone then."""
+    (work / ".env").write_text("old")
+    (work / "serve.sh").write_text("while :; do sleep 0.05; done")
+    id = auto(hands).process("start", command="bash serve.sh")["id"]
+    (work / "new").write_text("CANARY")
+    os.rename(work / "new", work / ".env")
+    done = hands.process("wait", id=id, timeout=30)
+    assert done["state"] == "ended"
+
+
+@pytest.mark.parametrize("plant", ["commondir", "modules", "pth", "decoys"])
+def test_ways_to_have_the_persons_own_programs_run_code_are_closed(hands: Hands, work: Path, plant: str) -> None:
+    """G5: worktrees and modules of git, what an environment loads; however many folders there are."""
+    git = work / ".git"
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    places = {
+        "commondir": git / "worktrees" / "w" / "commondir",
+        "modules": git / "modules" / "lib" / "config",
+        "decoys": git / "modules" / "lib" / "config",
+        "pth": work / ".venv" / "lib" / "python3.11" / "site-packages" / "x.pth",
+    }
+    place = places[plant]
+    place.parent.mkdir(parents=True)
+    place.write_text("before")
+    (place.parent / "HEAD").write_text("ref: refs/heads/main")
+    if plant == "pth":
+        (work / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin")
+    many = "for i in $(seq 600); do mkdir -p .git/modules/d$i; done; " if plant == "decoys" else ""
+    for script in (many or "true", f"rm -rf {place.parent}/refs; echo evil > {place}; mv {place} {place}.old"):
+        (work / "evil.sh").write_text(script)
+        auto(hands).run("bash evil.sh", asker=None)
+    assert place.read_text() == "before"
+
+
+@pytest.mark.parametrize("level", [{"level": "outside"}, {"level": "work"}])
+def test_the_folder_that_is_shown_is_the_one_it_starts_in(hands: Hands, work: Path, level: dict[str, Any]) -> None:
+    """G4: also when a command has made a link of it."""
+    other = work.parent / "Documents"
+    other.mkdir()
+    (work / "build").mkdir()
+    (work / "swap.sh").write_text(f"cd ..; rmdir build; ln -s {other} build")
+    auto(hands).run("cd build", asker=None)
+    hands.run("bash ../swap.sh", asker=None)
+    person = Person()
+    hands.facts["settings"]["approvals"] = {"mode": "ask"}
+    result = hands.run("touch here; pwd -P", level, asker=person)
+    shown = person.asked[-1].text.splitlines()[0].removeprefix("cd ")
+    assert result["output"].strip() == shown
+
+
+def test_what_a_person_agrees_to_gets_only_what_was_shown(hands: Hands, work: Path) -> None:
+    """G4: at every level; a question is not filled with variables either."""
+    hands.run("export LONG=" + "x" * 9000 + " SHORT=1")
+    person = Person()
+    result = hands.run("touch a; env", asker=person)
+    assert "SHORT=1" in result["output"]
+    assert "LONG=" not in result["output"]
+    assert len(person.asked[0].text) < 6000
+
+
+def test_many_secrets_are_a_question_and_not_a_failure(hands: Hands, work: Path) -> None:
+    """G5: each would be a mount."""
+    for at in range(300):
+        (work / f"{at}.pem").write_text("x")
+    person = Person()
+    assert hands.run("ls", asker=person)["exit_code"] == 0
+    assert "too large" in person.asked[0].reason
+
+
+def test_a_package_called_credentials_is_no_secret(hands: Hands, work: Path) -> None:
+    (work / "credentials").mkdir()
+    (work / "credentials" / "__init__.py").write_text("X = 1\n")
+    (work / "credentials" / ".env").write_text("CANARY")
+    assert "X = 1" in hands.run("cat credentials/__init__.py")["output"]
+    assert "CANARY" not in hands.run("grep -r . .; true", asker=None)["output"]
+
+
+def test_the_person_has_a_name_for_commits_and_no_other_settings_of_git(
+    hands: Hands, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G5: what is known of their own settings."""
+    (work.parent / ".gitconfig").write_text(
+        '[user]\n\tname = "Ann \\"A\\" B"\n\temail = ann@example.org\n[x]\n\ty = CANARY\n'
+    )
+    read_git_identity.cache_clear()
+    keeper.close()
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    try:
+        assert auto(hands).run("git commit --allow-empty -m first", asker=None)["exit_code"] == 0
+        assert 'Ann "A" B <ann@example.org>' in hands.run("git log")["output"]
+        assert "CANARY" not in hands.run("git config --list")["output"]
+    finally:
+        read_git_identity.cache_clear()
+        keeper.close()
+
+
+def test_a_working_folder_that_is_a_link_is_found_by_both_names(tmp_path: Path, hands: Hands, work: Path) -> None:
+    link = work.parent / "link"
+    link.symlink_to(work)
+    (work / "file").write_text("there")
+    hands.facts["folder"] = str(link)
+    assert hands.run(f"cat {link}/file {work}/file")["output"] == "therethere"
+
+
+def test_a_folder_out_of_sight_gives_way_to_the_first(hands: Hands, work: Path, tmp_path: Path) -> None:
+    """G5: what was left outside of the walls is not where the next command behind them begins."""
+    hands.run(f"cd {tmp_path}", {"level": "outside"})
+    assert hands.run("pwd")["output"].strip() == os.path.realpath(work)
+    assert hands.run("pwd", {"level": "outside"})["output"].strip() == str(tmp_path)
+
+
+def test_a_working_folder_that_is_gone_is_a_sentence(hands: Hands, work: Path) -> None:
+    hands.run("ls")
+    shutil.rmtree(work)
+    with pytest.raises(ToolFailure, match="gone"):
+        hands.run("ls")
+
+
+def test_git_says_when_it_could_not_change_what_is_kept(hands: Hands, work: Path) -> None:
+    """G5: it ends well and leaves the old file, so the result has to say so."""
+    git = ["git", "-C", str(work), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git[:1], "init", "-q", "-b", "main", str(work)], check=True)
+    for branch, text in (("main", "one"), ("other", "two")):
+        if branch == "other":
+            subprocess.run([*git, "switch", "-q", "-c", branch], check=True)
+        (work / ".husky").mkdir(exist_ok=True)
+        (work / ".husky" / "pre-commit").write_text(text)
+        subprocess.run([*git, "add", "-A"], check=True)
+        subprocess.run([*git, "commit", "-qm", branch], check=True)
+    told = auto(hands).run("git switch main", asker=None)
+    assert "stayed as they were" in told["note"]
 
 
 # The search
