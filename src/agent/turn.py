@@ -26,7 +26,7 @@ from agent.wire import AnswerReader
 from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.foreign import FOREIGN, SAID_BY
-from hermes_base.journal import Row, TurnEnd, UsageRow, text_of
+from hermes_base.journal import LOST, Row, TurnEnd, UsageRow, text_of
 from hermes_base.redact import LiveText
 
 log = logging.getLogger(__name__)
@@ -197,10 +197,11 @@ class Turn:
         started = {step.body["call"] for step in steps if step.kind == TOOL_STARTED}
         for origin in (origin for step in steps for origin in step.body.get(FOREIGN, ())):
             self._ports.foreign.note(origin)
+        lost = any(step.kind == LOST for step in steps)  # then nobody knows of any call that it was not begun
         for call in calls:
             if call in ended:
                 self._append_text(call, str(ended[call]))
-            elif call in started:
+            elif lost or call in started:
                 self._append(unknown_result(call))
             else:
                 self._append({"role": "tool", "tool_call_id": call, "content": NOT_STARTED})

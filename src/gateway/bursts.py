@@ -71,6 +71,13 @@ def whole_at(rows: Sequence[Message], window: float) -> float:
     return last.accepted if grown else last.accepted + window
 
 
+def wait_for(rows: Sequence[Message], window: float, now: float) -> float:
+    """Seconds until the first group cannot grow any more. What seems to come from the future came before the clock was
+    set back: it waits for nothing."""
+    left = whole_at(rows, window) - now
+    return left if 0.0 < left <= window else 0.0
+
+
 def text_of(messages: Sequence[Message]) -> str:
     """What the model reads: the texts in order with blank lines between, in a group with who said it."""
     return "\n\n".join(_describe(message) for message in messages)

@@ -15,6 +15,7 @@ from gateway.retention import Retention
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Outgoing
 from hermes_cli import config as cli_config
+from hermes_state import home_lock
 
 if TYPE_CHECKING:
     from gateway.service import Gateway
@@ -35,12 +36,15 @@ class Chores:
         self._gateway = gateway
         self.ticked = time.monotonic()  # when the event loop was last seen to move
         self.stored = time.monotonic()  # when the store last answered
+        self.trouble = ""  # what is wrong with the store as a whole: no message is taken then
+        self.damaged = 0  # rows that could not be read and were set aside
 
     def start(self) -> None:
         self.set_limits()
         for seconds, work in (
             (lambda: POLL_SECONDS, self._poll),
             (lambda: WATCH_SECONDS, self._watch_all),
+            (lambda: WATCH_SECONDS, self._watch_home),
             (lambda: SWEEP_SECONDS, self._sweep),
             (lambda: WATCH_SECONDS, self._gateway.config_watch.look),
         ):
@@ -71,6 +75,19 @@ class Chores:
         for control in await gateway.call(gateway.turns.take_controls, gateway.node):
             gateway.operations.take_control(control)
         self.stored = time.monotonic()
+
+    async def _watch_home(self) -> None:
+        """The lock and the store are files that others can delete. Without its store this process would lose what it
+        is told, so it ends, and whoever starts it next sees what is there."""
+        gateway = self._gateway
+        await gateway.call(home_lock.tend, gateway.home)
+        lost, before = await gateway.call(gateway.store.find_loss), self.trouble
+        self.trouble = lost or gateway.store.broken
+        if self.trouble and not before:
+            log.critical("%s No message is taken any more.", self.trouble)
+        if lost and not gateway.guest:
+            gateway.shut_down(lost.rstrip("."))
+        self.damaged = await gateway.call(gateway.store.count_damaged)
 
     async def _retain(self) -> None:
         """F7: what is over goes, once an hour; not while the start has other things to do."""

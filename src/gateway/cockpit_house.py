@@ -13,6 +13,7 @@ from gateway.platforms.hub import HubAdapter
 from gateway.turn import start_thread
 from gateway.usage_report import UsageReport, read_report
 from hermes_cli import logs
+from hermes_state.damage import describe_damage
 from hermes_state.interface import UsageSum
 
 if TYPE_CHECKING:
@@ -58,10 +59,15 @@ class HouseDesk:
             return "Hermes is shutting down."
         if now - gateway.chores.stored > STORE_SECONDS:
             return f"The store has not answered for {now - gateway.chores.stored:.0f} s."
+        if gateway.chores.trouble:
+            return gateway.chores.trouble
         if not has_room(gateway.home):
             return "The disk is nearly full: no message is taken until there is room."
         down = [adapter.spec.label for adapter in gateway.adapters if _must_live(adapter) and not _lives(adapter)]
         return f"{', '.join(down)}: no sign of life." if down else ""
+
+    def warning(self) -> str:
+        return describe_damage(self._gateway.chores.damaged)
 
 
 def _must_live(adapter: Any) -> bool:

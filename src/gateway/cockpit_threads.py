@@ -110,7 +110,7 @@ class ThreadDesk:
         if not opened:
             return ()
         wanted = set(opened)
-        found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100)
+        found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100, read_inbound)
         said = [(seq, read_inbound(body)) for seq, body in found if seq in wanted]
         return tuple(
             WaitingMessage(seq, message_text(inbound.text), inbound.sender_name, inbound.files, inbound.received)

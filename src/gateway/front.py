@@ -77,7 +77,7 @@ class FrontDoor:
 
     def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Arrival]:
         """The open messages of a conversation that its lane does not know yet, in order."""
-        rows = [row for row in self._turns.waiting(claim, LOOKED_AT) if row.seq not in known]
+        rows = [row for row in self._turns.waiting(claim, LOOKED_AT, read_inbound) if row.seq not in known]
         return [self._describe(claim, row, closing) for row in rows]
 
     def _describe(self, claim: Claim, row: Waiting, closing: bool) -> Arrival:

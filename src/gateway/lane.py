@@ -197,7 +197,7 @@ class Lane:
         self._refusals = 0
         self._progress = 0.0  # when the turn before this one last moved
         self._failures = 0
-        self._not_before = 0.0
+        self._not_before = 0.0  # of the clock that is never set
         self._suspended = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -419,18 +419,18 @@ class Lane:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
         if self.slot is not None or not self._queue or self._suspended or self._house.closing:
             return None
-        now = time.time()
-        if self._not_before > now:
-            return self._not_before - now
+        pause = self._not_before - time.monotonic()
+        if pause > 0.0:
+            return pause
         first = self._queue[0]
         if first.is_command and not first.row.taken:
             self._run(Job(self.claim, (first,)), is_turn=False)
             return None
         window = self._house.burst_seconds(first.inbound)
         messages = [item.message for item in self._queue]
-        whole = bursts.whole_at(messages, window)
-        if whole > now:
-            return whole - now
+        pause = bursts.wait_for(messages, window, time.time())
+        if pause:
+            return pause
         group = self._queue[: len(bursts.group(messages, window))]
         self._run(Job(self.claim, tuple(group), self._depth, failed=self._failures > 0), is_turn=True)
         return None
@@ -511,7 +511,7 @@ class Lane:
         """The messages stay; the person is told, and it is tried again after a pause that grows."""
         self._failures += 1
         pause = min(LONGEST_BACK_OFF, 2.0**self._failures)
-        self._not_before = time.time() + pause
+        self._not_before = time.monotonic() + pause
         first = slot.job.first
         kept = [replace(item, row=replace(item.row, attempts=item.row.attempts + 1)) for item in slot.job.items]
         self._queue = kept + self._queue
@@ -535,7 +535,7 @@ class Lane:
             log.info("the claim on %s was lost beside a command", self.key, extra=self.about)
         except Exception:  # the top of a command: its message is looked at again
             log.exception("a command of %s could not be run", self.key, extra=self.about)
-            self._not_before = time.time() + STORE_PAUSE
+            self._not_before = time.monotonic() + STORE_PAUSE
             self._forget_message(item.row.seq)
 
     async def _insist(self, slot: Slot) -> None:

@@ -107,7 +107,7 @@ class LocalDoor:
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         gateway = self._gateway
-        found = await gateway.call(gateway.turns.inbox_since, conversation, seq, PAGE)
+        found = await gateway.call(gateway.turns.inbox_since, conversation, seq, PAGE, read_inbound)
         return [(number, read_inbound(body)) for number, body in found]
 
     async def latest(self, conversation: str) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from gateway.platforms.hub import HubAdapter
 from gateway.turn import start_thread
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
+from hermes_state.damage import describe_damage
 from hermes_state.turns import Control
 from tools.sandbox import describe_walls
 
@@ -90,6 +91,8 @@ class Operations:
             "config": gateway.config_watch.describe(),
             **await start_thread(read_walls, "sandbox"),
             "disk_free": measure_free(gateway.home),
+            "trouble": gateway.chores.trouble,
+            "warning": describe_damage(gateway.chores.damaged),
             "model": asdict(model),
             "web": {"address": gateway.address, "watchers": count_watchers(gateway.adapters)},
         }
@@ -133,6 +136,7 @@ class Operations:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             lines.append(f"{adapter.spec.label}: {state}.")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
+        lines += [line for line in (gateway.chores.trouble, describe_damage(gateway.chores.damaged)) if line]
         if gateway.config_watch.problem:
             lines.append(f"An edit of the settings is not used: {gateway.config_watch.problem}")
         return lines

@@ -228,6 +228,10 @@ class HousePanel(Protocol):
         """Why no message would be taken now; empty: it would."""
         ...
 
+    def warning(self) -> str:
+        """What the operator should look at, though messages are taken; empty: nothing."""
+        ...
+
 
 # --- settings and providers
 

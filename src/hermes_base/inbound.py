@@ -114,8 +114,8 @@ def write_inbound(inbound: Inbound) -> str:
     return _encode(as_fields(inbound))
 
 
-def read_inbound(body: str) -> Inbound:
-    fields: dict[str, Any] = json.loads(body)
+def read_inbound(body: str | Mapping[str, Any]) -> Inbound:
+    fields: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
     files = tuple(FileRef(**file) for file in fields.pop("files"))
     return Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
 

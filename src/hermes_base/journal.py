@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 TOOLS, SYSTEM = "tools", "system"
+LOST = "lost"  # the kind of a row or a step whose content could not be read from the store any more
 #: Places of the frozen parts beside the messages, which count from 0.
 PART_PLACES: Mapping[str, int] = MappingProxyType({TOOLS: -2, SYSTEM: -1})
 
@@ -22,7 +23,7 @@ class Row:
     message: Mapping[str, Any]
     shown: str | None = None  # None: people see the message's own text
     sent: Mapping[str, bytes] = field(default_factory=dict)  # dialect -> bytes on the wire
-    kind: str = "message"  # or "head"
+    kind: str = "message"  # or "head", or "lost"
     position: int = -1  # given by the store
     inbox: tuple[int, ...] = ()  # the accepted messages that it holds; they are marked as taken with it
 

@@ -8,12 +8,15 @@ import json
 import logging
 import platform
 import shutil
+import sqlite3
 import stat
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 from agent.auxiliary_client import find_runtime
@@ -24,9 +27,14 @@ from hermes_cli.plugin_loading import find_code
 from hermes_cli.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
-from hermes_state.connection import Database
+from hermes_state.connection import Database, was_made
+from hermes_state.damage import TABLES
+from hermes_state.damage_sqlite import find_damaged, list_damaged
 from hermes_state.home_lock import holder
+from hermes_state.ownership_sqlite import CLOCK
+from hermes_state.queries import GET_META
 from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+from hermes_state.turn_rules import measure_setback
 from plugins import context_engine
 from tools.sandbox import BUBBLEWRAP, describe_walls
 
@@ -36,6 +44,11 @@ OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
 OLDEST_PYTHON = (3, 11)
 LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
 STORE_PATIENCE = 1.0
+NAMED_ROWS = 10  # damaged rows that are named one by one
+LATE_CLOCK = 60.0
+_RESTORE = "Check the disk; `hermes backup restore FILE` brings older data back."
+_MEET = f"Start Hermes: it sets the row aside when it meets it, tells the person and goes on without it. {_RESTORE}"
+_SET_ASIDE = f"Its bytes are kept in the table `damaged` of the store. {_RESTORE}"
 SYSTEM_TOOLS = {
     "bash": "the model cannot run commands",
     "bwrap": "the model's commands run without a sandbox",
@@ -142,24 +155,44 @@ def _check_env(home: Path) -> Iterator[Finding]:  # noqa: ARG001
 
 def _check_store(home: Path) -> Iterator[Finding]:
     path = home / STORE_FILE
-    if not path.exists():
+    if not path.exists() and not was_made(path):
         yield Finding(OK, "There is no store yet: it is made with the first conversation.")
         return
     try:
-        store = Database(path, busy_timeout=STORE_PATIENCE, readonly=True)
-        try:
+        with closing(Database(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
             version = store.read(check_readable)
             faults = store.read(lambda db: [row[0] for row in db.execute("pragma quick_check(3)")])
-        finally:
-            store.close()
+            if faults != ["ok"]:
+                fix = "Stop Hermes, keep a copy of the file, and restore a backup with `hermes backup restore FILE`."
+                yield Finding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
+                return
+            findings = [*store.read(_find_damage), *store.read(_check_clock)]
     except StoreFailure as error:
         yield Finding(FAIL, error.what, error.fix)
         return
-    if faults == ["ok"]:
+    yield from findings
+    if not findings:
         yield Finding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
-    else:
-        fix = "Stop Hermes, keep a copy of the file, and restore a backup."
-        yield Finding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
+
+
+def _find_damage(db: sqlite3.Connection) -> list[Finding]:
+    """Rows that cannot be read: those that nobody has met yet, and those that were set aside."""
+    found = [Finding(FAIL, row.what, _MEET) for row in islice(find_damaged(db), NAMED_ROWS)]
+    for row in list_damaged(db, NAMED_ROWS):
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.found))
+        where = f" of {row.conversation}" if row.conversation else ""
+        what = f"A stored {TABLES[row.table]}{where} ({row.key}) could not be read and was set aside on {at}"
+        found.append(Finding(WARN, f"{what}: {row.problem}.", _SET_ASIDE))
+    return found
+
+
+def _check_clock(db: sqlite3.Connection) -> list[Finding]:
+    known = db.execute(GET_META, (CLOCK,)).fetchone()
+    behind = measure_setback("" if known is None else str(known[0]), time.time())
+    if behind < LATE_CLOCK:
+        return []
+    what = f"The clock of this machine is {behind / 60:.0f} min behind the time at which the store was last used."
+    return [Finding(WARN, what, "Set the clock. Hermes moves what waits for its time along at its next start.")]
 
 
 def _check_owner(home: Path) -> Iterator[Finding]:

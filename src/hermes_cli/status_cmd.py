@@ -20,6 +20,8 @@ from hermes_cli.gateway_cmd import NOBODY, write_status
 from hermes_cli.local_client import Gone, call, connect
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
+from hermes_state.connection import was_made
+from hermes_state.damage import describe_damage
 from hermes_state.home_lock import holder
 from hermes_state.interface import UsageSum
 from hermes_state.schema import STORE_FILE
@@ -125,14 +127,15 @@ def measure_free(home: Path) -> int:
 def read_today(home: Path) -> dict[str, Any]:
     """What was used today, read beside the owner of the store; why not, when it cannot be read now."""
     path = home / STORE_FILE
-    if not path.exists():
-        return {"today": asdict(UsageSum()), "store_problem": ""}
+    if not path.exists() and not was_made(path):
+        return {"today": asdict(UsageSum()), "store_problem": "", "warning": ""}
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     try:
         with closing(SqliteStore.open_readonly(path)) as store:
-            return {"today": asdict(store.usage(since=midnight)), "store_problem": ""}
+            warning = describe_damage(store.count_damaged())
+            return {"today": asdict(store.usage(since=midnight)), "store_problem": "", "warning": warning}
     except StoreFailure as problem:
-        return {"today": None, "store_problem": str(problem)}
+        return {"today": None, "store_problem": str(problem), "warning": ""}
 
 
 # --- in lines
@@ -153,6 +156,7 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
     yield from _write_usage(status)
     yield from _write_config(status["config"])
     yield f"Free on the disk: {status['disk_free'] / 1e9:.1f} GB"
+    yield from (f"Store: {said}" for said in (status.get("trouble"), status["warning"]) if said)
 
 
 def _write_house(status: Mapping[str, Any]) -> Iterator[str]:

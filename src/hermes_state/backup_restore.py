@@ -25,6 +25,7 @@ from hermes_state.backup import (
     read_archive,
     sync_folder,
 )
+from hermes_state.connection import MARK
 from hermes_state.home_lock import LOCK_FILE, HomeLock
 from hermes_state.schema import STORE_FILE
 
@@ -32,9 +33,11 @@ _MARK = "unfinished-"
 OLD = "before-restore-"  # in the home, with the time
 PROFILES = "profiles"  # homes of their own, which a back-up of this one leaves alone
 #: Names that belong to the old content and go with it.
-_PASSING = frozenset({f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", "hermes.sock", "outbox", "file-changes"})
+_PASSING = frozenset(
+    {f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", f"{STORE_FILE}{MARK}", "hermes.sock", "outbox", "file-changes"}
+)
 #: A home with nothing else in it counts as empty.
-_NO_CONTENT = frozenset({LOCK_FILE, "logs", FOLDER})
+_NO_CONTENT = frozenset({LOCK_FILE, f"{STORE_FILE}{MARK}", "logs", FOLDER})
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
 
 

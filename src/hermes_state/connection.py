@@ -12,16 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from hermes_base.errors import StoreFailure
 from hermes_state import schema
+from hermes_state.damage import DamagedRow
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Mend = Callable[[sqlite3.Connection, DamagedRow], Callable[[], None]]
 READERS = 4
+#: Beside the file while there is a store: an empty or missing file next to it is a loss, not a beginning.
+MARK = ".made"
+_MARK_TEXT = "There is a store beside this file. Delete this file to let Hermes begin with an empty one.\n"
 WAL_LIMIT = 64 * 1024 * 1024
 
 # primary result code -> what happened, what was kept, what to do
@@ -64,13 +70,23 @@ _SENTENCES = {
     sqlite3.SQLITE_PERM: ("may not be opened by this user", "Nothing was changed.", "Check the owner of the file."),
 }
 _SENTENCES[sqlite3.SQLITE_LOCKED] = _SENTENCES[sqlite3.SQLITE_BUSY]
+_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+class BrokenStore(StoreFailure):
+    """The file itself is damaged, not a row in it."""
 
 
 class Database:
-    """The open file; usable from any thread until `close`."""
+    """The open file; usable from any thread until `close`.
 
-    def __init__(self, path: Path, *, busy_timeout: float, readonly: bool = False) -> None:
+    `mend` sets a damaged row aside inside a transaction, and gives back what is to be done once that is committed.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout: float, readonly: bool = False, mend: Mend | None = None) -> None:
+        self.broken = ""  # what is wrong with the file, once that was seen
         self._path = path
+        self._mend = mend
         self._busy_timeout = busy_timeout
         self._readonly = readonly
         self._write_lock = threading.Lock()
@@ -81,24 +97,37 @@ class Database:
         self._writer = None if readonly else self._open_writer()
         if readonly:
             self._check_copy()
+        self._files = _name_files(path)
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """One writing transaction: committed when the block ends, rolled back when it raises."""
-        with self._write_lock, say_errors(self._path):
+        """One writing transaction: committed when the block ends, rolled back when it raises. A damaged row that it
+        meets is set aside, so that the next try does not meet it."""
+        with self._write_lock, self._say_errors():
             db = self._get_writer()
-            db.execute("begin immediate")
             try:
-                yield db
-                db.execute("commit")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("rollback")
+                with _change_state(db):
+                    yield db
+            except DamagedRow as damaged:
+                self._set_aside(db, damaged)
                 raise
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` reads from one state of the store."""
-        with say_errors(self._path):
+        """What `work` reads from one state of the store. A damaged row is set aside, and all is read again; so `work`
+        fetches before it decodes, or its open query would hold the old state."""
+        met: set[tuple[object, ...]] = set()
+        while True:
+            try:
+                return self._read(work)
+            except DamagedRow as damaged:
+                if self._readonly or (damaged.table, *damaged.key) in met:
+                    raise
+                met.add((damaged.table, *damaged.key))
+                with self._write_lock, self._say_errors():
+                    self._set_aside(self._get_writer(), damaged)
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._say_errors():
             if not self._readonly:
                 with self._lend_reader() as db:
                     return _read_state(db, work)
@@ -106,10 +135,33 @@ class Database:
 
     def empty_log(self) -> None:
         """Take the write-ahead log into the file and cut it to nothing: it holds what was deleted as it was before."""
-        with self._write_lock, say_errors(self._path):
+        with self._write_lock, self._say_errors():
             busy, *_ = self._get_writer().execute("pragma wal_checkpoint(truncate)").fetchone()
         if busy:
             log.warning("another process reads the store; what was deleted leaves the log %s-wal later", self._path)
+
+    def _set_aside(self, db: sqlite3.Connection, damaged: DamagedRow) -> None:
+        """The lock is held."""
+        if self._mend is None:
+            raise damaged
+        with _change_state(db):
+            done = self._mend(db, damaged)
+        done()
+
+    @contextmanager
+    def _say_errors(self) -> Iterator[None]:
+        try:
+            with say_errors(self._path):
+                yield
+        except BrokenStore as broken:
+            self.broken = str(broken)
+            raise
+
+    def find_loss(self) -> str:
+        """What became of the files under this process; empty: they are those that it opened."""
+        if _name_files(self._path) == self._files:
+            return ""
+        return f"The files of the store {self._path} were deleted or replaced while Hermes used them."
 
     def close(self) -> None:
         """Close every connection; one that is lent out is closed when it comes back."""
@@ -132,28 +184,34 @@ class Database:
 
     def _open_writer(self) -> sqlite3.Connection:
         with say_errors(self._path):
+            check_lost(self._path)
             _create_private(self._path)
             db = self._connect("mode=rw")
             try:
+                if schema.check_readable(db) == 0 and was_made(self._path):
+                    raise _lost(self._path, "holds nothing")
                 _use_log(db, self._busy_timeout)
                 db.execute("pragma synchronous = full")
                 db.execute("pragma foreign_keys = on")
                 db.execute("pragma secure_delete = on").fetchone()  # what is deleted leaves the file, too
                 db.execute(f"pragma journal_size_limit = {WAL_LIMIT}").fetchone()
                 schema.migrate(db)
+                _note_made(self._path)
             except BaseException:
                 db.close()
                 raise
             return db
 
     def _connect(self, options: str) -> sqlite3.Connection:
-        return sqlite3.connect(
+        db = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?{options}",
             uri=True,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
         )
+        db.text_factory = partial(str, encoding="utf-8", errors="replace")  # what must be whole is read as bytes
+        return db
 
     @contextmanager
     def _lend_reader(self) -> Iterator[sqlite3.Connection]:
@@ -185,6 +243,7 @@ class Database:
     # --- reading beside the owner
 
     def _check_copy(self) -> None:
+        check_lost(self._path)
         if not self._path.is_file():
             raise StoreFailure(f"There is no store at {self._path} yet.", fix="Start a conversation first.")
         version = self.read(schema.check_readable)
@@ -248,11 +307,56 @@ def _explain(path: Path, error: sqlite3.Error) -> StoreFailure:
     if known is None:
         return StoreFailure(f"The store {path} refused a call: {error}.", kept="Nothing of it was stored.")
     what, kept, fix = known
-    return StoreFailure(f"The store {path} {what}.", kept=kept, fix=fix)
+    kind = BrokenStore if code is not None and code & 0xFF in _BROKEN else StoreFailure
+    return kind(f"The store {path} {what}.", kept=kept, fix=fix)
 
 
 def _closed(path: Path) -> StoreFailure:
     return StoreFailure(f"The store {path} is closed.", kept="Nothing of this call was stored.")
+
+
+def was_made(path: Path) -> bool:
+    """Whether there was a store before."""
+    return path.with_name(path.name + MARK).exists()
+
+
+def check_lost(path: Path) -> None:
+    """StoreFailure when there was a store, and its file is gone or empty."""
+    if not was_made(path):
+        return
+    if not path.exists():
+        raise _lost(path, "is gone")
+    if path.stat().st_size == 0:
+        raise _lost(path, "is empty")
+
+
+def _lost(path: Path, what: str) -> StoreFailure:
+    return StoreFailure(
+        f"The store {path} {what}, and there was one before.",
+        kept="Nothing was changed.",
+        fix="`hermes backup restore FILE` puts a back-up in its place. "
+        f"To begin with an empty store, delete {path.name}{MARK} beside it.",
+    )
+
+
+def _note_made(path: Path) -> None:
+    mark = path.with_name(path.name + MARK)
+    if not mark.exists():
+        with open(mark, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(_MARK_TEXT)
+
+
+def _name_files(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    """What the names of the store and of its log stand for now."""
+    return tuple(_name_file(name) for name in (f"{path}", f"{path}-wal"))
+
+
+def _name_file(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _create_private(path: Path) -> None:
@@ -273,6 +377,18 @@ def _use_log(db: sqlite3.Connection, patience: float) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+@contextmanager
+def _change_state(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("begin immediate")
+    try:
+        yield
+        db.execute("commit")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("rollback")
+        raise
 
 
 def _read_state(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -1,7 +1,13 @@
-"""One process owns a home: a file lock that ends with its owner, however it dies, and a note inside that names it."""
+"""One process owns a home: locks that end with their owner, however it dies, and a note that names it.
+
+The home folder itself is locked, which nobody deletes by accident, and a file in it, which holds the note, moves with
+the content when a back-up is restored, and is all that an older program looks at. Where folders cannot be locked (some
+network disks) the file alone counts. An owner whose file was deleted puts it back (`tend`).
+"""
 
 import fcntl
 import json
+import logging
 import os
 import time
 from dataclasses import dataclass
@@ -10,6 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from hermes_base.errors import ConfigProblem, HomeBusy
+
+log = logging.getLogger(__name__)
 
 LOCK_FILE = "hermes.lock"
 _TRIES = 6
@@ -29,34 +37,51 @@ class HomeLock:
 
     def __init__(self, home: Path | str) -> None:
         self._home = Path(home)
-        self._descriptor: int | None = None
+        self._descriptor: int | None = None  # of the file
+        self._folder: int | None = None  # of the home itself
 
     def acquire(self) -> None:
         """Become the owner; HomeBusy when another process is, ConfigProblem when the folder cannot be used."""
         if self._descriptor is not None:
             return
-        descriptor = _open_file(self._home)
+        folder = _open_folder(self._home)
+        descriptor: int | None = None
         try:
-            if not _try_lock(descriptor):
+            descriptor = _open_file(self._home)
+            if not _try_lock_folder(folder) or not _try_lock(descriptor):
                 raise _say_busy(self._home, _read_note(descriptor))
             _write_note(descriptor)
-        except OSError as error:
-            os.close(descriptor)
-            raise _say_unusable(self._home, error) from error
-        except BaseException:
-            os.close(descriptor)
+        except BaseException as error:
+            _close(descriptor, folder)
+            if isinstance(error, OSError):
+                raise _say_unusable(self._home, error) from error
             raise
-        self._descriptor = descriptor
+        self._descriptor, self._folder = descriptor, folder
         _held.add(self)
 
     def release(self) -> None:
         """Give the home free; without effect when this lock does not hold it."""
         if self._descriptor is None:
             return
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor, folder = self._descriptor, self._folder
+        self._descriptor = self._folder = None
         _held.discard(self)
         os.ftruncate(descriptor, 0)
-        os.close(descriptor)
+        _close(descriptor, folder)
+
+    def tend(self) -> None:
+        """Put the file back if it was deleted or replaced, so that everybody finds this owner again."""
+        if self._descriptor is None or _is_at(self._home / LOCK_FILE, self._descriptor):
+            return
+        fresh = os.open(self._home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not _try_lock(fresh):
+            os.close(fresh)
+            log.error("another process locks %s: it does not know that this one owns the home", self._home / LOCK_FILE)
+            return
+        _write_note(fresh)
+        former, self._descriptor = self._descriptor, fresh
+        os.close(former)
+        log.warning("%s was deleted or replaced while this process owned the home; it is put back", LOCK_FILE)
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -67,9 +92,8 @@ class HomeLock:
 
     def _forget(self) -> None:
         """In a forked child: it must not keep its dead parent's lock alive."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        _close(self._descriptor, self._folder)
+        self._descriptor = self._folder = None
 
 
 _held: set[HomeLock] = set()
@@ -84,10 +108,21 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
+def tend(home: Path | str) -> None:
+    """`HomeLock.tend` for the lock of this process on the home, if it has one."""
+    for lock in [lock for lock in _held if lock._home == Path(home)]:
+        lock.tend()
+
+
 def holder(home: Path | str) -> Holder | None:
     """Who owns the home; None: nobody."""
+    owner = _ask_file(Path(home) / LOCK_FILE)
+    return owner if owner is not None else _ask_folder(Path(home))
+
+
+def _ask_file(path: Path) -> Holder | None:
     try:
-        descriptor = os.open(Path(home) / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -99,12 +134,56 @@ def holder(home: Path | str) -> Holder | None:
         os.close(descriptor)
 
 
-def _open_file(home: Path) -> int:
+def _ask_folder(home: Path) -> Holder | None:
+    """An owner whose file is gone: nobody knows its name until it has put the file back."""
+    try:
+        descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Holder(0, 0.0)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _open_folder(home: Path) -> int:
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _say_unusable(home, error) from error
+
+
+def _open_file(home: Path) -> int:
+    return os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _close(*descriptors: int | None) -> None:
+    for descriptor in descriptors:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the open file is the one that has this name."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _try_lock_folder(descriptor: int) -> bool:
+    """False: another process owns it. A disk that cannot lock folders leaves it to the file."""
+    try:
+        return _try_lock(descriptor)
+    except OSError as error:
+        log.debug("the home folder cannot be locked: %s", error)
+        return True
 
 
 def _try_lock(descriptor: int) -> bool:

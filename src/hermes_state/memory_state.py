@@ -1,5 +1,6 @@
 """What the store in memory holds, and the steps of its calls under its one lock."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,7 +218,8 @@ class MemoryState:
 
 
 def read_message(message: Message, sent: Mapping[str, bytes] | None = None) -> Row:
-    return records.read_row(message.row.kind, message.row.body, message.row.shown, message.position, sent)
+    row = message.row
+    return Row(json.loads(row.body), row.shown, sent or {}, row.kind, message.position)
 
 
 class HasState(Protocol):

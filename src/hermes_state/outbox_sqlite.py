@@ -2,13 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_state import turn_queries as sql
 from hermes_state import turn_rules
 from hermes_state.connection import Database
+from hermes_state.damage import as_texts, decode
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Progress
 from hermes_state.turns import FAILED, SENDING, SENT, OutboxRow
@@ -59,24 +60,21 @@ class SqliteOutbox:
 
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
         wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
-        found = self._db.read(lambda db: db.execute(sql.OUTBOX_SINCE, wanted).fetchall())
-        return [turn_rules.make_row(row) for row in found]
+        return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_SINCE, wanted))
 
     def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
         wanted = {"conversation": clean(conversation), "seq": seq}
-        found = self._db.read(lambda db: db.execute(sql.OUTBOX_OF, wanted).fetchall())
-        return [turn_rules.make_row(row) for row in found]
+        return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_OF, wanted))
 
     def outbox_from(self, conversation: str, since: float, limit: int = 100) -> list[OutboxRow]:
         wanted = {"conversation": clean(conversation), "since": since, "limit": limit}
-        found = self._db.read(lambda db: db.execute(sql.OUTBOX_FROM, wanted).fetchall())
-        return [turn_rules.make_row(row) for row in found]
+        return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_FROM, wanted))
 
     def _advance(self, row: int, lease_epoch: int, change: Callable[[Progress], Progress]) -> None:
         """Note how far the sender has come; Fenced when the row is another's by now."""
         with self._db.write() as db:
             found = db.execute(sql.GET_SENDING, {"id": row}).fetchone()
-            known = None if found is None else _read_progress(found)
+            known = None if found is None else _read_progress(row, found)
             if known is None or found[1] != lease_epoch:
                 raise turn_rules.lease_lost(f"The outgoing message {row}", lease_epoch)
             changed = change(known)
@@ -105,9 +103,13 @@ def add_answers(
     db.executemany(sql.ADD_ANSWER, rows)
 
 
-def _read_progress(found: Sequence[Any]) -> Progress:
+def _read_progress(row: int, found: Sequence[Any]) -> Progress:
     state, _, parts_sent, platform_ids, unsure = found
-    return Progress(state, parts_sent, tuple(json.loads(platform_ids)), bool(unsure))
+    return Progress(state, parts_sent, decode("outbox", (row,), platform_ids, as_texts), bool(unsure))
+
+
+def _read_outbox(db: sqlite3.Connection, query: str, wanted: Mapping[str, Any]) -> list[OutboxRow]:
+    return [turn_rules.make_row(row) for row in db.execute(query, wanted).fetchall()]
 
 
 def _set_progress(db: sqlite3.Connection, row: int, it: Progress, now: float) -> None:

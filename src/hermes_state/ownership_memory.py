@@ -25,6 +25,7 @@ class MemoryOwnership:
     @locked
     def join(self, info: NodeInfo) -> str:
         node, now, tables = turn_rules.make_node_id(), self._clock(), self._tables
+        tables.follow_clock(now)
         if info.alone:
             tables.nodes.clear()
             for lease in tables.leases.values():
@@ -37,6 +38,7 @@ class MemoryOwnership:
     @locked
     def heartbeat(self, node: str) -> bool:
         now = self._clock()
+        self._tables.follow_clock(now)
         if not self._tables.is_alive(node, now):
             return False
         self._tables.nodes[node].expires = now + LEASE_SECONDS

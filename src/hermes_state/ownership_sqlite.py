@@ -1,6 +1,6 @@
 """Who owns a conversation, in SQLite: nodes and their heartbeats, claims, control messages and named leases."""
 
-import json
+import logging
 import math
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -9,8 +9,17 @@ from typing import Any
 from hermes_state import queries, turn_rules
 from hermes_state import turn_queries as sql
 from hermes_state.connection import Database
+from hermes_state.damage import as_object, decode
 from hermes_state.texts import clean
 from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, Delivery, Holding, NodeInfo
+
+log = logging.getLogger(__name__)
+
+_MOVES = (
+    *(sql.MOVE_NODES, sql.MOVE_LEASES, sql.MOVE_READY),
+    *(sql.MOVE_ACCEPTED, sql.MOVE_RETRIED, sql.MOVE_UNSENT),
+)
+CLOCK = "clock"  # the row of `meta` that says when the store was last in use
 
 
 class SqliteOwnership:
@@ -27,6 +36,7 @@ class SqliteOwnership:
         node = turn_rules.make_node_id()
         with self._db.write() as db:
             now = self._clock()
+            follow_clock(db, now)
             if info.alone:
                 db.execute(sql.DROP_ALL)
             db.execute(sql.DELETE_NODES, {"before": math.inf if info.alone else now - turn_rules.KEEP_NODES})
@@ -37,6 +47,7 @@ class SqliteOwnership:
     def heartbeat(self, node: str) -> bool:
         with self._db.write() as db:
             now = self._clock()
+            follow_clock(db, now)
             return db.execute(sql.BEAT, {"node": node, "now": now, "expires": now + LEASE_SECONDS}).rowcount > 0
 
     def drain(self, node: str) -> None:
@@ -95,10 +106,10 @@ class SqliteOwnership:
             found = db.execute(sql.FIND_CONTROLS, {"node": node}).fetchall()
             taken = {"node": node, "now": self._clock()}
             db.executemany(sql.TAKE_CONTROL, [{**taken, "id": row[0]} for row in found])
-        return [
-            Control(row, conversation, kind, json.loads(body), created)
-            for row, conversation, kind, body, created in found
-        ]
+            return [
+                Control(row, conversation, kind, decode("control", (row,), body, as_object), created)
+                for row, conversation, kind, body, created in found
+            ]
 
     # --- named leases
 
@@ -116,6 +127,17 @@ class SqliteOwnership:
 
 
 # --- the steps of those calls, inside their transaction
+
+
+def follow_clock(db: sqlite3.Connection, now: float) -> None:
+    """Note the time. When the clock was set back since it was last noted, what waits for its time goes along."""
+    known = db.execute(queries.GET_META, (CLOCK,)).fetchone()
+    by = turn_rules.measure_setback("" if known is None else known[0], now)
+    if by:
+        log.warning("the clock was set back by %.0f s; what waits for its time does not wait for that", by)
+        for statement in _MOVES:
+            db.execute(statement, {"by": by, "now": now})
+    db.execute(queries.SET_META, (CLOCK, repr(now)))
 
 
 def name_claim(claim: Claim) -> dict[str, Any]:

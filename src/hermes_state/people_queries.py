@@ -1,7 +1,7 @@
 """Every SQL statement on the tables of people, by name."""
 
 # --- people
-_PERSON = "p.id, p.name, p.role, p.created"
+_PERSON = "p.id, p.name, cast(p.role as blob), p.created"
 FIND_PERSON = f"select {_PERSON} from identity i join person p on p.id = i.person where i.platform = ? and i.sender = ?"
 GET_PERSON = f"select {_PERSON} from person p where p.id = ?"
 GET_OWNER = f"select {_PERSON} from person p where p.role = 'owner'"
@@ -34,9 +34,11 @@ DROP_PAIRING = "delete from pairing where platform = ? and sender = ?"
 
 # --- questions
 _QUESTION = "id, conversation, turn, kind, text, choices, approver, node, created, expires, state, answer, answered_by"
-GET_QUESTION = f"select {_QUESTION} from question where id = ?"
+_READ_QUESTION = _QUESTION.replace("choices", "cast(choices as blob)")
+GET_QUESTION = f"select {_READ_QUESTION} from question where id = ?"
 OPEN_QUESTIONS = (
-    f"select {_QUESTION} from question where conversation = ? and state = 'open' and expires > ? order by created, id"
+    f"select {_READ_QUESTION} from question where conversation = ? and state = 'open' and expires > ? "
+    "order by created, id"
 )
 ADD_QUESTION = (
     f"insert into question ({_QUESTION}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing"
@@ -65,6 +67,7 @@ DELETIONS: tuple[tuple[str, str], ...] = (
     ("", "delete from turn_step where conversation = ?"),
     ("", "delete from control where conversation = ?"),
     ("questions", "delete from question where conversation = ?"),
+    ("", "delete from damaged where conversation = ?"),
 )
 FORGET_CALLS = (
     "update usage set conversation = '', session = '', task = '', turn = null, seq = null, call = null "

@@ -11,6 +11,8 @@ from hermes_state import people_queries as sql
 from hermes_state import people_records as rules
 from hermes_state import queries, search_index
 from hermes_state.connection import Database
+from hermes_state.damage import as_texts, decode
+from hermes_state.damage_sqlite import check_role
 from hermes_state.people import (
     ANSWERED,
     MAX_PAIRINGS,
@@ -46,7 +48,7 @@ class SqlitePeople:
         return self._db.read(lambda db: _find_person(db, sql.GET_PERSON, person))
 
     def people(self) -> list[Person]:
-        return self._db.read(lambda db: [Person(*row) for row in db.execute(sql.GET_PEOPLE)])
+        return self._db.read(lambda db: [_read_person(row) for row in db.execute(sql.GET_PEOPLE).fetchall()])
 
     def identities(self, person: str | None = None) -> list[Identity]:
         return self._db.read(lambda db: _list_identities(db, person))
@@ -137,11 +139,12 @@ class SqlitePeople:
 
     def open_questions(self, conversation: str) -> list[QuestionRow]:
         wanted = (clean(conversation), self._clock())
-        return self._db.read(lambda db: [_read_question(row) for row in db.execute(sql.OPEN_QUESTIONS, wanted)])
+        return self._db.read(
+            lambda db: [_read_question(row) for row in db.execute(sql.OPEN_QUESTIONS, wanted).fetchall()]
+        )
 
     def question(self, question: str) -> QuestionRow | None:
-        found = self._db.read(lambda db: db.execute(sql.GET_QUESTION, (question,)).fetchone())
-        return None if found is None else _read_question(found)
+        return self._db.read(lambda db: _find_question(db, question))
 
     def void_turn(self, conversation: str, turn: str) -> int:
         with self._db.write() as db:
@@ -183,7 +186,7 @@ class SqlitePeople:
 
 def _find_person(db: sqlite3.Connection, query: str, *key: str) -> Person | None:
     found = db.execute(query, key).fetchone()
-    return None if found is None else Person(*found)
+    return None if found is None else _read_person(found)
 
 
 def _get_person(db: sqlite3.Connection, person: str) -> Person:
@@ -251,8 +254,18 @@ def _write_question(question: QuestionRow) -> tuple[object, ...]:
 
 def _read_question(row: Sequence[Any]) -> QuestionRow:
     columns = list(row)
-    columns[_CHOICES] = tuple(json.loads(columns[_CHOICES]))
+    columns[_CHOICES] = decode("question", (columns[0],), columns[_CHOICES], as_texts)
     return QuestionRow(*columns)
+
+
+def _find_question(db: sqlite3.Connection, question: str) -> QuestionRow | None:
+    found = db.execute(sql.GET_QUESTION, (question,)).fetchone()
+    return None if found is None else _read_question(found)
+
+
+def _read_person(row: Sequence[Any]) -> Person:
+    person, name, role, created = row
+    return Person(person, name, check_role(person, role), created)
 
 
 def _list_conversations(db: sqlite3.Connection, person: str) -> list[str]:
@@ -286,4 +299,5 @@ def delete_session(db: sqlite3.Connection, session: str) -> None:
     search_index.take_session(db, session)
     hashes = db.execute(queries.GET_HASHES, (session,)).fetchall()
     db.execute(queries.DELETE_SESSION, (session,))
+    db.execute(queries.DELETE_DAMAGED, (session,))
     db.executemany(queries.DROP_UNUSED_BLOB, hashes)

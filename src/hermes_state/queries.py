@@ -43,6 +43,8 @@ SET_SUCCESSOR = "update session set successor = ? where id = ?"
 REOPEN_SESSION = "update session set ended = null, end_reason = null, successor = null where id = ?"
 SET_TITLE = "update session set title = ? where id = ?"
 DELETE_SESSION = "delete from session where id = ?"
+#: What could not be read of it is deleted with it.
+DELETE_DAMAGED = "delete from damaged where session = ?"
 
 # --- rows and what was sent
 ADD_MESSAGE = (
@@ -53,12 +55,14 @@ ADD_MESSAGE = (
 LAST_ROW_OF_TURN = "select coalesce(max(n), 0) from message where conversation = ? and seq = ?"
 LAST_CALL_OF_TURN = "select coalesce(max(call), 0) from usage where conversation = ? and seq = ?"
 GET_MESSAGES = (
-    "select position, kind, body, shown from message where session = ? and position >= ? and position < ? "
+    "select id, position, kind, cast(body as blob), shown from message "
+    "where session = ? and position >= ? and position < ? "
     "order by position"
 )
-GET_HEADS = "select position, body from message where session = ? and kind = 'head' order by position"
+GET_HEADS = "select id, position, cast(body as blob) from message where session = ? and kind = 'head' order by position"
 GET_PAGE = (
-    "select position, kind, body, shown, created from message where session = ? and position >= ? and position < ? "
+    "select id, position, kind, cast(body as blob), shown, created from message "
+    "where session = ? and position >= ? and position < ? "
     "order by position"
 )
 GET_SENT = (
@@ -138,9 +142,12 @@ STOP_SEARCH = "delete from meta where key = 'search'"
 ADD_SEARCH = "insert into search (rowid, text) values (?, ?)"
 TAKE_SEARCH = "insert into search (search, rowid, text) values ('delete', ?, ?)"
 SEARCH = (
-    "select m.session, m.position, m.body, m.shown, m.created from search f join message m on m.id = f.rowid "
+    "select m.id, m.session, m.position, m.kind, cast(m.body as blob), m.shown, m.created "
+    "from search f join message m on m.id = f.rowid "
     f"where search match ? and (? is null or {_IS_OF_PERSON.format('m')}) order by f.rowid desc limit ?"
 )
 LAST_MESSAGE = "select coalesce(max(id), 0) from message"
-MESSAGES_BETWEEN = "select id, kind, body, shown from message where id > ? and id <= ? order by id limit ?"
-MESSAGES_OF_SESSION = "select id, kind, body, shown from message where session = ?"
+MESSAGES_BETWEEN = (
+    "select id, kind, cast(body as blob), shown from message where id > ? and id <= ? order by id limit ?"
+)
+MESSAGES_OF_SESSION = "select id, kind, cast(body as blob), shown from message where session = ?"

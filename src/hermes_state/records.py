@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from hermes_base.errors import Fenced, StoreFailure
-from hermes_base.journal import PART_PLACES, Row, UsageRow, shown_text, visible
+from hermes_base.journal import LOST, PART_PLACES, Row, UsageRow, shown_text, visible
 from hermes_state.interface import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 
@@ -83,15 +83,11 @@ def write_json(message: Mapping[str, Any]) -> str:
         raise StoreFailure(f"A message cannot be stored as JSON: {error}.", kept="Nothing was written.") from error
 
 
-def read_row(kind: str, body: str, shown: str | None, position: int, sent: Mapping[str, bytes] | None = None) -> Row:
-    return Row(message=json.loads(body), shown=shown, sent=sent or {}, kind=kind, position=position)
-
-
-def read_text(kind: str, body: str, shown: str | None) -> str:
-    """The text that search finds, as `write_row` gave it."""
-    if kind == HEAD:
+def read_text(row: Row) -> str:
+    """The text that search finds, as `write_row` gave it; of a row whose content is lost only what was shown."""
+    if row.kind == HEAD or (row.kind == LOST and row.shown is None):
         return ""
-    return shown if shown is not None else clean(shown_text(read_row(kind, body, None, 0)))
+    return row.shown if row.shown is not None else clean(shown_text(row))
 
 
 def summarize(rows: Iterable[Row]) -> Summary:

@@ -24,6 +24,9 @@ OLD_QUESTIONS = (
     "delete from question where id in (select id from question where state <> 'open' "
     "and max(created, expires) < :before order by max(created, expires) limit :limit)"
 )
+OLD_DAMAGE = (
+    "delete from damaged where id in (select id from damaged where found < :before order by found limit :limit)"
+)
 #: Nobody touched the session or its chain, nothing waits in its conversation, and no living process has it.
 _STALE = (
     "from session s cross join conversation c where c.id = s.conversation and s.updated < :before and c.pending = 0 "
@@ -43,7 +46,7 @@ PAGES_OF_BODIES = (
 def sweep(db: sqlite3.Connection, before: float, limit: int) -> int:
     """Delete at most `limit` rows that were over before then; how many went."""
     gone = 0
-    for statement in (OLD_MESSAGES, OLD_CONTROLS, OLD_QUESTIONS):
+    for statement in (OLD_MESSAGES, OLD_CONTROLS, OLD_QUESTIONS, OLD_DAMAGE):
         gone += db.execute(statement, {"before": before, "limit": limit - gone}).rowcount
     answers = db.execute(OLD_ANSWERS, {"before": before, "limit": limit - gone}).fetchall()
     db.executemany(KEEP_LAST_ROW, answers)

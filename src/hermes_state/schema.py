@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
-from hermes_state import queries, schema_daily, schema_people, schema_turns
+from hermes_state import queries, schema_daily, schema_damage, schema_people, schema_turns
 
 STORE_FILE = "hermes-store.db"
 
@@ -125,6 +125,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(3, 1, schema_turns.STATEMENTS),
     Migration(4, 1, schema_people.STATEMENTS),
     Migration(5, 1, schema_daily.STATEMENTS),
+    Migration(6, 1, schema_damage.STATEMENTS),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -5,11 +5,14 @@ so a row is never indexed twice and never taken out without having been in.
 """
 
 import sqlite3
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hermes_base.journal import Row
 from hermes_state import queries
+from hermes_state.damage import as_object, decode
 from hermes_state.interface import Hit
-from hermes_state.records import no_index, read_row, read_text
+from hermes_state.records import no_index, read_text
 from hermes_state.texts import cut_excerpt, space_letters, split_query, write_match
 
 BATCH = 50
@@ -48,8 +51,7 @@ def take_session(db: sqlite3.Connection, session: str) -> None:
     state = read_state(db)
     if state is None:
         return
-    for row_id, kind, body, shown in db.execute(queries.MESSAGES_OF_SESSION, (session,)).fetchall():
-        text = read_text(kind, body, shown)
+    for row_id, text in _read_texts(db.execute(queries.MESSAGES_OF_SESSION, (session,)).fetchall()):
         if text and state.holds(row_id):
             db.execute(queries.TAKE_SEARCH, (row_id, space_letters(text)))
 
@@ -63,9 +65,9 @@ def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = No
         return []
     hits = []
     wanted = (write_match(runs), person, person, limit)
-    for session, position, body, shown, created in db.execute(queries.SEARCH, wanted):
-        row = read_row("message", body, shown, position)
-        excerpt = cut_excerpt(runs, read_text(row.kind, body, shown))
+    for row_id, session, position, kind, raw, shown, created in db.execute(queries.SEARCH, wanted).fetchall():
+        row = Row(decode("message", (row_id,), raw, as_object), shown, kind=kind)
+        excerpt = cut_excerpt(runs, read_text(row))
         hits.append(Hit(session, position, str(row.message.get("role", "")), excerpt, created))
     return hits
 
@@ -88,11 +90,16 @@ def extend(db: sqlite3.Connection, state: IndexState) -> tuple[IndexState, int]:
     if read_state(db) != state:  # dropped meanwhile: whoever did it has the last word
         return IndexState(state.until, state.until), 0
     rows = db.execute(queries.MESSAGES_BETWEEN, (state.done, state.until, BATCH)).fetchall()
-    texts = [(row_id, read_text(kind, body, shown)) for row_id, kind, body, shown in rows]
-    held = [(row_id, space_letters(text)) for row_id, text in texts if text]
+    held = [(row_id, space_letters(text)) for row_id, text in _read_texts(rows) if text]
     db.executemany(queries.ADD_SEARCH, held)
     done = rows[-1][0] if len(rows) == BATCH else state.until
     return _keep(db, IndexState(done, state.until)), len(held)
+
+
+def _read_texts(rows: Iterable[tuple[int, str, bytes, str | None]]) -> Iterator[tuple[int, str]]:
+    """The texts of rows, by id."""
+    for row_id, kind, raw, shown in rows:
+        yield row_id, read_text(Row(decode("message", (row_id,), raw, as_object), shown, kind=kind))
 
 
 def _keep(db: sqlite3.Connection, state: IndexState) -> IndexState:

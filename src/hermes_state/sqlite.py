@@ -1,6 +1,7 @@
 """The store in one SQLite file: every call is one transaction, written through before it returns."""
 
 import math
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,14 +10,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from hermes_base.journal import Row, Transcript, UsageRow
-from hermes_state import queries, records, retention_sqlite, search_index
+from hermes_state import damage_sqlite, queries, records, retention_sqlite, search_index
 from hermes_state import sqlite_steps as steps
 from hermes_state.connection import Database
+from hermes_state.damage import Damaged, DamagedRow
+from hermes_state.damage_sqlite import SetAside
 from hermes_state.interface import BreakRow, Hit, NewSession, PagedRow, SessionInfo, UsageGroup, UsageSum
 from hermes_state.keys import KeyStore
 from hermes_state.keys_sqlite import SqliteKeys
 from hermes_state.people import PeopleStore
-from hermes_state.people_sqlite import SqlitePeople
+from hermes_state.people_sqlite import SqlitePeople, delete_session
 from hermes_state.texts import clean
 from hermes_state.turns import TurnStore
 from hermes_state.turns_sqlite import SqliteTurns
@@ -63,7 +66,8 @@ class SqliteStore:
         readonly: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly)
+        self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly, mend=self._mend)
+        self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
         self.turns: TurnStore = SqliteTurns(self._db, clock)
         self._clock = clock
         self._rebuild_lock = threading.Lock()
@@ -128,11 +132,8 @@ class SqliteStore:
             info = steps.find_info(db, queries.GET_SESSION, session)
             if info is None:
                 return False
-            search_index.take_session(db, session)
-            hashes = db.execute(queries.GET_HASHES, (session,)).fetchall()
             db.execute(queries.MOVE_CURRENT, (None, info.conversation, session))
-            db.execute(queries.DELETE_SESSION, (session,))
-            db.executemany(queries.DROP_UNUSED_BLOB, hashes)
+            delete_session(db, session)
             return True
 
     def stale_sessions(self, before: float, limit: int) -> list[str]:
@@ -201,6 +202,29 @@ class SqliteStore:
 
     def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
         return [BreakRow(*row) for row in self._read_ledger(_BREAKS, session, task, (since,))]
+
+    # --- damage
+
+    def damaged(self, limit: int = 20) -> list[Damaged]:
+        """Rows that could not be read and were set aside, the newest first; they are kept as long as what is over."""
+        return self._db.read(lambda db: damage_sqlite.list_damaged(db, limit))
+
+    def count_damaged(self) -> int:
+        return self._db.read(lambda db: int(db.execute(damage_sqlite.COUNT).fetchone()[0]))
+
+    @property
+    def broken(self) -> str:
+        """What is wrong with the file as a whole, once a call has met it; empty: nothing."""
+        return self._db.broken
+
+    def find_loss(self) -> str:
+        """What became of the files under this process: what is written into lost ones is gone with it. Empty: they are
+        in place."""
+        return self._db.find_loss()
+
+    def _mend(self, db: sqlite3.Connection, damaged: DamagedRow) -> Callable[[], None]:
+        aside = damage_sqlite.set_aside(db, damaged, self._clock())
+        return lambda: None if aside is None else self.when_damaged(aside)
 
     # --- search
 

@@ -1,19 +1,18 @@
 """The steps of the calls on the SQLite store, inside their transaction: sessions, rows, usage, and reading them."""
 
-import json
-import logging
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
+from typing import Any
 
 from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
 from hermes_state import paging, queries, records, search_index
+from hermes_state.damage import as_head, as_object, decode
+from hermes_state.damage_sqlite import check_blob
 from hermes_state.interface import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,25 +215,35 @@ def read_rows(db: sqlite3.Connection, session: str, first: int, last: int) -> li
 def read_page(db: sqlite3.Connection, session: str, before: int | None, limit: int) -> list[PagedRow]:
     """The last visible rows before a position; of the others only those that take back are read."""
     version = get_head(db, session).version
-    heads = [(position, int(json.loads(body)["keep"])) for position, body in db.execute(queries.GET_HEADS, (session,))]
+    heads = [
+        (position, int(read_body(row, records.HEAD, raw)["keep"]))
+        for row, position, raw in db.execute(queries.GET_HEADS, (session,)).fetchall()
+    ]
     return [
-        PagedRow(records.read_row(kind, body, shown, position), created)
+        PagedRow(Row(read_body(row, kind, raw), shown, kind=kind, position=position), created)
         for run in paging.pick_last(paging.find_standing(version, heads), before, limit)
-        for position, kind, body, shown, created in db.execute(queries.GET_PAGE, (session, run.start, run.stop))
+        for row, position, kind, raw, shown, created in _fetch(db, queries.GET_PAGE, session, run.start, run.stop)
     ]
 
 
 def read_sent(db: sqlite3.Connection, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
-    """What was sent, as long as it is what its hash says; what the disk damaged is encoded anew by who needs it."""
-    for place, dialect, body, known in db.execute(queries.GET_SENT, (session, first, last)):
-        if records.digest(body) == known:
-            yield place, dialect, body
-        else:
-            log.warning("the stored bytes of %s, place %d (%s) are damaged and are made anew", session, place, dialect)
+    """What was sent; what the disk damaged is set aside and encoded anew by who needs it."""
+    for place, dialect, body, known in _fetch(db, queries.GET_SENT, session, first, last):
+        yield place, dialect, check_blob(known, body)
 
 
 def read_messages(
     db: sqlite3.Connection, session: str, first: int, last: int, sent: Mapping[int, Mapping[str, bytes]]
 ) -> Iterator[Row]:
-    for position, kind, body, shown in db.execute(queries.GET_MESSAGES, (session, first, last)):
-        yield records.read_row(kind, body, shown, position, sent.get(position))
+    for row, position, kind, raw, shown in _fetch(db, queries.GET_MESSAGES, session, first, last):
+        yield Row(read_body(row, kind, raw), shown, sent.get(position) or {}, kind, position)
+
+
+def _fetch(db: sqlite3.Connection, query: str, session: str, first: int, last: int) -> list[Any]:
+    """All at once: a query that a damaged row breaks off would keep its connection at the old state of the store."""
+    return db.execute(query, (session, first, last)).fetchall()
+
+
+def read_body(row: int, kind: str, raw: bytes) -> Mapping[str, Any]:
+    """The message of a transcript's row, by its number in the table."""
+    return decode("message", (row,), raw, as_head if kind == records.HEAD else as_object)

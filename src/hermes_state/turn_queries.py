@@ -20,6 +20,14 @@ COUNT_OWNED = (
 )
 RELEASE_ALL = "update conversation set owner = null where owner = :node"
 
+#: The clock was set back by so much: what was to wait until then waits no longer than it was meant to.
+MOVE_NODES = "update node set expires = expires - :by where expires > :now"
+MOVE_LEASES = "update lease set expires = expires - :by where owner is not null and expires > :now"
+MOVE_READY = "update conversation set ready_at = ready_at - :by where pending > 0 and ready_at > :now"
+MOVE_ACCEPTED = "update inbox set accepted = accepted - :by where done_epoch is null and accepted > :now"
+MOVE_RETRIED = "update inbox set retry_at = retry_at - :by where done_epoch is null and retry_at > :now"
+MOVE_UNSENT = "update outbox set retry_at = retry_at - :by where ended is null and retry_at > :now"
+
 # --- ownership
 _DUE = (
     "exists (select 1 from inbox i where i.conversation = c.id and i.done_epoch is null and i.retry_at <= :now "
@@ -75,13 +83,15 @@ FIND_REVISIONS = (
     "and instr(substr(ext_id, :length + 1), '/') = 0 order by seq"
 )
 WAITING = (
-    "select i.seq, i.body, i.attempts, i.taken, i.accepted, i.begun from inbox i where i.conversation = :conversation "
-    "and i.done_epoch is null and i.retry_at <= :now and exists (select 1 from conversation c "
-    "where c.id = :conversation and c.epoch = :epoch and c.owner = :node) order by i.seq limit :limit"
+    "select i.seq, cast(i.body as blob), i.attempts, i.taken, i.accepted, i.begun from inbox i "
+    "where i.conversation = :conversation and i.done_epoch is null and i.retry_at <= :now "
+    "and exists (select 1 from conversation c where c.id = :conversation and c.epoch = :epoch and c.owner = :node) "
+    "order by i.seq limit :limit"
 )
 OPEN_SEQS = """select seq from inbox where conversation = :conversation and done_epoch is null order by seq"""
 INBOX_SINCE = (
-    "select seq, body from inbox where conversation = :conversation and seq > :after order by seq limit :limit"
+    "select seq, cast(body as blob) from inbox where conversation = :conversation and seq > :after "
+    "order by seq limit :limit"
 )
 LATEST_SEQ = "select next_seq from conversation where id = :conversation"
 COUNT_INBOX = "select count(*) from inbox where done_epoch is null"
@@ -107,13 +117,15 @@ SET_STEP = (
     "values (:conversation, :seq, :n, :epoch, :kind, :body) on conflict (conversation, seq, n) "
     "do update set epoch = excluded.epoch, kind = excluded.kind, body = excluded.body"
 )
-GET_STEPS = "select n, kind, body from turn_step where conversation = :conversation and seq = :seq order by n"
+GET_STEPS = (
+    "select n, kind, cast(body as blob) from turn_step where conversation = :conversation and seq = :seq order by n"
+)
 DELETE_STEPS = "delete from turn_step where conversation = :conversation and seq = :seq"
 
 # --- control
 ADD_CONTROL = "insert into control (conversation, kind, body, created) values (:conversation, :kind, :body, :now)"
 FIND_CONTROLS = (
-    "select k.id, k.conversation, k.kind, k.body, k.created from control k "
+    "select k.id, k.conversation, k.kind, cast(k.body as blob), k.created from control k "
     "join conversation c on c.id = k.conversation where k.taken_by is null and c.owner = :node order by k.id"
 )
 TAKE_CONTROL = "update control set taken_by = :node, taken_at = :now where id = :id"
@@ -130,7 +142,10 @@ DROP_ALL = "update lease set owner = null, expires = 0 where owner is not null"
 CHECK_LEASE = "select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null"
 
 # --- delivery
-_ROW = "id, conversation, seq, n, body, state, attempts, parts_sent, platform_ids, unsure, created"
+_ROW = (
+    "id, conversation, seq, n, cast(body as blob), state, attempts, parts_sent, cast(platform_ids as blob), unsure, "
+    "created"
+)
 NEXT_ANSWER = "select coalesce(max(n), 0) + 1 from outbox where conversation = :conversation and seq = :seq"
 HAS_NAME = "select 1 from outbox where conversation = :conversation and name = :name"
 ADD_ANSWER = (
@@ -146,7 +161,7 @@ TAKE_UNSENT = (
     "update outbox set state = 'sending', lease_epoch = :lease_epoch, attempts = attempts + 1, "
     f"unsure = max(unsure, :unsure) where id = :id returning {_ROW}"
 )
-GET_SENDING = "select state, lease_epoch, parts_sent, platform_ids, unsure from outbox where id = :id"
+GET_SENDING = "select state, lease_epoch, parts_sent, cast(platform_ids as blob), unsure from outbox where id = :id"
 SET_PROGRESS = (
     "update outbox set state = :state, parts_sent = :parts_sent, platform_ids = :platform_ids, unsure = :unsure, "
     "retry_at = :retry_at, reason = :reason, ended = :ended where id = :id"
@@ -163,5 +178,5 @@ LATEST_ROW = (
 COUNT_OUTBOX = "select count(*) from outbox where ended is null"
 
 # --- choices
-GET_CHOICES = "select choices from conversation where id = :conversation"
+GET_CHOICES = "select cast(choices as blob) from conversation where id = :conversation"
 SET_CHOICES = "update conversation set choices = :choices where id = :conversation"

@@ -1,6 +1,6 @@
 """What both stores decide in the same way about turns and deliveries: pure, on values read inside the transaction."""
 
-import json
+import math
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +11,7 @@ from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Outgoing, read_outgoing, write_outgoing
 from hermes_base.journal import Row
 from hermes_state import records
+from hermes_state.damage import as_texts, decode
 from hermes_state.texts import clean
 from hermes_state.turns import (
     FAILED,
@@ -25,6 +26,7 @@ from hermes_state.turns import (
     Written,
 )
 
+CLOCK_SLACK = 2.0  # a clock that is put right by less than this changes nothing
 KEEP_NODES = 3600.0  # the row of a dead node is kept so long, for whoever looks into the store
 
 
@@ -49,6 +51,15 @@ class Progress:
     unsure: bool
     retry_at: float = 0.0
     reason: str = ""
+
+
+def measure_setback(known: str, now: float) -> float:
+    """How far the clock was set back since the time that is known, which may be damaged or missing; 0: it was not."""
+    try:
+        by = float(known) - now
+    except ValueError:
+        return 0.0
+    return by if math.isfinite(by) and by > CLOCK_SLACK else 0.0
 
 
 def start_turn(messages: Sequence[Opened], now: float) -> BegunTurn | None:
@@ -107,10 +118,9 @@ def give_up(known: Progress, reason: str) -> Progress:
 def make_row(found: Sequence[Any]) -> OutboxRow:
     """The row from its columns: id, conversation, seq, n, body, state, attempts, parts, ids, unsure, created."""
     row, conversation, seq, n, body, state, attempts, parts, ids, unsure, created = found
-    known = tuple(json.loads(ids))
-    return OutboxRow(
-        row, conversation, seq, n, read_outgoing(body), state, attempts, parts, known, bool(unsure), created
-    )
+    outgoing = decode("outbox", (row,), body, read_outgoing)
+    known = decode("outbox", (row,), ids, as_texts)
+    return OutboxRow(row, conversation, seq, n, outgoing, state, attempts, parts, known, bool(unsure), created)
 
 
 def write_answer(outgoing: Outgoing) -> dict[str, str]:

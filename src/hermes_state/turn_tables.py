@@ -1,9 +1,9 @@
 """The tables of messages, turns and ownership of the store in memory."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hermes_base.journal import Step
-from hermes_state.turn_rules import Opened, Progress
+from hermes_state.turn_rules import Opened, Progress, measure_setback
 from hermes_state.turns import WAITING, OutboxRow, Waiting
 
 
@@ -91,6 +91,26 @@ class TurnTables:
     leases: dict[str, LeaseRow] = field(default_factory=dict)
     last_row: int = 0  # the newest number of an outbox row; none is given twice
     last_control: int = 0
+    clock: str = ""  # when the store was last in use
+
+    def follow_clock(self, now: float) -> None:
+        """Note the time. When the clock was set back since it was last noted, what waits for its time goes along."""
+        by = measure_setback(self.clock, now)
+        self.clock = repr(now)
+        if not by:
+            return
+        for node in self.nodes.values():
+            node.expires -= by if node.expires > now else 0.0
+        for lease in self.leases.values():
+            lease.expires -= by if lease.expires > now else 0.0
+        for conversation in self.conversations.values():
+            conversation.ready_at -= by if conversation.pending and conversation.ready_at > now else 0.0
+        for message in (message for message in self.seen.values() if message.done_epoch is None):
+            message.accepted -= by if message.accepted > now else 0.0
+            message.retry_at -= by if message.retry_at > now else 0.0
+        for entry in (entry for entry in self.outbox.values() if entry.ended is None):
+            if entry.progress.retry_at > now:
+                entry.progress = replace(entry.progress, retry_at=entry.progress.retry_at - by)
 
     def get_conversation(self, name: str) -> ConversationRow:
         """The conversation's row, made at first use."""

@@ -6,7 +6,7 @@ the conversation has another epoch or owner. All calls are synchronous and may b
 the database's. `SqliteStore.turns` and `MemoryStore.turns` implement this and pass one conformance suite.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -166,9 +166,10 @@ class TurnStore(Protocol):
         """What the node owns and has due messages."""
         ...
 
-    def waiting(self, claim: Claim, limit: int = 200) -> list[Waiting]:
+    def waiting(self, claim: Claim, limit: int = 200, check: Callable[[str], object] = str) -> list[Waiting]:
         """The open messages in order, the first `limit` of them, without those that wait for their `retry_at`; none
-        when the claim does not hold any more."""
+        when the claim does not hold any more. A message that `check` cannot read was damaged on the disk: it is set
+        aside, its sender is told, and it is not among them."""
         ...
 
     def release(self, claim: Claim) -> bool:
@@ -290,8 +291,11 @@ class TurnStore(Protocol):
         """What was said to the conversation from this time on, in order."""
         ...
 
-    def inbox_since(self, conversation: str, after: int, limit: int = 100) -> list[tuple[int, str]]:
-        """What was said in the conversation after this seq, done or not: seq and body."""
+    def inbox_since(
+        self, conversation: str, after: int, limit: int = 100, check: Callable[[str], object] = str
+    ) -> list[tuple[int, str]]:
+        """What was said in the conversation after this seq, done or not: seq and body. In the place of one that `check`
+        cannot read stands a word that it is lost."""
         ...
 
     def open_seqs(self, conversation: str) -> list[int]:

@@ -1,8 +1,7 @@
 """Messages and turns in SQLite: every call is one transaction, and an owner's begins with the check of its claim."""
 
-import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ from hermes_base.journal import Row, Step, UsageRow
 from hermes_state import queries, records, retention_sqlite, turn_rules
 from hermes_state import sqlite_steps as steps
 from hermes_state import turn_queries as sql
+from hermes_state.damage import as_object, decode, read_text
 from hermes_state.interface import SessionInfo
 from hermes_state.outbox_sqlite import SqliteOutbox, add_answers
 from hermes_state.ownership_sqlite import SqliteOwnership, check_claim, claim_free, name_claim
@@ -46,17 +46,15 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         found = self._db.read(lambda db: db.execute(sql.FIND_REVISIONS, wanted).fetchall())
         return [(seq, bool(begun), bool(done)) for seq, begun, done in found]
 
-    def waiting(self, claim: Claim, limit: int = 200) -> list[Waiting]:
+    def waiting(self, claim: Claim, limit: int = 200, check: Callable[[str], object] = str) -> list[Waiting]:
         wanted = {**name_claim(claim), "now": self._clock(), "limit": limit}
-        found = self._db.read(lambda db: db.execute(sql.WAITING, wanted).fetchall())
-        return [
-            Waiting(seq, body, attempts, bool(taken), accepted, begun)
-            for seq, body, attempts, taken, accepted, begun in found
-        ]
+        return self._db.read(lambda db: _read_waiting(db, wanted, check))
 
-    def inbox_since(self, conversation: str, after: int, limit: int = 100) -> list[tuple[int, str]]:
+    def inbox_since(
+        self, conversation: str, after: int, limit: int = 100, check: Callable[[str], object] = str
+    ) -> list[tuple[int, str]]:
         wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
-        return self._db.read(lambda db: db.execute(sql.INBOX_SINCE, wanted).fetchall())
+        return self._db.read(lambda db: _read_inbox(db, wanted, check))
 
     def open_seqs(self, conversation: str) -> list[int]:
         wanted = {"conversation": clean(conversation)}
@@ -135,8 +133,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
     def steps(self, conversation: str, seq: int) -> list[Step]:
         wanted = {"conversation": clean(conversation), "seq": seq}
-        found = self._db.read(lambda db: db.execute(sql.GET_STEPS, wanted).fetchall())
-        return [Step(n, kind, json.loads(body)) for n, kind, body in found]
+        return self._db.read(lambda db: _read_steps(db, wanted))
 
     def complete(
         self,
@@ -175,8 +172,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
     def choices(self, conversation: str) -> dict[str, Any]:
         wanted = {"conversation": clean(conversation)}
-        found = self._db.read(lambda db: db.execute(sql.GET_CHOICES, wanted).fetchone())
-        return {} if found is None else dict(json.loads(found[0]))
+        return self._db.read(lambda db: _read_choices(db, wanted))
 
     def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
         with self._db.write() as db:
@@ -185,6 +181,38 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
 
 # --- the steps of those calls, inside their transaction
+
+
+def _read_waiting(db: sqlite3.Connection, wanted: Mapping[str, Any], check: Callable[[str], object]) -> list[Waiting]:
+    conversation = wanted["conversation"]
+    return [
+        Waiting(seq, _read_message(conversation, seq, raw, check), attempts, bool(taken), accepted, begun)
+        for seq, raw, attempts, taken, accepted, begun in db.execute(sql.WAITING, wanted).fetchall()
+    ]
+
+
+def _read_inbox(
+    db: sqlite3.Connection, wanted: Mapping[str, Any], check: Callable[[str], object]
+) -> list[tuple[int, str]]:
+    conversation = wanted["conversation"]
+    found = db.execute(sql.INBOX_SINCE, wanted).fetchall()
+    return [(seq, _read_message(conversation, seq, raw, check)) for seq, raw in found]
+
+
+def _read_message(conversation: str, seq: int, raw: bytes, check: Callable[[str], object]) -> str:
+    read_text("inbox", (conversation, seq), raw, check)
+    return raw.decode()
+
+
+def _read_steps(db: sqlite3.Connection, wanted: Mapping[str, Any]) -> list[Step]:
+    turn = wanted["conversation"], wanted["seq"]
+    found = db.execute(sql.GET_STEPS, wanted).fetchall()
+    return [Step(n, kind, decode("turn_step", (*turn, n), raw, as_object)) for n, kind, raw in found]
+
+
+def _read_choices(db: sqlite3.Connection, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    found = db.execute(sql.GET_CHOICES, wanted).fetchone()
+    return {} if found is None else decode("conversation", (wanted["conversation"],), found[0], as_object)
 
 
 def _read_page(query: str, last: int, db: sqlite3.Connection) -> list[tuple[int, str]]:

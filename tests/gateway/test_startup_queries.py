@@ -18,7 +18,7 @@ from hermes_state.schema import STORE_FILE
 #: Indexes that hold what is open and nothing else: reading one through costs what there is to do.
 OPEN_ONLY = (
     *("conversation_ready", "conversation_ready_owner", "conversation_owner", "inbox_open", "outbox_open"),
-    *("lease_owner", "control_open", "question_open", "question_node"),
+    *("lease_owner", "control_open", "question_open", "question_node", "damaged_found"),
 )
 #: Tables of the engine that do not grow: its catalogue, and what the search index notes about itself.
 FIXED = ("sqlite_master", "sqlite_schema", "main.search_config")

@@ -15,22 +15,15 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import head_row
-from hermes_state import people_queries, schema, turn_queries
+from hermes_state import queries, schema
 from hermes_state.interface import NewSession
 from hermes_state.people import MEMBER, QuestionRow
 from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sqlite import SqliteStore
 from hermes_state.turns import NodeInfo
 
-#: How the older program said what is said in another way today. The last two it did not say at all.
-OLD_STATEMENTS = {
-    (turn_queries, "CLOSE_MESSAGE"): (
-        "update inbox set done_epoch = :epoch where conversation = :conversation and seq = :seq and done_epoch is null"
-    ),
-    (turn_queries, "LATEST_ROW"): "select coalesce(max(id), 0) from outbox where conversation = :conversation",
-    (people_queries, "REVOKE_KEYS"): "select ?, ?",
-    (people_queries, "DELETE_KEYS"): "select ?",
-}
+#: How the older program said what is said in another way today: this it did not say at all.
+OLD_STATEMENTS = {(queries, "DELETE_DAMAGED"): "select ?"}
 
 
 @pytest.fixture
@@ -115,8 +108,9 @@ def test_it_is_the_older_program(path: Path) -> None:
     """It needs nothing of this layout: it does the same on a store of its own, which has none of it."""
     with older_program(), closing(SqliteStore(path)) as store:
         work(store, "old")
+        store.delete(store.sessions()[0].id)
         with pytest.raises(StoreFailure):
-            store.keys.keys()
+            store.damaged()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("select value from meta where key = 'schema'").fetchone() == (str(SCHEMA_VERSION - 1),)
 

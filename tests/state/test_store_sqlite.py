@@ -14,7 +14,7 @@ import pytest
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.journal import Row, UsageRow
 from hermes_state import queries, schema, search_index
-from hermes_state.connection import READERS
+from hermes_state.connection import MARK, READERS
 from hermes_state.interface import NewSession
 from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
 from hermes_state.sqlite import SqliteStore
@@ -219,13 +219,13 @@ def test_a_reader_alone_creates_no_file(path: Path) -> None:
     store.close()
     reader = SqliteStore.open_readonly(path)
     assert reader.load(session).version == 1
-    assert [file.name for file in path.parent.iterdir()] == [STORE_FILE]
+    assert {file.name for file in path.parent.iterdir()} == {STORE_FILE, STORE_FILE + MARK}
     with closing(SqliteStore(path)) as owner:
         owner.append(session, "w", 1, [say("two")])
         assert reader.load(session).version == 2
     assert reader.load(session).version == 2
     reader.close()
-    assert [file.name for file in path.parent.iterdir()] == [STORE_FILE]
+    assert {file.name for file in path.parent.iterdir()} == {STORE_FILE, STORE_FILE + MARK}
 
 
 def test_a_reader_of_nothing_says_so(path: Path) -> None:

@@ -43,6 +43,9 @@ OPEN_ONLY = {
     "COUNT_INBOX": ("inbox_open",),
     "COUNT_OUTBOX": ("outbox_open",),
     "DROP_ALL": ("lease_owner",),
+    "MOVE_ACCEPTED": ("inbox_open",),
+    "MOVE_RETRIED": ("inbox_open",),
+    "MOVE_UNSENT": ("outbox_open",),
 }
 
 

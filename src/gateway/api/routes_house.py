@@ -44,7 +44,8 @@ async def tell_readiness(api: Api, request: Request) -> Response:
     reason = api.cockpit.house.is_ready()
     if reason:
         return JSONResponse({"status": "not_ready", "reason": reason}, 503)
-    return JSONResponse({"status": "ready"})
+    warning = api.cockpit.house.warning()
+    return JSONResponse({"status": "ready", **({"warning": warning} if warning else {})})
 
 
 async def tell_metrics(api: Api, request: Request, caller: Caller) -> Response:
