@@ -29,6 +29,7 @@ FIRST_RETENTION_SECONDS, RETENTION_SECONDS = 120.0, 3600.0
 LAG_SECONDS = 0.5  # between two looks at how late the event loop is
 CLAIMED_AT_ONCE = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
+TAKEN_OVER = "The lock of the home was deleted, and another process owns the home now."
 
 
 class Chores:
@@ -77,17 +78,16 @@ class Chores:
         self.stored = time.monotonic()
 
     async def _watch_home(self) -> None:
-        """The lock and the store are files that others can delete. Without its store this process would lose what it
-        is told, so it ends, and whoever starts it next sees what is there."""
-        gateway = self._gateway
-        await gateway.call(home_lock.tend, gateway.home)
-        lost, before = await gateway.call(gateway.store.find_loss), self.trouble
+        """The lock and the store are files that others can delete. Without them this process would lose what it is
+        told, so it ends, and whoever starts it next sees what is there."""
+        gateway, before = self._gateway, self.trouble
+        owned = await gateway.call(home_lock.tend, gateway.home)
+        lost = await gateway.call(gateway.store.find_loss) if owned else TAKEN_OVER
         self.trouble = lost or gateway.store.broken
         if self.trouble and not before:
             log.critical("%s No message is taken any more.", self.trouble)
         if lost and not gateway.guest:
             gateway.shut_down(lost.rstrip("."))
-        self.damaged = await gateway.call(gateway.store.count_damaged)
 
     async def _retain(self) -> None:
         """F7: what is over goes, once an hour; not while the start has other things to do."""
@@ -147,6 +147,7 @@ class Chores:
         """Let idle agents go, and the claims on conversations that nobody is warm for."""
         gateway = self._gateway
         self._note_doors()
+        self.damaged = await gateway.call(gateway.store.count_damaged)
         await gateway.call(gateway.runner._sweep_idle_cached_agents)
         cold = [key for key in gateway.claims if key not in gateway.lanes and not gateway.runner.cached_agent(key)]
         for key in cold:

@@ -26,7 +26,7 @@ from hermes_state.backup import (
     sync_folder,
 )
 from hermes_state.connection import MARK
-from hermes_state.home_lock import LOCK_FILE, HomeLock
+from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.schema import STORE_FILE
 
 _MARK = "unfinished-"
@@ -37,7 +37,7 @@ _PASSING = frozenset(
     {f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", f"{STORE_FILE}{MARK}", "hermes.sock", "outbox", "file-changes"}
 )
 #: A home with nothing else in it counts as empty.
-_NO_CONTENT = frozenset({LOCK_FILE, f"{STORE_FILE}{MARK}", "logs", FOLDER})
+_NO_CONTENT = frozenset({LOCK_FILE, LOCK_FOLDER, f"{STORE_FILE}{MARK}", "logs", FOLDER})
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
 
 

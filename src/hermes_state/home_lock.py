@@ -1,8 +1,9 @@
 """One process owns a home: locks that end with their owner, however it dies, and a note that names it.
 
-The home folder itself is locked, which nobody deletes by accident, and a file in it, which holds the note, moves with
-the content when a back-up is restored, and is all that an older program looks at. Where folders cannot be locked (some
-network disks) the file alone counts. An owner whose file was deleted puts it back (`tend`).
+Two things in the home are locked, so that no deleted file lets a second owner in: a file, which holds the note, moves
+with the content when a back-up is restored, and is all that an older program looks at; and a hidden folder. (The home
+folder itself is locked by who edits the settings.) Where folders cannot be locked (some network disks) the file alone
+counts. An owner that finds one of the two gone puts it back (`tend`).
 """
 
 import fcntl
@@ -20,6 +21,7 @@ from hermes_base.errors import ConfigProblem, HomeBusy
 log = logging.getLogger(__name__)
 
 LOCK_FILE = "hermes.lock"
+LOCK_FOLDER = ".owner"
 _TRIES = 6
 _PAUSE = 0.02  # seconds between tries: `holder` and the owner's first note take less
 
@@ -38,7 +40,7 @@ class HomeLock:
     def __init__(self, home: Path | str) -> None:
         self._home = Path(home)
         self._descriptor: int | None = None  # of the file
-        self._folder: int | None = None  # of the home itself
+        self._folder: int | None = None  # of the hidden folder
 
     def acquire(self) -> None:
         """Become the owner; HomeBusy when another process is, ConfigProblem when the folder cannot be used."""
@@ -48,7 +50,7 @@ class HomeLock:
         descriptor: int | None = None
         try:
             descriptor = _open_file(self._home)
-            if not _try_lock_folder(folder) or not _try_lock(descriptor):
+            if not _lock_if_possible(folder) or not _try_lock(descriptor):
                 raise _say_busy(self._home, _read_note(descriptor))
             _write_note(descriptor)
         except BaseException as error:
@@ -69,19 +71,29 @@ class HomeLock:
         os.ftruncate(descriptor, 0)
         _close(descriptor, folder)
 
-    def tend(self) -> None:
-        """Put the file back if it was deleted or replaced, so that everybody finds this owner again."""
-        if self._descriptor is None or _is_at(self._home / LOCK_FILE, self._descriptor):
-            return
-        fresh = os.open(self._home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _try_lock(fresh):
+    def tend(self) -> bool:
+        """Put back what was deleted or replaced, so that everybody finds this owner again; False: all of it was gone,
+        and another process has taken the home."""
+        if self._descriptor is None or self._folder is None or not self._home.is_dir():
+            return True
+        if not _is_at(self._home / LOCK_FILE, self._descriptor):
+            self._descriptor, there = self._put_back(LOCK_FILE, _open_file(self._home), self._descriptor)
+            if not there:
+                return False
+            _write_note(self._descriptor)
+        if not _is_at(self._home / LOCK_FOLDER, self._folder):
+            self._folder, there = self._put_back(LOCK_FOLDER, _open_folder(self._home), self._folder)
+            return there
+        return True
+
+    def _put_back(self, name: str, fresh: int, former: int) -> tuple[int, bool]:
+        """The lock that holds from now on, and whether it is the new one: another process may have that."""
+        if not _lock_if_possible(fresh):
             os.close(fresh)
-            log.error("another process locks %s: it does not know that this one owns the home", self._home / LOCK_FILE)
-            return
-        _write_note(fresh)
-        former, self._descriptor = self._descriptor, fresh
+            return former, False
+        log.warning("%s in %s was deleted or replaced; it is put back", name, self._home)
         os.close(former)
-        log.warning("%s was deleted or replaced while this process owned the home; it is put back", LOCK_FILE)
+        return fresh, True
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -108,10 +120,9 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def tend(home: Path | str) -> None:
+def tend(home: Path | str) -> bool:
     """`HomeLock.tend` for the lock of this process on the home, if it has one."""
-    for lock in [lock for lock in _held if lock._home == Path(home)]:
-        lock.tend()
+    return all(lock.tend() for lock in list(_held) if lock._home == Path(home))
 
 
 def holder(home: Path | str) -> Holder | None:
@@ -137,7 +148,7 @@ def _ask_file(path: Path) -> Holder | None:
 def _ask_folder(home: Path) -> Holder | None:
     """An owner whose file is gone: nobody knows its name until it has put the file back."""
     try:
-        descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(home / LOCK_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -154,7 +165,8 @@ def _ask_folder(home: Path) -> Holder | None:
 def _open_folder(home: Path) -> int:
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        (home / LOCK_FOLDER).mkdir(exist_ok=True, mode=0o700)
+        return os.open(home / LOCK_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _say_unusable(home, error) from error
 
@@ -177,12 +189,12 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _try_lock_folder(descriptor: int) -> bool:
-    """False: another process owns it. A disk that cannot lock folders leaves it to the file."""
+def _lock_if_possible(descriptor: int) -> bool:
+    """False: another process has it. A disk that cannot lock folders leaves it to the file."""
     try:
         return _try_lock(descriptor)
     except OSError as error:
-        log.debug("the home folder cannot be locked: %s", error)
+        log.debug("a folder cannot be locked here: %s", error)
         return True
 
 

@@ -30,7 +30,7 @@ from hermes_base.journal import Row
 from hermes_state import backup, backup_restore, schema
 from hermes_state.backup import BadBackup, create_backup, hash_file, verify_backup
 from hermes_state.backup_restore import OLD, restore_backup
-from hermes_state.home_lock import LOCK_FILE, HomeLock
+from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.interface import NewSession
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
@@ -78,7 +78,7 @@ def read_tree(home: Path) -> dict[str, tuple[int, str]]:
     """Mode and hash of all that counts in a home: what a back-up keeps, the keys and the profiles."""
     tops = (*backup.KEPT, ".env", "profiles")
     paths = [path for top in tops for path in [home / top, *sorted((home / top).rglob("*"))] if path.exists()]
-    passing = ("outbox", LOCK_FILE)
+    passing = ("outbox", LOCK_FILE, LOCK_FOLDER)
     return {
         str(path.relative_to(home)): (stat.S_IMODE(path.stat().st_mode), hash_file(path) if path.is_file() else "")
         for path in paths

@@ -1,5 +1,6 @@
 """One process owns a home, and only as long as it lives."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes_base.errors import ConfigProblem, HomeBusy
-from hermes_state.home_lock import LOCK_FILE, Holder, HomeLock, holder
+from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, Holder, HomeLock, holder
 
 OWNER = """
 import sys
@@ -36,6 +37,19 @@ if os.fork() == 0:
 os.read(ready, 1)
 print("owner", flush=True)
 time.sleep(600)
+"""
+
+
+TENDER = """
+import sys
+from hermes_state.home_lock import HomeLock, tend
+
+lock = HomeLock(sys.argv[1])
+lock.acquire()
+print("owner", flush=True)
+while sys.stdin.readline():
+    tend(sys.argv[1])
+    print("tended", flush=True)
 """
 
 
@@ -131,3 +145,38 @@ def test_an_unreadable_note_does_no_harm(tmp_path: Path, note: str) -> None:
             HomeLock(tmp_path).acquire()
     with HomeLock(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("lost", [(LOCK_FILE,), (LOCK_FOLDER,), (LOCK_FILE, LOCK_FOLDER)])
+def test_an_owner_whose_lock_was_deleted_stays_the_owner(tmp_path: Path, lost: tuple[str, ...]) -> None:
+    """B6: one thing that is deleted lets nobody in; the owner puts back what is gone, and is found by name again."""
+    owner = start_owner(tmp_path, TENDER)
+    try:
+        for name in lost:
+            path = tmp_path / name
+            path.rmdir() if path.is_dir() else path.unlink()
+            if name == lost[0]:
+                with pytest.raises(HomeBusy):
+                    HomeLock(tmp_path).acquire()
+                assert holder(tmp_path) is not None
+        assert owner.stdin is not None
+        assert owner.stdout is not None
+        print(file=owner.stdin, flush=True)
+        assert owner.stdout.readline() == "tended\n"
+        found = holder(tmp_path)
+        assert found is not None
+        assert found.pid == owner.pid
+        (tmp_path / LOCK_FILE).unlink()
+        with pytest.raises(HomeBusy):
+            HomeLock(tmp_path).acquire()
+    finally:
+        stop(owner)
+    HomeLock(tmp_path).acquire()
+
+
+def test_the_settings_can_be_edited_while_the_home_is_owned(tmp_path: Path) -> None:
+    """H6: the home folder itself is not locked by its owner."""
+    with HomeLock(tmp_path):
+        folder = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
