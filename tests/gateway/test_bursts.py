@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.bursts import MAX_BYTES, MAX_MESSAGES, Message, group, text_of, whole_at
+from gateway.bursts import MAX_BYTES, MAX_MESSAGES, Message, group, text_of, wait_for, whole_at
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 
 DM, GROUP = Address("p", "bot", "1"), Address("p", "bot", "2", "group")
@@ -162,3 +162,11 @@ def check_group(first: tuple[Message, ...], window: float) -> None:
 def test_every_text_is_in_what_the_model_reads(texts: list[str]) -> None:
     told = text_of([message(seq, text) for seq, text in enumerate(texts)])
     assert told == "\n\n".join(message(0, text).text for text in texts)
+
+
+def test_what_comes_from_the_future_waits_for_nothing() -> None:
+    """C2: the clock was set back since it was accepted, while the process ran or over a crash."""
+    assert wait_for([message(1, at=10.0)], WINDOW, 10.25) == 0.25
+    assert wait_for([message(1, at=10.0)], WINDOW, 11.0) == 0.0
+    assert wait_for([message(1, at=3610.0)], WINDOW, 10.0) == 0.0
+    assert wait_for([message(1, at=3610.0), message(2, "/stop", at=3610.0)], WINDOW, 10.0) == 0.0

@@ -30,6 +30,7 @@ from hermes_base.journal import Row
 from hermes_state import backup, backup_restore, schema
 from hermes_state.backup import BadBackup, create_backup, hash_file, verify_backup
 from hermes_state.backup_restore import OLD, restore_backup
+from hermes_state.connection import MARK
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.interface import NewSession
 from hermes_state.schema import STORE_FILE
@@ -607,3 +608,17 @@ def test_a_full_disk_leaves_the_home_as_it_was(filled: Path, monkeypatch: pytest
         restore_backup(path, filled, overwrite=True)
     assert read_tree(filled) == before
     assert not [entry.name for entry in filled.parent.iterdir() if entry.name.startswith(".")]
+
+
+@pytest.mark.parametrize("left", [(), ("config.yaml",)])
+def test_a_home_that_lost_its_store_gets_it_back(filled: Path, tmp_path: Path, left: tuple[str, ...]) -> None:
+    """F7: the mark that says there was a store is no content that would be in the way, and the store opens again."""
+    create_backup(filled, tmp_path / "b.tar.gz")
+    for path in list(filled.iterdir()):
+        if path.name not in (*left, STORE_FILE + MARK):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(HermesError, match="there was one before"):
+        SqliteStore(filled / STORE_FILE)
+    restore_backup(tmp_path / "b.tar.gz", filled, overwrite=bool(left))
+    with closing(SqliteStore(filled / STORE_FILE)) as store:
+        assert store.current("c") is not None
