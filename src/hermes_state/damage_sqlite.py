@@ -46,7 +46,8 @@ CLOSE_LOST = (
     "and done_epoch is null"
 )
 REPLACE_INBOX = "update inbox set body = :body where conversation = :conversation and seq = :seq"
-REPLACE_OUTBOX = "update outbox set body = :body, platform_ids = '[]', parts_sent = 0, unsure = 0 where id = :id"
+FORGET_IDS = "update outbox set platform_ids = '[]' where id = ?"
+REPLACE_OUTBOX = "update outbox set body = :body, parts_sent = 0, unsure = 0 where id = :id"
 REPLACE_MESSAGE = "update message set kind = :kind, body = :body where id = :id"
 BEFORE = (
     "select cast(body as blob) from message where session = :session and position < :position and kind <> 'head' "
@@ -171,8 +172,11 @@ def _repair_inbox(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
 def _repair_outbox(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
     """The row itself becomes the word to the person; where it was sent already it is only shown to who looks back."""
     del now
-    query = "select conversation, account, chat from outbox where id = ?"
-    conversation, account, chat = db.execute(query, key).fetchone()
+    query = "select conversation, account, chat, cast(body as blob) from outbox where id = ?"
+    conversation, account, chat, body = db.execute(query, key).fetchone()
+    db.execute(FORGET_IDS, key)
+    if _is_readable("outbox", key, body, read_outgoing):
+        return SetAside(conversation)
     address = find_address(conversation, account, chat) or _name_address(account, chat)
     word = Outgoing(address, WORDS["outbox"], ANSWER, "error", completed=False)
     db.execute(REPLACE_OUTBOX, {"id": key[0], "body": turn_rules.write_answer(word)["body"]})
@@ -196,10 +200,8 @@ def _repair_message(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
 
 def _read_neighbours(db: sqlite3.Connection, query: str, around: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for (raw,) in db.execute(query, around):
-        try:
-            yield decode("message", (), raw, as_object)
-        except DamagedRow:
-            continue  # it is set aside when it is read itself
+        if _is_readable("message", (), raw, as_object):  # else it is set aside when it is read itself
+            yield as_object(json.loads(raw))
 
 
 def _repair_step(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
@@ -243,6 +245,14 @@ def _repair_blob(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
 
 
 # --- what a row has to be
+
+
+def _is_readable(table: str, key: Key, raw: bytes, make: Callable[[Any], object]) -> bool:
+    try:
+        decode(table, key, raw, make)
+    except DamagedRow:
+        return False
+    return True
 
 
 def _checks(make: Callable[[Any], object]) -> Callable[[tuple[str, Key, bytes]], object]:

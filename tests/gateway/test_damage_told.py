@@ -128,9 +128,23 @@ def test_a_damaged_answer_is_told_in_its_place_and_holds_nothing_up(gateway: Gat
     assert texts_of(person) == ["answer m1.1", WORDS["outbox"], "the whole answer"]
 
 
-def test_choices_and_steps_that_cannot_be_read_do_not_end_a_conversation(
+def test_a_step_that_cannot_be_read_is_not_taken_for_a_tool_that_never_ran(
     gateway: GatewayProcess, person: Person
 ) -> None:
+    """C2, C9: after a kill in mid-tool the model is told that nobody knows the outcome, and the person is told why."""
+    gateway.start()
+    said = person.say('m1.1 [[tool terminal {"command": "sleep 600"}]][[say answer m1.1]]')
+    wait_until(lambda: bool(read_store(gateway.home, "select 1 from turn_step")))
+    gateway.kill()
+    write_store(gateway.home, "update turn_step set body = cast(? as text)", BAD)
+    gateway.start()
+    person.wait_dealt(said)
+    person.wait_shown(WORDS["turn_step"])
+    results = read_store(gateway.home, "select body from message where body like '%tool_call_id%'")
+    assert ["outcome unknown" in body for (body,) in results] == [True]
+
+
+def test_choices_that_cannot_be_read_do_not_end_a_conversation(gateway: GatewayProcess, person: Person) -> None:
     """C2: the defaults hold, and the person is told."""
     gateway.start()
     person.ask("m1.1 [[say answer m1.1]]")

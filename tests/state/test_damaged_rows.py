@@ -172,6 +172,16 @@ def test_a_damaged_answer_becomes_the_word_on_it(scene: Scene) -> None:
     assert turns.outbox_take(ACCOUNT, "1", lease) is None
 
 
+def test_an_answer_whose_receipts_are_damaged_is_sent_on(scene: Scene) -> None:
+    """C2: the text can be read, so it goes out from where it was; nothing is sent twice."""
+    turns = scene.store.turns
+    scene.damage("update outbox set platform_ids = cast(? as text), parts_sent = 1 where id = 1")
+    lease = turns.hold(ACCOUNT, scene.node, 60)
+    assert lease is not None
+    row = read_twice(lambda: turns.outbox_take(ACCOUNT, "1", lease))
+    assert (row.outgoing.text, row.parts_sent, row.platform_ids) == ("first", 1, ())
+
+
 def test_many_threads_that_meet_the_same_row_set_it_aside_once(scene: Scene) -> None:
     """C2: and each of them gets what can be read."""
     for _ in range(20):
