@@ -131,7 +131,7 @@ def test_a_damaged_answer_is_told_in_its_place_and_holds_nothing_up(gateway: Gat
 def test_a_step_that_cannot_be_read_is_not_taken_for_a_tool_that_never_ran(
     gateway: GatewayProcess, person: Person
 ) -> None:
-    """C2, C9: after a kill in mid-tool the model is told that nobody knows the outcome, and the person is told why."""
+    """C2, C10: after a kill in mid-tool the model is told that nobody knows the outcome, and the person is told why."""
     gateway.start()
     said = person.say('m1.1 [[tool terminal {"command": "sleep 600"}]][[say answer m1.1]]')
     wait_until(lambda: bool(read_store(gateway.home, "select 1 from turn_step")))
