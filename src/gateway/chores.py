@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import clocks
 from gateway.lane import Lane
-from gateway.platforms.base import Adapter, Core
+from gateway.platforms.base import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter
 from gateway.retention import Retention
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Outgoing
 from hermes_cli import config as cli_config
 from hermes_state import home_lock
+from hermes_state.damage_sqlite import SetAside
 
 if TYPE_CHECKING:
     from gateway.service import Gateway
@@ -41,6 +42,8 @@ class Chores:
         self.damaged = 0  # rows that could not be read and were set aside
 
     def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._gateway.store.when_damaged = self._note_damage
         self.set_limits()
         for seconds, work in (
             (lambda: POLL_SECONDS, self._poll),
@@ -88,6 +91,18 @@ class Chores:
             log.critical("%s No message is taken any more.", self.trouble)
         if lost and not gateway.guest:
             gateway.shut_down(lost.rstrip("."))
+
+    def _note_damage(self, aside: SetAside) -> None:
+        """On any thread."""
+        self._loop.call_soon_threadsafe(self._show_damage, aside)
+
+    def _show_damage(self, aside: SetAside) -> None:
+        """A stored row could not be read: its person is told by the outbox, and nobody waits for it any more."""
+        self.damaged += 1
+        if aside.seq:
+            self._gateway.show(aside.conversation, Dealt((aside.seq,)))
+        if aside.address is not None:
+            self._gateway.delivery.wake(aside.address)
 
     async def _retain(self) -> None:
         """F7: what is over goes, once an hour; not while the start has other things to do."""

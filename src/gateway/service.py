@@ -29,7 +29,7 @@ from gateway.meters import Meters
 from gateway.operations import Operations
 from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
-from gateway.platforms.base import Accepted, Adapter, Asking, Dealt, Heard, LiveEvent, Refused, Titled
+from gateway.platforms.base import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
 from gateway.run import GatewayRunner
 from gateway.stage import Draft, Stage
@@ -54,7 +54,6 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, discover_plugins, get_plugin_commands, get_plugin_manager
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
-from hermes_state.damage_sqlite import SetAside
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
 from hermes_state.turns import Claim, NodeInfo
@@ -176,7 +175,6 @@ class Gateway:
         self.stage.start(self.adapters)
         await self.delivery.start()
         door = LocalDoor(self)
-        self.store.when_damaged = self._note_damage
         for adapter in self.adapters:
             await self.chores.connect(adapter, door if adapter.spec.always_on else self)
 
@@ -351,18 +349,6 @@ class Gateway:
     def _show_soon(self, conversation: str, event: LiveEvent) -> None:
         """On any thread."""
         self._loop.call_soon_threadsafe(self.show, conversation, event)
-
-    def _note_damage(self, aside: SetAside) -> None:
-        """On any thread."""
-        self._loop.call_soon_threadsafe(self._show_damage, aside)
-
-    def _show_damage(self, aside: SetAside) -> None:
-        """A stored row could not be read: its person is told by the outbox, and nobody waits for it any more."""
-        self.chores.damaged += 1
-        if aside.seq:
-            self.show(aside.conversation, Dealt((aside.seq,)))
-        if aside.address is not None:
-            self.delivery.wake(aside.address)
 
     def burst_seconds(self, inbound: Inbound) -> float:
         return spec_of(inbound.address.platform).burst_seconds
