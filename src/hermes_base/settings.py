@@ -191,7 +191,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Variables of the environment Hermes was started in that commands get, too, beside those that programs need "
         "to be found and to speak. A command that runs unasked sees them.",
     ),
-    Setting("files.roots", "list[str]", [], "Folders beside the working folder that the file tools may use unasked."),
+    Setting(
+        "files.roots",
+        "list[str]",
+        [],
+        "Folders beside the working folder that the file tools and commands may use unasked.",
+    ),
     Setting(
         "files.secrets",
         "list[str]",

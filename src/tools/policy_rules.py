@@ -464,6 +464,14 @@ def judge_cd(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return ask(problem) if problem else FINE
 
 
+def judge_source_file(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+    """`source .venv/bin/activate` only sets variables; any other file may do anything to the shell."""
+    known = len(rest) == 1 and rest[0].known and rest[0].text.endswith("/bin/activate")
+    if known and not find_read_problem(walk.place, rest[0]):
+        return FINE
+    return ask(RISK_OF["source"])
+
+
 def judge_pushd(rest: list[Word], walk: Walk, depth: int) -> Finding:
     return find_worst([judge_cd(rest, walk, depth), ask(RISK_OF["pushd"])])
 
@@ -516,6 +524,8 @@ SPECIAL: dict[str, Callable[[list[Word], Walk, int], Finding]] = {
     "node": judge_node,
     "cd": judge_cd,
     "pushd": judge_pushd,
+    "source": judge_source_file,
+    ".": judge_source_file,
     "export": judge_export,
     "command": judge_command_builtin,
     "rm": judge_rm,

@@ -118,27 +118,32 @@ def active_backend(wanted: str = AUTO) -> str:
 
 @lru_cache(maxsize=1)
 def is_bubblewrap_usable() -> bool:
-    """Installed, and the kernel lets it build its walls; tried once."""
+    """Installed, and the kernel lets it build its walls; tried once, and once more on a machine that was too busy."""
     if not find_bubblewrap():
         return False
     trial = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--perms", "0111", "--tmpfs", "/tmp"]
     trial += ["--unshare-pid", "--unshare-net", "--clearenv", "--cap-drop", "ALL", "--", find_bash(), "-c", "exit 0"]
-    try:
-        done = subprocess.run(
-            [find_bubblewrap(), *trial],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROBE_SECONDS,
-            check=False,
-            env=dict(CLEAN_ENVIRONMENT),
-        )
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        log.warning("bubblewrap is installed but does not run: %s", problem)
-        return False
-    if done.returncode != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        log.warning("bubblewrap is installed but does not work here: %s", reason)
-    return done.returncode == 0
+    for _ in range(2):
+        try:
+            done = subprocess.run(
+                [find_bubblewrap(), *trial],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PROBE_SECONDS,
+                check=False,
+                env=dict(CLEAN_ENVIRONMENT),
+            )
+        except subprocess.TimeoutExpired as problem:
+            log.warning("bubblewrap does not answer: %s", problem)
+        except OSError as problem:
+            log.warning("bubblewrap is installed but does not run: %s", problem)
+            return False
+        else:
+            if done.returncode != 0:
+                reason = done.stderr.decode("utf-8", "replace").strip()
+                log.warning("bubblewrap is installed but does not work here: %s", reason)
+            return done.returncode == 0
+    return False
 
 
 def describe_walls(settings: Mapping[str, Any]) -> tuple[str, str]:

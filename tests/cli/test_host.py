@@ -153,7 +153,7 @@ def test_a_command_is_run_only_with_the_persons_consent(
     chat.host.submit(f'[[tool terminal {{"command": "{command}"}}]]')
     asked = chat.read(Asked)[-1]
     assert isinstance(asked, Asked)
-    assert asked.question.text == command
+    assert asked.question.text == f"cd {tmp_path}\n{command}"
     assert chat.host.answer(asked.question.id, answer)
     events = chat.read()
     assert (tmp_path / "ran").exists() == ran
