@@ -50,7 +50,8 @@ class View:
     folder: str
     env: Mapping[str, str]
     network: bool
-    checked: tuple[tuple[str, int, int], ...] = ()  # what must lie at a path: device and inode
+    held: tuple[tuple[str, int, int], ...] = ()  # what must lie at a path that is writable: device and inode
+    masks: tuple[tuple[str, str], ...] = ()  # what must lie over a secret: a mask, by its own name behind the walls
 
 
 def find_bash() -> str:
@@ -80,11 +81,13 @@ def order_inside(script: str, view: View, *, pty: bool) -> Order:
 
 def _check_first(view: View) -> str:
     """Before anything of the command runs: bubblewrap finds by name what it mounts, and names can be moved."""
-    if not view.checked:
-        return ""
-    expected = shlex.quote("\n".join(f"{device}:{inode}" for _, device, inode in view.checked))
-    paths = " ".join(shlex.quote(path) for path, _, _ in view.checked)
-    return f'[ "$({STAT} -c %d:%i -- {paths} 2>&1)" = {expected} ] || {{ echo {MOVED} >&2; exit {NOT_BUILT}; }}\n'
+    fails = f"|| {{ echo {MOVED} >&2; exit {NOT_BUILT}; }}\n"
+    lines = [f"[ {shlex.quote(path)} -ef {shlex.quote(mask)} ] {fails}" for path, mask in view.masks]
+    if view.held:
+        paths = " ".join(shlex.quote(path) for path, _, _ in view.held)
+        expected = shlex.quote("\n".join(f"{device}:{inode}" for _, device, inode in view.held))
+        lines.append(f'[ "$({STAT} -c %d:%i -- {paths} 2>&1)" = {expected} ] {fails}')
+    return "".join(lines)
 
 
 def order_outside(

@@ -25,7 +25,7 @@ CERTIFICATES = ("/var/lib/ca-certificates",)
 #: Links into /usr on most systems, folders of their own on others.
 SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 #: Settings of the kernel.
-KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/mtrr")
+KERNEL = ("/proc/sys", "/proc/irq", "/proc/bus")  # what else is there, bubblewrap covers or needs privileges
 #: Names are looked up through files that some systems keep here.
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/mnt/wsl/resolv.conf")
 #: A folder that is one of these, or lies in one of the second kind, cannot be a working folder behind walls.
@@ -46,8 +46,9 @@ CACHES: Mapping[str, str] = {
     "DOTNET_CLI_HOME": "/tmp/.cache/dotnet",
     "TMPDIR": "/tmp",
 }
-#: Who the person is, for commits: all that is known of their settings of git.
-GIT_SETTINGS = "/run/hermes-git"
+#: Where a command finds what we put up for it: the masks, to compare with, and who the person is, for commits.
+PROPS = "/run/hermes-props"
+GIT_SETTINGS = f"{PROPS}/git"
 #: So many files that other programs obey are kept by a mount each, the shallowest first: every mount costs.
 MOST_KEPT = 60
 #: What only looks tries to write in passing, and need not.
@@ -106,10 +107,6 @@ class Ground:
     def mask_folder(self) -> str:
         return os.path.join(self.props, "folder")
 
-    @property
-    def git_settings(self) -> str:
-        return os.path.join(self.props, "git")
-
 
 def check_root(root: str, hermes: tuple[str, ...]) -> None:
     """Refuse a working folder that would bring the machine, or Hermes itself, behind the walls."""
@@ -158,23 +155,13 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
         *(_close(path, ground) for path in (*secrets, *_list_private(ground))),
     ]
     arranged = arrange(mounts)
-    checked = _list_checks(arranged, secrets)
+    held = [(mount.path, *identify_place(mount.path)) for mount in arranged if mount.kind is Kind.KEPT]
+    masked = [mount for mount in arranged if mount.path in secrets and mount.words[0] == "--ro-bind"]
     standing = {mount.path for mount in arranged}
     links = [link for link in ground.links if _find_above(link[0], standing) in ("", ground.home)]
     words = [mount.words for mount in arranged] + [("--symlink", target, name) for name, target in links]
-    return View(tuple(words), folder, env, network, tuple(checked))
-
-
-def _list_checks(arranged: list[Mount], secrets: list[str]) -> Iterator[tuple[str, int, int]]:
-    """What must stand at each place that other commands could have moved while the walls were built: the mask over a
-    secret, and the very file or folder that was found, no link on the way."""
-    hidden = set(secrets)
-    for mount in arranged:
-        if mount.kind is Kind.KEPT:
-            yield mount.path, *identify_place(mount.path)
-        elif mount.path in hidden and mount.words[0] == "--ro-bind":
-            mask = os.stat(mount.words[1])
-            yield mount.path, mask.st_dev, mask.st_ino
+    masks = tuple((mount.path, os.path.join(PROPS, os.path.basename(mount.words[1]))) for mount in masked)
+    return View(tuple(words), folder, env, network, tuple(held), masks)
 
 
 def identify_place(path: str) -> tuple[int, int]:
@@ -248,7 +235,7 @@ def _show_task(ground: Ground) -> Iterator[Mount]:
     words = ("--bind", ground.tmp, "/var/tmp") if inside else ("--symlink", "/tmp", "/var/tmp")  # a link is cheaper
     yield Mount("/var/tmp", Kind.NAMED, words)
     yield Mount(STATE_FOLDER, Kind.NAMED, ("--bind", ground.state, STATE_FOLDER))
-    yield Mount(GIT_SETTINGS, Kind.NAMED, ("--ro-bind", ground.git_settings, GIT_SETTINGS))
+    yield Mount(PROPS, Kind.NAMED, ("--ro-bind", ground.props, PROPS))
 
 
 def _show_toolchains(ground: Ground) -> Iterator[Mount]:

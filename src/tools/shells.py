@@ -190,7 +190,8 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
         view = make_view(ground, reach, start.state.folder, env)
         network = view.network
         if start.unasked and network:
-            guarded = {path: identify_place(path) for path, _, _ in view.checked}
+            paths = (*(path for path, _, _ in view.held), *(path for path, _ in view.masks))
+            guarded = {path: identify_place(path) for path in paths}
         order = order_inside(script, view, pty=pty)
     else:
         script = _script(start.command, os.path.join(own, STATE, note))
