@@ -201,8 +201,9 @@ SETTINGS: tuple[Setting, ...] = (
         "files.secrets",
         "list[str]",
         list(SECRET_FILES),
-        "Names of files and folders that hold secrets: hidden from commands that run unasked, asked for by the file "
-        "tools. `!` in front makes an exception.",
+        "Names of files and folders that hold secrets: hidden from commands that look, and from those that run unasked "
+        "with the network; asked for by the file tools. `!` in front makes an exception. What you set takes the place "
+        "of the whole list.",
     ),
     Setting(
         "approvals.mode",

@@ -36,7 +36,7 @@ from hermes_state.queries import GET_META
 from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
 from hermes_state.turn_rules import measure_setback
 from plugins import context_engine
-from tools.sandbox import BUBBLEWRAP, describe_walls
+from tools.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
 
 log = logging.getLogger(__name__)
 
@@ -235,14 +235,22 @@ def _check_tools(home: Path) -> Iterator[Finding]:  # noqa: ARG001
 def _check_sandbox(home: Path) -> Iterator[Finding]:  # noqa: ARG001
     """Which boundary the model's commands run in (G5)."""
     try:
-        active, walls = describe_walls(config.load_config_readonly())
+        settings = config.load_config_readonly()
+        active, walls = describe_walls(settings)
     except ConfigProblem:
         return  # reported by its own check
     if active == BUBBLEWRAP:
         yield Finding(OK, walls)
+    elif is_bubblewrap_usable():
+        yield Finding(WARN, walls, "`hermes config set terminal.backend auto` puts commands into the sandbox.")
     else:
-        fix = "Install bubblewrap and set terminal.backend to auto, so that commands run in a sandbox."
-        yield Finding(WARN, walls, fix)
+        yield Finding(WARN, walls, "Install bubblewrap and set terminal.backend to auto: then there is a sandbox.")
+    left_out = [name for name in (".env", "*.pem", ".ssh") if name not in settings["files"]["secrets"]]
+    if left_out:
+        what = f"files.secrets does not name {', '.join(left_out)}: commands that run unasked see such files."
+        yield Finding(
+            WARN, what, "Name them too, if that is not meant: the list that you set takes the place of the usual one."
+        )
 
 
 def _check_plugins(home: Path) -> Iterator[Finding]:  # noqa: ARG001

@@ -152,7 +152,7 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
         yield from write_status(status, now)
         yield from _write_house(status)
     yield _write_model(status["model"])
-    yield f"Commands run in: {status['sandbox']}. {status.get('walls', '')}".rstrip()
+    yield status.get("walls") or f"Commands run in: {status['sandbox']}."
     yield from _write_usage(status)
     yield from _write_config(status["config"])
     yield f"Free on the disk: {status['disk_free'] / 1e9:.1f} GB"

@@ -60,7 +60,7 @@ _SENTENCES = {
     sqlite3.SQLITE_NOTADB: (
         "is not a database",
         "Nothing was changed.",
-        "Move the file away to start with an empty store, or restore a backup.",
+        "Restore a backup (hermes backup restore), or move the file and the .made file beside it away to begin anew.",
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "cannot be opened",

@@ -4,6 +4,8 @@ What is judged, shown and started is one value. If the shell moved between the q
 again.
 """
 
+import os
+import re
 import shlex
 from dataclasses import replace
 
@@ -22,12 +24,14 @@ from tools.shell_state import ShellState
 from tools.shells import TASK_FOLDERS, Start, find_state, identify, search_roots, shell_of
 
 MOST_QUESTIONS = 3
+MOST_SHOWN = 3
 LONGEST_SHOWN = 4_000  # of all variables that earlier commands set; the longest are left out
+BARE = "without a sandbox, with all of your rights on this machine"
 MEANING = {
     Walls.LOOK: "",
-    Walls.WORK: "in the sandbox, with the folder writable",
-    Walls.SETUP: "in the sandbox, where it may also change what later commands obey: settings and hooks of git, "
-    "start files, programs of the environment",
+    Walls.WORK: "in the sandbox (level work): it sees the folder with its secrets and can change it{network}",
+    Walls.SETUP: "in the sandbox (level setup): it sees the folder with its secrets{network}, and may also change what "
+    "later commands obey: settings and hooks of git, start files, installed programs",
     Walls.OUTSIDE: "OUTSIDE of the sandbox, with all of your rights on this machine",
 }
 
@@ -50,7 +54,7 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
         start = Start(command, given, verdict.walls, place, unasked, verdict.blind and walled, found)
         if unasked:
             return start
-        if not ask_approval(context, show(start), explain(start, verdict.reason, walled=walled)):
+        if not ask_approval(context, show(start), explain(start, verdict.reason, context, walled=walled)):
             raise ToolFailure(f"The command was not run: nobody approved it ({verdict.reason}).")
         now = find_state(shell, context, outside=outside)
         if now == state and identify(now.folder, shell, context, outside=outside) == place:
@@ -69,14 +73,16 @@ def approve_input(context: ToolContext, start: Start, text: str) -> str | None:
 
 def show(start: Start) -> str:
     """The command as a person approves it: where it starts, with which variables that earlier commands set."""
-    lines = [f"cd {shlex.quote(start.state.folder)}"]
+    lines = [f"cd {shlex.quote(start.state.folder)}", start.command]
     for name, value in sorted(start.state.changes.items()):
-        lines.append(f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}")
-    return "\n".join([*lines, start.command])
+        lines.append(f"# without {name}" if value is None else f"# with {name}={shlex.quote(value)}")
+    return "\n".join(lines)
 
 
-def explain(start: Start, reason: str, *, walled: bool) -> str:
-    meaning = MEANING[start.walls] if walled else "without a sandbox, with all of your rights on this machine"
+def explain(start: Start, reason: str, context: ToolContext, *, walled: bool) -> str:
+    """Why it is asked, and what it can do where it runs."""
+    network = ", with the network" if context.setting("terminal", "network", True) else ", without network"
+    meaning = MEANING[start.walls].format(network=network) if walled else BARE
     return f"{reason}; it runs {meaning}"
 
 
@@ -113,7 +119,17 @@ def _judge(
     if verdict.decision != "allow" or not walled:
         return verdict, ()
     found = search_roots(shell, context)
-    if all(one.complete for one in found):
-        return verdict, found
-    too_large = Finding(Level.ASK, "the folder is too large to be searched for secrets beforehand")
-    return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
+    if not all(one.complete for one in found):
+        too_large = Finding(Level.ASK, "the folder is too large, or has too many secrets, to hide these from it")
+        return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
+    if verdict.moves and verdict.walls is Walls.WORK and (kept := _list_own(found, shell.root)):
+        shown = ", ".join(kept[:MOST_SHOWN])
+        moved = Finding(Level.ASK, f"other versions of files that other programs obey may come with it ({shown})")
+        return replace(decide(moved, mode), walls=Walls.SETUP), ()
+    return verdict, found
+
+
+def _list_own(found: tuple[Found, ...], root: str) -> list[str]:
+    """Files that other programs obey and that a project may have under version control."""
+    paths = [os.path.relpath(path, root) for one in found for path in one.obeyed]
+    return [path for path in paths if not re.search(r"(^|/)(\.git|\.?venv|node_modules)(/|$)|^\.\./", path)]

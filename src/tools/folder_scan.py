@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from tools.git_objects import is_committed
 from tools.sensitive import compile_secrets, is_startup_entry, names_prompt
 
 MOST_FOLDERS = 10_000
@@ -60,6 +61,7 @@ class _Listing:
     secrets: tuple[str, ...] = ()
     obeyed: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
+    marks: frozenset[str] = frozenset()  # what in it can change without it
     closed: bool = False  # it cannot be looked into now, but a command that owns it could open it
 
 
@@ -69,10 +71,18 @@ class FolderScan:
 
     root: str
     patterns: tuple[str, ...]
+    dotted: bool = True  # False: a home, of which everything with a dot is closed anyway
     _listings: dict[str, _Listing] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def search(self) -> Found:
+        """What is there now; names that are moved while they are looked at make it incomplete."""
+        try:
+            return self._search()
+        except OSError:
+            return Found(complete=False)
+
+    def _search(self) -> Found:
         with self._lock:
             listings: dict[str, _Listing] = {}
             waiting, entries = [self.root], 0
@@ -108,6 +118,8 @@ class FolderScan:
     def _read(
         self, found: list[os.DirEntry[str]], path: str, facts: tuple[int, int, int], *, settled: bool
     ) -> _Listing:
+        if path == self.root and not self.dotted:
+            found = [entry for entry in found if not entry.name.startswith(".")]
         names = {entry.name for entry in found}
         chosen, excepted = compile_secrets(self.patterns)
         secrets = tuple(
@@ -130,13 +142,15 @@ class FolderScan:
             obeyed += _list_git(os.path.join(path, ".git"))
         if "node_modules" in names and os.path.isdir(os.path.join(path, "node_modules", ".bin")):
             obeyed.append("node_modules/.bin")
-        return _Listing(facts, settled and not names & DEEP, len(found), folders, secrets, tuple(obeyed), prompts)
+        marks = frozenset(names & DEEP)
+        return _Listing(facts, settled and not marks, len(found), folders, secrets, tuple(obeyed), prompts, marks)
 
     def _sum_up(self, *, complete: bool) -> Found:
         every = self._listings.items()
         secrets = {os.path.join(path, name) for path, listing in every for name in listing.secrets}
         obeyed = {os.path.join(path, name) for path, listing in every for name in listing.obeyed}
         prompts = {os.path.join(path, name) for path, listing in every for name in listing.prompts}
+        secrets = {path for path in secrets if not self._is_public(path)}
         secrets |= set(self._find_other_names(secrets))
         secrets |= {path for path, listing in every if listing.closed and path != self.root}
         complete = complete and len(secrets) <= MOST_SECRETS and not self._listings[self.root].closed
@@ -147,6 +161,17 @@ class FolderScan:
             any(_logs_in(path) for path in obeyed if path.endswith("/config")),
             complete,
         )
+
+    def _is_public(self, path: str) -> bool:
+        """Whether the repository around a file holds its very content: git shows that to any command anyway."""
+        above = os.path.dirname(path)
+        while above not in ("/", "") and (above == self.root or above.startswith(self.root + "/")):
+            listing = self._listings.get(above)
+            if listing is not None and ".git" in listing.marks:
+                git = os.path.join(above, ".git")
+                return is_committed(path, git if os.path.isdir(git) else find_shared_git(above) or git)
+            above = os.path.dirname(above)
+        return False
 
     def _follow(self, paths: set[str]) -> set[str]:
         """Without links: what a link in the folder leads to is meant; outside of the folder nothing is in sight."""
@@ -256,14 +281,14 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 _lock = threading.Lock()
-_scans: dict[tuple[str, tuple[str, ...]], FolderScan] = {}
+_scans: dict[tuple[str, tuple[str, ...], bool], FolderScan] = {}
 
 
-def search_folder(root: str, patterns: tuple[str, ...]) -> Found:
+def search_folder(root: str, patterns: tuple[str, ...], *, dotted: bool = True) -> Found:
     """What there is in a folder now; the searches of the folders in use are remembered."""
-    key = root, patterns
+    key = root, patterns, dotted
     with _lock:
-        scan = _scans.pop(key, None) or FolderScan(root, patterns)
+        scan = _scans.pop(key, None) or FolderScan(root, patterns, dotted)
         _scans[key] = scan
         while len(_scans) > KEPT_SCANS:
             del _scans[next(iter(_scans))]

@@ -27,6 +27,7 @@ class Verdict:
     reason: str = ""
     walls: Walls = Walls.WORK  # where it runs, if it runs
     blind: bool = False  # behind walls its answer would not be about the machine
+    moves: bool = False  # it brings other versions of files into the folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,13 @@ def judge(command: str, terms: Terms) -> Verdict:
     place = Place((at,), roots, tidy(terms.home) if terms.home else "", terms.secrets)
     walk = Walk(place, place)
     finding = judge_source(command, walk)
-    walls = _choose_walls(finding, terms.wanted, sets_up=bool(walk.sets_up))
+    walls = _choose_walls(finding, terms, sets_up=bool(walk.sets_up))
     if finding.level is Level.DENY:
         return Verdict("deny", finding.reason, walls)
     verdict = decide(_raise_level(finding, terms, command, place), terms.mode)
     if verdict.decision == "ask" and walls is Walls.LOOK:
         walls = Walls.WORK  # a person agrees to it, so it need not be held back
-    return replace(verdict, walls=walls, blind=bool(walk.blind))
+    return replace(verdict, walls=walls, blind=bool(walk.blind), moves=bool(walk.moves))
 
 
 def decide(finding: Finding, mode: str) -> Verdict:
@@ -70,7 +71,10 @@ def decide(finding: Finding, mode: str) -> Verdict:
     return Verdict("ask", finding.reason)
 
 
-def _choose_walls(finding: Finding, wanted: Walls | None, *, sets_up: bool) -> Walls:
+def _choose_walls(finding: Finding, terms: Terms, *, sets_up: bool) -> Walls:
+    wanted = terms.wanted
+    if not terms.walled and terms.own_word and terms.mode == "auto" and wanted is None:
+        return Walls.WORK  # there are no walls, and one command finds what another left
     if wanted is Walls.OUTSIDE:
         return Walls.OUTSIDE
     if wanted is Walls.SETUP or (sets_up and finding.level is Level.ASK):

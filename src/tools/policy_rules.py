@@ -21,6 +21,7 @@ from tools.policy_tables import (
     BLIND,
     HARMLESS_NAMES,
     INERT_FILE,
+    MOVES,
     PROGRAMS,
     PYTHON_MODULES,
     RISK_OF,
@@ -44,6 +45,7 @@ MOST_FOLDERS = 8
 STEPS_OF_WORD = 8
 #: How far to look for what is denied behind a command that is asked for anyway: depth, starts and words.
 DEEPEST_LOOK, LOOK_AHEAD, LONGEST_LOOK = 2, 10, 64
+ENVIRONMENTS = frozenset({".venv", "venv", "node_modules", ".git"})
 READ_CONFIG = frozenset({"-l", "--list", "--get", "--get-all"})
 VERSION_WORDS = frozenset({"--version", "-V", "version", "-version", "--help"})
 STEPS = ("git", "cargo", "go", "npm", "yarn", "pnpm", "pip", "docker", "uv", "poetry")
@@ -80,6 +82,7 @@ class Walk:
     wrote: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     sets_up: list[str] = field(default_factory=list)  # what changes files that other programs obey
+    moves: list[str] = field(default_factory=list)  # what brings other versions of files into the folder
     blind: list[str] = field(default_factory=list)  # what sees only the sandbox where it is meant to see the machine
     budget: Budget = field(default_factory=Budget)
 
@@ -204,6 +207,8 @@ def judge_known(name: str, rest: list[Word], walk: Walk, depth: int) -> Finding:
         walk.sets_up.append(name)
     if name in BLIND.split():
         walk.blind.append(name)
+    if name == "git" and rest and rest[0].text in MOVES.split():
+        walk.moves.append(rest[0].text)
     if name in VERSIONS.split() and len(rest) == 1 and rest[0].text in VERSION_WORDS:
         return FINE
     if special := SPECIAL.get(name):
@@ -257,6 +262,8 @@ def judge_own_program(words: list[Word], walk: Walk) -> Finding:
     name = posixpath.basename(path)
     if find_write_problem(walk.place, words[0]):
         return ask(f"{path} is a program outside of the working folder")
+    if any(word.text in SETS_UP.get(name, "").split() for word in words[1:]):
+        walk.sets_up.append(name)
     venv = re.search(r"(^|/)\.?venv/bin/[^/]+$", path) or "/node_modules/.bin/" in f"/{path}"
     if venv and (name in PROGRAMS or SAME.get(name, name) == "python"):
         return judge_known(SAME.get(name, name), words[1:], walk, DEEPEST_WRAP)
@@ -499,6 +506,9 @@ def judge_rm(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     for word in rest:
         if set(walk.place.resolve(word.text)) & (roots | set(walk.start.folders)):
             return ask("it removes the working folder itself")
+        if posixpath.basename(word.text.rstrip("/")) in ENVIRONMENTS:
+            walk.sets_up.append("rm")
+            return ask("it removes a repository, or an environment with its programs")
     return judge_program("rm", PROGRAMS["rm"], rest, walk)
 
 

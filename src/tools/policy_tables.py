@@ -217,6 +217,8 @@ SETS_UP = {
 }
 INSTALLERS = "pip npm yarn pnpm bun poetry pipenv pdm bundle composer pre-commit husky lefthook"
 SETS_UP |= dict.fromkeys(INSTALLERS.split(), INSTALLS)
+#: Steps of git that bring other versions of files into the folder.
+MOVES = "switch checkout merge pull rebase stash cherry-pick revert reset restore am bisect"
 #: Inside the sandbox these see its own processes and connections, or none, instead of the machine's.
 BLIND = "ps pgrep top htop ss netstat lsof who w last docker podman systemctl journalctl service ip ifconfig"
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"})

@@ -28,6 +28,7 @@ class TaskProcess:
     killed: bool = False  # on purpose, so nobody needs to be told
     pty: bool = False
     network: bool = False  # what it says may be anybody's words
+    note: str = ""  # what there is to know about its end
     drained: threading.Event = field(default_factory=threading.Event)  # it has ended and all of its output is kept
 
     @property

@@ -16,7 +16,7 @@ from tools.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
 from tools.registry import registry, tool_result
 from tools.shells import Launched, drop_note, launch, shell_of
-from tools.terminal_tool import LEVEL, describe_walls_met, read_level, tell_new
+from tools.terminal_tool import LEVEL, REPLACED, describe_walls_met, read_level, tell_new
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
         entry.running.pump()
         entry.running.finish()
         drop_note(launched)
+        entry.note = REPLACED if launched.replaced.is_set() else ""
         entry.drained.set()
         new = tell_new(launched, context)
         if context.notices is not None and (new or not entry.killed):
@@ -161,14 +162,17 @@ def _summarise(entry: TaskProcess) -> dict[str, Any]:
 
 
 def _state(entry: TaskProcess) -> dict[str, Any]:
-    return {"state": "running"} if entry.is_running else {"state": "ended", "exit_code": entry.running.exit_code}
+    if entry.is_running:
+        return {"state": "running"}
+    ended = {"state": "ended", "exit_code": entry.running.exit_code}
+    return {**ended, "note": entry.note} if entry.note else ended
 
 
 def _show_news(entry: TaskProcess) -> dict[str, Any]:
     """State, and the newest output that was not shown before."""
-    state = _state(entry)
     if not entry.is_running:
         entry.drained.wait(1.0)  # the last words may still be on their way
+    state = _state(entry)
     shown = _show_output(entry, max(entry.seen, entry.running.spool.total - SHOWN_BYTES))
     entry.seen = shown["next_offset"]
     return {"id": entry.id} | state | shown

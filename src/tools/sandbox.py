@@ -161,7 +161,10 @@ def describe_walls(settings: Mapping[str, Any]) -> tuple[str, str]:
 
 def _describe(active: str, wanted: str, mode: str) -> str:
     if active == BUBBLEWRAP:
-        return "Commands run in a sandbox (bubblewrap); what runs unasked can neither write outside nor see secrets."
+        return (
+            "Commands run in a sandbox; what runs unasked cannot write outside of its folder, and never has both the "
+            "secrets of the folder (files.secrets) and the network."
+        )
     if wanted == LOCAL and mode == "auto":
         return (
             "There is no sandbox (terminal.backend is local) and approvals.mode is auto: ordinary work runs unasked "

@@ -46,11 +46,15 @@ CACHES: Mapping[str, str] = {
     "DOTNET_CLI_HOME": "/tmp/.cache/dotnet",
     "TMPDIR": "/tmp",
 }
-#: Where a command finds what we put up for it: the masks, to compare with, and who the person is, for commits.
+#: Where a command finds what we put up for it: the masks, to compare with, and the person's settings for git.
 PROPS = "/run/hermes-props"
-GIT_SETTINGS = f"{PROPS}/git"
 #: So many files that other programs obey are kept by a mount each, the shallowest first: every mount costs.
 MOST_KEPT = 60
+#: Nobody sits at the other end: an editor or a pager would wait for ever.
+NO_WAITING: Mapping[str, str] = {
+    **dict.fromkeys(("GIT_EDITOR", "GIT_SEQUENCE_EDITOR"), ":"),
+    **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER"), "cat"),
+}
 #: What only looks tries to write in passing, and need not.
 QUIET: Mapping[str, str] = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -129,9 +133,10 @@ def is_in_sight(folder: str, roots: tuple[str, ...]) -> bool:
     return any(is_inside(folder, place) for place in (*roots, *SYSTEM, *SYSTEM_LINKS))
 
 
-def make_environment(inherited: Mapping[str, str], walls: Walls) -> dict[str, str]:
-    """The variables that a command behind the walls begins with."""
-    return {**inherited, **CACHES, "GIT_CONFIG_GLOBAL": GIT_SETTINGS, **(QUIET if walls is Walls.LOOK else {})}
+def make_environment(inherited: Mapping[str, str], walls: Walls, git: str) -> dict[str, str]:
+    """The variables that a command behind the walls begins with; `git` names the person's settings for git."""
+    settings = {"GIT_CONFIG_GLOBAL": f"{PROPS}/git-{git}"}
+    return {**inherited, **NO_WAITING, **CACHES, **settings, **(QUIET if walls is Walls.LOOK else {})}
 
 
 def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str]) -> View:
@@ -160,6 +165,8 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
     standing = {mount.path for mount in arranged}
     links = [link for link in ground.links if _find_above(link[0], standing) in ("", ground.home)]
     words = [mount.words for mount in arranged] + [("--symlink", target, name) for name, target in links]
+    # What is written to a folder that is only there to be gone through would be lost, so it cannot be.
+    words += [("--remount-ro", mount.path) for mount in arranged if "--tmpfs" in mount.words] + [("--remount-ro", "/")]
     masks = tuple((mount.path, os.path.join(PROPS, os.path.basename(mount.words[1]))) for mount in masked)
     return View(tuple(words), folder, env, network, tuple(held), masks)
 
@@ -209,7 +216,10 @@ def _show(path: str) -> Mount:
 
 
 def _close(path: str, ground: Ground) -> Mount:
-    """Something that answers "permission denied" to everybody lies over it."""
+    """Something that answers "permission denied" to everybody lies over it. In the home programs look for files that
+    they can do without, so it says that these are not there."""
+    if path == ground.home:
+        return Mount(path, Kind.CLOSED, close_folder(path))
     mask = ground.mask_folder if os.path.isdir(path) else ground.mask_file
     return Mount(path, Kind.CLOSED, ("--ro-bind", mask, path))
 

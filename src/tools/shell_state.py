@@ -34,6 +34,8 @@ INHERITED = re.compile(
     r"|VOLTA_HOME|ASDF_DIR|ASDF_DATA_DIR|MISE_DATA_DIR|PNPM_HOME|DOTNET_ROOT|ANDROID_HOME|NIX_PATH|NIX_PROFILES"
     r"|NIX_SSL_CERT_FILE|SSL_CERT_FILE|SSL_CERT_DIR|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
 )
+#: The way to the network; with a login in it, it is not passed on.
+PROXY = re.compile(r"(http|https|ftp|all|no)_proxy", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ def choose_inherited(environ: Mapping[str, str], added: frozenset[str], secrets:
     return {
         name: value
         for name, value in environ.items()
-        if (INHERITED.fullmatch(name) or name in added) and name not in secrets
+        if name in added
+        or (name not in secrets and (INHERITED.fullmatch(name) or (PROXY.fullmatch(name) and "@" not in value)))
     }
 
 

@@ -1,15 +1,14 @@
 """The shell of a task: its working folder and its exported variables, kept from call to call."""
 
+import contextlib
 import logging
 import os
 import shlex
-import subprocess
 import tempfile
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
@@ -18,10 +17,11 @@ from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from tools.files_roots import list_homes
 from tools.folder_scan import Found, find_shared_git, search_folder
+from tools.git_settings import read_git_settings
 from tools.keeper import remove_folder
-from tools.programs import CLEAN_ENVIRONMENT, find_program
 from tools.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
 from tools.sandbox_view import (
+    NO_WAITING,
     Ground,
     Reach,
     check_root,
@@ -72,7 +72,7 @@ class Launched:
     obeyed: Mapping[str, tuple[int, ...]]  # files that other programs obey, as they were
     foreign: bool  # foreign text was in sight when it started
     shell: "TaskShell"  # of the task that it was started for; it may be forgotten before the command ends
-    guarded: Mapping[str, tuple[int, int]]  # what its walls hide or hold, by inode: replaced, it would be open
+    guarded: Mapping[str, int]  # what its walls hide or hold, open, so that no other file gets its number
     replaced: threading.Event = field(default_factory=threading.Event)  # and so the command was ended
 
 
@@ -128,7 +128,10 @@ def find_state(shell: TaskShell, context: ToolContext, *, outside: bool = False)
     """The state that the next command would find: in the folder it was left in, by its real name, or at the beginning
     if that is gone or out of sight."""
     state = shell.snapshot()
-    folder = _find_real(state.folder, shell, context, outside=outside)
+    try:
+        folder = _find_real(state.folder, shell, context, outside=outside)
+    except OSError:
+        folder = ""  # it is being moved just now
     return ShellState(folder or shell.root, state.changes)
 
 
@@ -160,7 +163,8 @@ def _is_walled(context: ToolContext, outside: bool) -> bool:
 def search_roots(shell: TaskShell, context: ToolContext) -> tuple[Found, ...]:
     """What there is in the folders of the task that commands must not see or change."""
     patterns = list_secret_patterns(context)
-    return tuple(search_folder(root, patterns) for root in list_roots(shell, context))
+    home = os.path.realpath(Path.home())
+    return tuple(search_folder(root, patterns, dotted=root != home) for root in list_roots(shell, context))
 
 
 def list_roots(shell: TaskShell, context: ToolContext) -> tuple[str, ...]:
@@ -176,10 +180,10 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
     """Start what was settled: in its folder, with its variables, behind the walls of its level."""
     own, note = _make_own_folder(shell), uuid.uuid4().hex
     walled = choose_backend(context) == BUBBLEWRAP and start.walls is not Walls.OUTSIDE
-    env = ({"TERM": PTY_TERM} if pty else {}) | _choose_environment(start, context, walled=walled)
+    env = ({"TERM": PTY_TERM} if pty else {}) | _choose_environment(start, shell, context, walled=walled)
     obeyed: Mapping[str, tuple[int, ...]] = {}
     foreign = bool(context.foreign)
-    guarded: Mapping[str, tuple[int, int]] = {}
+    guarded: Mapping[str, int] = {}
     network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
         ground = _survey(shell, context, start.found or search_roots(shell, context))
@@ -191,12 +195,17 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
         network = view.network
         if start.unasked and network:
             paths = (*(path for path, _, _ in view.held), *(path for path, _ in view.masks))
-            guarded = {path: identify_place(path) for path in paths}
+            guarded = _pin(paths)
         order = order_inside(script, view, pty=pty)
     else:
         script = _script(start.command, os.path.join(own, STATE, note))
         order = order_outside(script, start.state.folder, start.place, env, pty=pty)
-    running = keeper.start(order, with_stdin=with_stdin)
+    try:
+        running = keeper.start(order, with_stdin=with_stdin)
+    except ToolFailure:
+        for pinned in guarded.values():
+            os.close(pinned)
+        raise
     launched = Launched(running, start, env, note, network, obeyed, foreign, shell, guarded)
     if guarded:
         threading.Thread(target=_stand_guard, args=(launched,), name="walls-guard", daemon=True).start()
@@ -206,11 +215,28 @@ def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, w
 def _stand_guard(launched: Launched) -> None:
     """A file that the person replaces, as editors do, loses the mount that hides it from a command that is running.
     What runs unasked with the network is ended then."""
-    while not launched.running.ended.wait(GUARD_SECONDS):
-        if any(identify_place(path) != inode for path, inode in launched.guarded.items()):
-            launched.replaced.set()
-            launched.running.end(0)
-            return
+    try:
+        while not launched.running.ended.wait(GUARD_SECONDS):
+            if any(identify_place(path) != _number(pinned) for path, pinned in launched.guarded.items()):
+                launched.replaced.set()
+                launched.running.end(0)
+                return
+    finally:
+        for pinned in launched.guarded.values():
+            os.close(pinned)
+
+
+def _pin(paths: Iterable[str]) -> dict[str, int]:
+    pinned = {}
+    for path in paths:
+        with contextlib.suppress(OSError):  # what has gone just now is found by the check that comes first
+            pinned[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return pinned
+
+
+def _number(pinned: int) -> tuple[int, int]:
+    status = os.fstat(pinned)
+    return status.st_dev, status.st_ino
 
 
 def note_end(launched: Launched) -> ShellState:
@@ -260,7 +286,7 @@ def _survey(shell: TaskShell, context: ToolContext, found: tuple[Found, ...]) ->
         roots=list_roots(shell, context),
         tmp=os.path.join(shell.folder, TMP),
         state=os.path.join(shell.folder, STATE),
-        props=_make_props(),
+        props=_make_props(shell.root),
         home=os.path.realpath(Path.home()),
         links=tuple(link for name in (shell.named, str(Path.home())) if (link := find_link(name)) is not None),
         hermes=homes,
@@ -270,13 +296,16 @@ def _survey(shell: TaskShell, context: ToolContext, found: tuple[Found, ...]) ->
     )
 
 
-def _choose_environment(start: Start, context: ToolContext, *, walled: bool) -> dict[str, str]:
+def _choose_environment(start: Start, shell: TaskShell, context: ToolContext, *, walled: bool) -> dict[str, str]:
     if not walled and start.walls is Walls.LOOK:
         return dict(PLAIN_ENV)
     inherited = choose_inherited(
         os.environ, frozenset(map(str, context.setting("terminal", "env", ()))), frozenset(cli_config.secrets())
     )
-    return start.state.environment(make_environment(inherited, start.walls) if walled else inherited)
+    if not walled:
+        return start.state.environment({**inherited, **NO_WAITING})
+    settings = read_git_settings(shell.root).name
+    return start.state.environment(make_environment(inherited, start.walls, settings))
 
 
 def _list_uploads(context: ToolContext) -> tuple[str, ...]:
@@ -313,38 +342,21 @@ def _make_own_folder(shell: TaskShell) -> str:
         return shell.folder
 
 
-def _make_props() -> str:
-    """A file and a folder that nobody may read, to lie over what is hidden, and the person's name for git."""
+def _make_props(root: str) -> str:
+    """A file and a folder that nobody may read, to lie over what is hidden, and the person's settings for git."""
     props = str(keeper.scratch() / "props")
     with _lock:
         if not os.path.isdir(props):
             made = tempfile.mkdtemp(dir=keeper.scratch())
             os.close(os.open(os.path.join(made, "file"), os.O_WRONLY | os.O_CREAT, 0o000))
             os.mkdir(os.path.join(made, "folder"), 0o000)
-            Path(made, "git").write_text(read_git_identity())
             os.rename(made, props)
+        settings = read_git_settings(root)
+        for name, text in (("git", settings.text), ("ignore", settings.ignored)):
+            path = Path(props, f"{name}-{settings.name}")
+            if not path.exists():
+                path.write_text(text)
     return props
-
-
-@lru_cache(maxsize=1)
-def read_git_identity() -> str:
-    """The person's name and address in the form of git's settings, and nothing else of those settings."""
-    git = find_program("git")
-    if git is None:
-        return ""
-    env = {**CLEAN_ENVIRONMENT, "HOME": str(Path.home())}
-    lines = []
-    for name in ("name", "email"):
-        ask = [git, "config", "--global", f"user.{name}"]
-        try:
-            done = subprocess.run(ask, capture_output=True, text=True, env=env, cwd="/", timeout=5, check=False)
-        except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as problem:
-            log.warning("git does not tell who the person is: %s", problem)
-            return ""
-        said = done.stdout.strip().replace("\\", "\\\\").replace('"', '\\"')
-        if said and "\n" not in said:
-            lines.append(f'\t{name} = "{said}"\n')
-    return "[user]\n" + "".join(lines) if lines else ""
 
 
 def find_link(name: str) -> tuple[str, str] | None:

@@ -4,15 +4,18 @@ The keeper is started with the first command; when Hermes ends, in whatever way,
 """
 
 import errno
+import fcntl
 import json
 import logging
 import os
 import select
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +29,7 @@ from hermes_base.errors import ToolFailure
 log = logging.getLogger(__name__)
 
 PROGRAM = Path(__file__).with_name("keeper.py")
+ROWS, COLUMNS = 40, 120  # of a terminal that a command is given
 HEAD_BYTES = 128 * 1024
 TAIL_BYTES = 1024 * 1024
 READ_BYTES = 65536
@@ -338,6 +342,7 @@ def _mark_ended(running: Running, code: int) -> None:
 def _open_pty() -> tuple[tuple[int, int], tuple[int | None, int]]:
     """(their input, their output), (our end of the input, our end of the output)"""
     ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     os.set_blocking(ours, False)
     return (theirs, theirs), (ours, ours)
 

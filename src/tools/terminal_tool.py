@@ -39,17 +39,23 @@ LOOKED = (
     "a person may be asked."
 )
 WORKED = (
-    "This ran in the sandbox: it sees the working folder, the system and /tmp only; files with secrets are hidden if "
-    "nobody was asked; git's settings and hooks, start files and installed programs stayed as they were (level setup "
-    "changes them, level outside leaves the sandbox; a person is asked)."
+    "This ran in the sandbox: it sees the working folder, the system and /tmp only. Level setup asks a person, shows "
+    "files with secrets and can change git's settings and hooks, start files and installed programs, which stayed as "
+    "they were; level outside leaves the sandbox."
 )
+SET_UP = "This ran in the sandbox, which shows the working folder, the system and /tmp only; level outside leaves it."
 REPLACED = "It was ended: a file that is hidden from it, or must not change, was replaced by somebody else meanwhile."
 #: What programs say when the walls of `work` may be the reason.
 HELD_BACK = re.compile(
-    r"Permission denied|Read-only file system|Device or resource busy|No such file|resolve|unreachable|annot connect"
+    r"permission denied|read-only file system|device or resource busy|no such file|resolve|unreachable|cannot connect"
+    r"|EACCES|EROFS|EBUSY|ENOTFOUND",
+    re.IGNORECASE,
 )
 #: What they say when it certainly is, also when they end well: git goes on without a file that it could not change.
-HELD_FAST = re.compile(r"Read-only file system|Device or resource busy|unable to unlink|could not write config file")
+HELD_FAST = re.compile(
+    r"read-only file system|device or resource busy|unable to unlink|could not write config file|EROFS|EBUSY",
+    re.IGNORECASE,
+)
 BLIND = "It saw the sandbox and not the machine: for the machine's own processes and connections use level outside."
 
 LEVEL = {"type": "string", "enum": [str(level) for level in ASKABLE]}
@@ -151,8 +157,10 @@ def describe_walls_met(launched: Launched, output: str, context: ToolContext) ->
     notes = [BLIND] if start.blind else []
     if exit_code != 0 and start.walls is Walls.LOOK:
         notes.insert(0, LOOKED)
-    elif HELD_FAST.search(output) or (exit_code != 0 and HELD_BACK.search(output)):
+    elif start.walls is Walls.WORK and (HELD_FAST.search(output) or (exit_code != 0 and HELD_BACK.search(output))):
         notes.insert(0, WORKED)
+    elif start.walls is Walls.SETUP and exit_code != 0 and HELD_BACK.search(output):
+        notes.insert(0, SET_UP)
     return notes
 
 

@@ -101,7 +101,7 @@ def test_an_approval_shows_the_exact_command_and_its_answer_counts(tab: Tab, hou
     tab.say('[[tool terminal {"command": "touch made.txt && echo made"}]]')
     shown = re.compile(r"cd /\S+/home/workspace\s+touch made\.txt && echo made")
     expect(tab.question.get_by_label("Exact command")).to_have_text(shown)
-    expect(tab.question).to_contain_text("in the sandbox, with the folder writable")
+    expect(tab.question).to_contain_text("in the sandbox (level work)")
     expect(tab.question).to_contain_text("It counts as a no in")
     expect(tab.question).to_be_focused()
     tab.press("Approve", tab.question)

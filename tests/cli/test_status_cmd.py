@@ -51,7 +51,7 @@ def test_a_running_gateway(house: LocalHouse, home: Path, capsys: pytest.Capture
     assert "Model: lab-model" in told
     assert "tokens;" in told
     assert "local (local): connected" in told
-    assert "Commands run in: " in told
+    assert "sandbox" in told
     assert "Today: 1 calls" in told
     assert "Warm agents: 1 (0 hits, 1 builds: 1 new, no evictions)" in told
     assert "Page: not served" in told

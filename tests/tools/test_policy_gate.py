@@ -145,7 +145,7 @@ def test_a_shell_that_moves_while_it_is_asked_for_is_asked_again(
     start = clear_command(context, "rm notes.txt")
     assert [question.text for question in person.asked] == [
         f"cd {tmp_path}\nrm notes.txt",
-        f"cd {tmp_path}/other\nexport PATH=/evil\nrm notes.txt",
+        f"cd {tmp_path}/other\nrm notes.txt\n# with PATH=/evil",
     ]
     assert start.state == ShellState(f"{tmp_path}/other", {"PATH": "/evil"})
 

@@ -75,7 +75,7 @@ def test_the_person_is_shown_the_exact_command(tmp_path: Path) -> None:
         run("touch it", asker=person, folder=str(tmp_path))
     assert [question.text for question in person.asked] == [
         f"cd {tmp_path}\ntouch 'a  b' # c",
-        f"cd {tmp_path}/sub\nexport A='1 2'\nexport OLDPWD={tmp_path}\ntouch it",
+        f"cd {tmp_path}/sub\ntouch it\n# with A='1 2'\n# with OLDPWD={tmp_path}",
     ]
     assert all(question.reason for question in person.asked)
 

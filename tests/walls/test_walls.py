@@ -17,9 +17,10 @@ from hermes_base.foreign import NETWORKED, ForeignText
 from hermes_base.tool_context import ToolContext
 from tools import folder_scan
 from tools.folder_scan import search_folder
+from tools.git_settings import read_git_settings
 from tools.sandbox import is_bubblewrap_usable
 from tools.sensitive import SECRET_FILES
-from tools.shells import read_git_identity, shell_of
+from tools.shells import shell_of
 from tools.spawning import keeper
 from tools.terminal_tool import cleanup_vm
 from tools.toolchains import find_toolchains
@@ -385,7 +386,7 @@ def test_a_folder_that_is_flipped_while_the_walls_are_built_opens_nothing(hands:
         try:
             assert "CANARY" not in hands.run("bash look.sh", asker=None)["output"]
         except ToolFailure as failure:
-            assert "nothing was run" in str(failure)  # noqa: PT017 - both are right, leaking is not
+            assert "not run" in str(failure) or "nothing was run" in str(failure)  # noqa: PT017 - leaking is wrong
     assert not (work.parent / "planted").exists()
     hands.process("kill", id=id)
 
@@ -483,6 +484,23 @@ def test_many_secrets_are_a_question_and_not_a_failure(hands: Hands, work: Path)
     assert "too large" in person.asked[0].reason
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_committed_is_not_hidden_and_git_goes_on(hands: Hands, work: Path, packed: bool) -> None:
+    """G5: git shows it anyway; changed since, it is a secret again."""
+    git = ["git", "-C", str(work), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    (work / ".npmrc").write_text("registry=x")
+    (work / "test.pem").write_text("for tests")
+    subprocess.run([*git[:1], "init", "-q", str(work)], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    if packed:
+        subprocess.run([*git, "gc", "-q", "--prune=now"], check=True)
+    assert hands.run("git status --short", asker=None)["output"] == ""
+    assert hands.run("git diff", asker=None)["exit_code"] == 0
+    (work / "test.pem").write_text("CANARY")
+    assert "CANARY" not in hands.run("grep -r . .; true", asker=None)["output"]
+
+
 def test_a_package_called_credentials_is_no_secret(hands: Hands, work: Path) -> None:
     (work / "credentials").mkdir()
     (work / "credentials" / "__init__.py").write_text("X = 1\n")
@@ -491,22 +509,27 @@ def test_a_package_called_credentials_is_no_secret(hands: Hands, work: Path) -> 
     assert "CANARY" not in hands.run("grep -r . .; true", asker=None)["output"]
 
 
-def test_the_person_has_a_name_for_commits_and_no_other_settings_of_git(
-    hands: Hands, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_of_git_that_make_a_commit_are_known_and_no_others(hands: Hands, work: Path) -> None:
     """G5: what is known of their own settings."""
-    (work.parent / ".gitconfig").write_text(
-        '[user]\n\tname = "Ann \\"A\\" B"\n\temail = ann@example.org\n[x]\n\ty = CANARY\n'
-    )
-    read_git_identity.cache_clear()
+    settings = '[user]\n\tname = "Ann \\"A\\" B"\n\temail = ann@example.org\n[x]\n\ty = CANARY\n'
+    settings += "[core]\n\tautocrlf = input\n\texcludesfile = ~/ignored\n\tfsmonitor = /evil\n[alias]\n\tx = !evil\n"
+    (work.parent / ".gitconfig").write_text(settings)
+    (work.parent / "ignored").write_text("*.swp\n")
+    (work / "a.swp").write_text("x")
+    (work / "lines.txt").write_bytes(b"a\r\nb\r\n")
+    read_git_settings.cache_clear()
     keeper.close()
     subprocess.run(["git", "init", "-q", str(work)], check=True)
     try:
         assert auto(hands).run("git commit --allow-empty -m first", asker=None)["exit_code"] == 0
         assert 'Ann "A" B <ann@example.org>' in hands.run("git log")["output"]
         assert "CANARY" not in hands.run("git config --list")["output"]
+        assert "evil" not in hands.run("git config --list")["output"]
+        assert hands.run("git add -A && git commit -m second", asker=None)["exit_code"] == 0
+        assert hands.run("git ls-files")["output"] == "lines.txt\n"
+        assert hands.run("git show HEAD:lines.txt")["output"] == "a\nb\n"
     finally:
-        read_git_identity.cache_clear()
+        read_git_settings.cache_clear()
         keeper.close()
 
 
@@ -532,19 +555,72 @@ def test_a_working_folder_that_is_gone_is_a_sentence(hands: Hands, work: Path) -
         hands.run("ls")
 
 
-def test_git_says_when_it_could_not_change_what_is_kept(hands: Hands, work: Path) -> None:
-    """G5: it ends well and leaves the old file, so the result has to say so."""
+def test_another_branch_brings_all_of_its_files_or_is_asked_for(hands: Hands, work: Path) -> None:
+    """G5: git would go on without the files that it cannot change, and the next commit would take them back."""
     git = ["git", "-C", str(work), "-c", "user.name=x", "-c", "user.email=x@example.org"]
     subprocess.run([*git[:1], "init", "-q", "-b", "main", str(work)], check=True)
+    (work / ".husky").mkdir()
     for branch, text in (("main", "one"), ("other", "two")):
         if branch == "other":
             subprocess.run([*git, "switch", "-q", "-c", branch], check=True)
-        (work / ".husky").mkdir(exist_ok=True)
         (work / ".husky" / "pre-commit").write_text(text)
         subprocess.run([*git, "add", "-A"], check=True)
         subprocess.run([*git, "commit", "-qm", branch], check=True)
-    told = auto(hands).run("git switch main", asker=None)
-    assert "stayed as they were" in told["note"]
+    person = Person()
+    assert auto(hands).run("git switch main", asker=person)["exit_code"] == 0
+    assert ".husky" in person.asked[0].reason
+    assert (work / ".husky" / "pre-commit").read_text() == "one"
+    held = hands.run("bash -c 'git checkout other'", {"level": "work"}, asker=person)
+    assert "stayed as they were" in held.get("note", "") or (work / ".husky" / "pre-commit").read_text() == "two"
+
+
+@pytest.mark.parametrize("target", ["../archive/", "/kept", "~/kept", "/run/kept", "/etc/kept"])
+def test_nothing_is_moved_where_it_would_be_lost(hands: Hands, work: Path, target: str) -> None:
+    """G5: what is out of sight cannot be written to; it fails, and the file stays."""
+    (work / "data.csv").write_text("kept")
+    (work / "move.sh").write_text(f"mkdir -p {target}; mv data.csv {target}; cp -r . ../copy; true")
+    auto(hands).run("bash move.sh", asker=None)
+    assert (work / "data.csv").read_text() == "kept"
+
+
+def test_a_file_that_gets_the_number_of_the_one_before_is_another_file(hands: Hands, work: Path) -> None:
+    """G5: file systems give the numbers of deleted files to new ones."""
+    (work / ".env").write_text("old")
+    (work / "serve.sh").write_text("while :; do sleep 0.05; done")
+    id = auto(hands).process("start", command="bash serve.sh")["id"]
+    for text in ("new", "newer", "newest"):
+        (work / "temporary").write_text(text)
+        os.rename(work / "temporary", work / ".env")
+    done = hands.process("wait", id=id, timeout=30)
+    assert done["state"] == "ended"
+    assert "replaced" in done["note"]
+
+
+def test_approved_changes_of_an_environment_work(hands: Hands, work: Path) -> None:
+    """G5: the question says so, and then it is possible."""
+    (work / ".venv" / "bin").mkdir(parents=True)
+    (work / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin")
+    (work / "node_modules" / ".bin").mkdir(parents=True)
+    person = Person()
+    assert auto(hands).run("rm -rf .venv node_modules", asker=person)["exit_code"] == 0
+    assert "what later commands obey" in person.asked[0].reason
+    assert not (work / ".venv").exists()
+
+
+def test_without_walls_one_command_finds_what_another_left(work: Path) -> None:
+    """G5: where the owner chose to do without them."""
+    hands = auto(Hands(TASK, work, "local"))
+    try:
+        hands.run("export FOO=bar", asker=Person())
+        assert hands.run("echo [$FOO]", asker=None)["output"] == "[bar]\n"
+    finally:
+        cleanup_vm(TASK)
+
+
+def test_nothing_waits_for_an_editor(hands: Hands, work: Path) -> None:
+    """C12"""
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    assert "timed_out_after" not in auto(hands).run("git commit --allow-empty", {"timeout": 20}, asker=None)
 
 
 # The search
