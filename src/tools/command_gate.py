@@ -112,21 +112,21 @@ def _judge(
         home=str(context.home) if context.home else "",
         secrets=list_secret_patterns(context),
         walled=walled,
-        own_word=context.setting("terminal", "backend", AUTO) == LOCAL,
+        own_word=context.own is None and context.setting("terminal", "backend", AUTO) == LOCAL,
         wanted=wanted,
     )
     verdict = judge(command, terms)
-    if verdict.decision != "allow" or not walled:
+    if verdict.decision == "deny" or not walled:
         return verdict, ()
     found = search_roots(shell, context)
-    if not all(one.complete for one in found):
-        too_large = Finding(Level.ASK, "the folder is too large, or has too many secrets, to hide these from it")
-        return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
     if verdict.moves and verdict.walls is Walls.WORK and (kept := _list_own(found, shell.root)):
         shown = ", ".join(kept[:MOST_SHOWN])
         moved = Finding(Level.ASK, f"other versions of files that other programs obey may come with it ({shown})")
         return replace(decide(moved, mode), walls=Walls.SETUP), ()
-    return verdict, found
+    if verdict.decision == "allow" and not all(one.complete for one in found):
+        too_large = Finding(Level.ASK, "the folder is too large, or has too many secrets, to hide these from it")
+        return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
+    return verdict, found if verdict.decision == "allow" else ()  # while a person thinks, the folder may change
 
 
 def _list_own(found: tuple[Found, ...], root: str) -> list[str]:

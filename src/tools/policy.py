@@ -41,7 +41,7 @@ class Terms:
     home: str = ""  # of Hermes
     secrets: tuple[str, ...] = SECRET_FILES
     walled: bool = True  # there is a sandbox
-    own_word: bool = False  # the owner chose to do without one
+    own_word: bool = False  # the owner chose to do without one, and it is their own turn
     wanted: Walls | None = None  # the level that the model asked for
 
 

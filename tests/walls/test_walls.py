@@ -570,6 +570,10 @@ def test_another_branch_brings_all_of_its_files_or_is_asked_for(hands: Hands, wo
     assert auto(hands).run("git switch main", asker=person)["exit_code"] == 0
     assert ".husky" in person.asked[0].reason
     assert (work / ".husky" / "pre-commit").read_text() == "one"
+    hands.facts["settings"]["approvals"] = {"mode": "ask"}
+    assert hands.run("git switch other", asker=person)["exit_code"] == 0
+    assert (work / ".husky" / "pre-commit").read_text() == "two"
+    hands.run("git switch main", asker=person)
     held = hands.run("bash -c 'git checkout other'", {"level": "work"}, asker=person)
     assert "stayed as they were" in held.get("note", "") or (work / ".husky" / "pre-commit").read_text() == "two"
 
