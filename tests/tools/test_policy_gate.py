@@ -200,7 +200,7 @@ def test_without_a_sandbox_ordinary_work_runs_unasked_only_by_the_owners_own_wor
 def test_the_owners_word_is_not_for_others(make_context: Callable[..., ToolContext], tmp_path: Path) -> None:
     """G5, G12: without walls a member's ordinary work would run with the owner's rights."""
     person = Person()
-    clear_command(make_context(person, "auto", "local", own=tmp_path, person="p-1"), "make test")
+    clear_command(make_context(person, "auto", "local", own=tmp_path), "make test")
     assert len(person.asked) == 1
 
 
