@@ -28,11 +28,22 @@ import json, sys, threading, time
 from pathlib import Path
 from commands import Hands
 from tools.spawning import keeper
-folder, backend, command = sys.argv[1:]
+from hermes_base.tool_context import ToolContext
+from tools.sandbox import Walls
+from tools.shells import Start, find_state, launch, shell_of
+folder, backend, level, command = sys.argv[1:]
 hands = Hands("child", Path(folder), backend)
 hands.run("true")
-threading.Thread(target=hands.run, args=(command,), daemon=True).start()
-hands.process("start", command=command)
+if level == "look":  # as if it had been judged to only look
+    context = ToolContext(**hands.facts)
+    shell = shell_of(context)
+    for _ in range(2):
+        start = Start(command, find_state(shell, context), Walls.LOOK)
+        running = launch(start, shell, context, pty=False).running
+        threading.Thread(target=running.pump, daemon=True).start()
+else:
+    threading.Thread(target=hands.run, args=(command, {"level": level}), daemon=True).start()
+    hands.process("start", command=command, level=level)
 print(json.dumps({"keeper": keeper.pid, "scratch": str(keeper.scratch())}), flush=True)
 time.sleep(300)
 """
@@ -59,11 +70,11 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def start_child(folder: Path, backend: str, command: str) -> subprocess.Popen[bytes]:
+def start_child(folder: Path, backend: str, level: str, command: str) -> subprocess.Popen[bytes]:
     support = Path(__file__).parents[1] / "support"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])}
     return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), backend, command],
+        [sys.executable, "-c", CHILD, str(folder), backend, level, command],
         env=env,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -71,11 +82,17 @@ def start_child(folder: Path, backend: str, command: str) -> subprocess.Popen[by
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_survives_hermes(backend: str, tmp_path: Path, number: signal.Signals) -> None:
-    """C12: killed with its whole group, while commands, background processes and daemons run."""
+@pytest.mark.parametrize(
+    ("backend", "level"),
+    [("local", "work"), *(("bubblewrap", level) for level in ("look", "work", "setup", "outside"))],
+)
+def test_nothing_survives_hermes(backend: str, level: str, tmp_path: Path, number: signal.Signals) -> None:
+    """C12: killed with its whole group, at every level, while commands, background processes and daemons run."""
+    if backend == "bubblewrap" and not is_bubblewrap_usable():
+        pytest.skip("bwrap does not run on this machine")
     mark = new_mark()
     command = f"trap '' TERM; {daemon(mark)}; bash -c 'sleep 300; true' {mark} & sleep 300; sleep 300"
-    child = start_child(tmp_path, backend, command)
+    child = start_child(tmp_path, backend, level, command)
     assert child.stdout is not None
     with child.stdout:
         facts = json.loads(child.stdout.readline())
@@ -147,8 +164,11 @@ def count_children(pid: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_thousand_commands_leave_nothing_behind(hands: Hands) -> None:
-    """F1: descriptors, threads and processes return to where they were, in Hermes and in the keeper."""
+def test_a_thousand_commands_leave_nothing_behind(hands: Hands, backend: str, tmp_path: Path) -> None:
+    """F1: descriptors, threads and processes return to where they were, in Hermes and in the keeper; behind walls look
+    and unasked work take turns, with something to hide and to watch."""
+    hands.facts["settings"] = {"terminal": {"backend": backend, "timeout": 60}, "approvals": {"mode": "auto"}}
+    (tmp_path / ".env").write_text("x")
     hands.run("true")
     hands.process("wait", id=hands.process("start", command="true")["id"], timeout=20)
     process_registry.kill_all(task_id=TASK)
@@ -169,7 +189,7 @@ def test_a_thousand_commands_leave_nothing_behind(hands: Hands) -> None:
     for turn in range(1000):
         if turn % 10 == 0:
             hands.process("start", command="true")
-        hands.run(":", {"pty": turn % 7 == 0})
+        hands.run(":", {"pty": turn % 7 == 0, **({"level": "work"} if turn % 2 else {})})
     process_registry.kill_all(task_id=TASK)
     # Less is fine: what an earlier test left to end by itself may end meanwhile.
     wait_until(lambda: all(now <= then for now, then in zip(measure(), before, strict=True)))
