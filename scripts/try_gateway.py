@@ -1,10 +1,11 @@
 """Waits until a gateway that was just started is ready, asks it one thing over its API, and prints the answer.
 
-try_gateway.py OUTPUT    what `hermes gateway run` prints is being written to this file
+try_gateway.py OUTPUT    what `hermes gateway run` prints is being written to this file; HERMES_HOME is its home
 """
 
 import json
 import re
+import subprocess
 import sys
 import time
 import urllib.error
@@ -12,16 +13,20 @@ import urllib.request
 from pathlib import Path
 
 PATIENCE = 180.0  # a first start installs what is missing
-ADDRESS = re.compile(r"(http://\S+?)/\?token=(\S+)")
+ADDRESS = re.compile(r"The page: http://\S+")
+WITH_TOKEN = re.compile(r"(http://\S+?)/\?token=(\S+)")
 
 
 def find_address(output: Path) -> tuple[str, str]:
-    """The page's address and the owner's token, as they were printed."""
+    """The page's address as it was printed, and the owner's token, which is told by `hermes web` alone."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        found = ADDRESS.search(output.read_text(errors="replace")) if output.exists() else None
-        if found:
-            return found[1], found[2]
+        if output.exists() and ADDRESS.search(output.read_text(errors="replace")):
+            hermes = Path(sys.executable).with_name("hermes")
+            told = subprocess.run([hermes, "web"], capture_output=True, text=True, check=True).stdout
+            found = WITH_TOKEN.search(told)
+            if found:
+                return found[1], found[2]
         time.sleep(0.1)
     raise SystemExit(f"No address was printed:\n{output.read_text(errors='replace')}")
 
