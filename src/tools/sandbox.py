@@ -66,7 +66,7 @@ def find_bubblewrap() -> str:
 def order_inside(script: str, view: View, *, pty: bool) -> Order:
     """The program that runs a script behind the walls: no privileges even for root, its own processes only."""
     words = [word for mount in view.mounts for word in mount]
-    words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--cap-drop", "ALL"]
+    words += ["--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL"]
     if not view.network:
         words.append("--unshare-net")
     if not pty:  # with a pty the session that owns it must stay, or job control would not work

@@ -301,7 +301,8 @@ def _list_closed_to_others() -> tuple[str, ...]:
             except OSError:
                 continue
             closed_to_others = not status.st_mode & (stat.S_IROTH | stat.S_IXOTH)
-            if closed_to_others and status.st_size and not stat.S_ISLNK(status.st_mode):
+            ours = status.st_uid == os.geteuid() or status.st_gid in os.getgroups()  # without privileges no others'
+            if closed_to_others and ours and status.st_size and not stat.S_ISLNK(status.st_mode):
                 closed.append(path)
         folders[:] = [name for name in folders if os.path.join(place, name) not in closed]
     return tuple(closed)
