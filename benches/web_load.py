@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benches.measure import Figure
+from hermes_constants import WEB_TOKEN_FILE
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 CHROMIUM = Path("/usr/bin/chromium")
@@ -36,7 +37,7 @@ CHROMIUM_FLAGS = [
 CLIENTS, SPREAD_SECONDS, THINKING_SECONDS = 50, 5.0, 0.3
 STARTS = 5
 NOBODY = "http://127.0.0.1:9/v1"  # a remote provider that is configured and not asked
-_ADDRESS = re.compile(r"(http://[^/]+)/\?token=(\S+)")
+_ADDRESS = re.compile(r"The page: (http://[^/]+)/")
 
 
 def measure_web() -> list[Figure]:
@@ -74,7 +75,9 @@ def serve(home: Path, base_url: str) -> Iterator[Served]:
         found = next(found for line in child.stdout if (found := _ADDRESS.search(line)))
         while not is_ready(found[1]):
             time.sleep(0.005)
-        yield Served(found[1], found[2], child.pid, time.monotonic() - begun)
+        seconds = time.monotonic() - begun
+        token = (home / WEB_TOKEN_FILE).read_text("ascii").strip()  # a pipe is not told
+        yield Served(found[1], token, child.pid, seconds)
     finally:
         child.terminate()
         child.wait(30)
