@@ -18,6 +18,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
+from hermes_constants import WEB_TOKEN_FILE
 from hermes_lab.server import LabServer
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -79,17 +80,18 @@ def run_gateway(home: Path, model_address: str) -> Iterator[str]:
         command, env={**variables, "HERMES_HOME": str(home), "HERMES_PROFILE": ""}, stdout=subprocess.PIPE, text=True
     )
     try:
-        yield read_address(process)
+        yield read_address(process, home)
     finally:
         process.terminate()
         process.wait(SECONDS)
 
 
-def read_address(process: "subprocess.Popen[str]") -> str:
+def read_address(process: "subprocess.Popen[str]", home: Path) -> str:
+    """The page's address with the token, which a pipe is not told."""
     assert process.stdout is not None
     for line in process.stdout:
-        if found := re.search(r"http\S+token=\S+", line):
-            return found[0]
+        if found := re.search(r"The page: (http://[^/]+)/", line):
+            return f"{found[1]}/?token={(home / WEB_TOKEN_FILE).read_text('ascii').strip()}"
     raise SystemExit("The gateway ended before it had a page.")
 
 
