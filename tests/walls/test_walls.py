@@ -153,12 +153,12 @@ def test_every_failure_in_look_says_where_it_ran(hands: Hands) -> None:
 
 
 def test_the_working_folder_is_read_only_in_look(hands: Hands, work: Path) -> None:
-    """G5"""
-    shell = shell_of(_context(hands))
-    assert shell.root == os.path.realpath(work)
-    result = hands.run("ls -d . && git init -q . || true; sed -n w/dev/null README 2>/dev/null; true")
-    assert result["exit_code"] == 0
-    assert hands.run("awk 'BEGIN { print 1 }' && ls")["exit_code"] == 0
+    """G5: whatever runs there."""
+    (work / "README").write_text("x\n")
+    told = hands.run("sed -n 'w copy' README", asker=None)  # judged to only print
+    assert told["exit_code"] != 0
+    assert "read-only" in told["note"]
+    assert not (work / "copy").exists()
 
 
 def test_look_and_work_share_the_tmp_of_the_task(hands: Hands) -> None:
