@@ -116,7 +116,7 @@ def test_an_approved_command_runs_where_it_was_shown(world: World) -> None:
 def test_the_whole_disk_is_not_brought_behind_the_walls(world: World) -> None:
     """G5: with it came the machine's own processes and devices, also where a person agreed to the command."""
     world.hands.facts["folder"] = "/"
-    assert str(os.getpid()) not in world.run(f"ls -d /proc/{os.getpid()} /dev/mem", asker=Person()).split("/")
+    assert f"/proc/{os.getpid()}" not in world.run(f"ls -d /proc/{os.getpid()}", asker=Person()).splitlines()
 
 
 def test_what_becomes_a_prompt_is_not_written_unasked_after_foreign_text(world: World) -> None:
