@@ -4,6 +4,7 @@ A message is encoded once for a dialect and kept; a request is the join of what 
 again while the conversation goes on.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from hermes_base.journal import SYSTEM, TOOLS, Journal, Row, Transcript, is_ques
 Encode = Callable[[Mapping[str, Any]], bytes]
 #: Field of an assistant message: which provider and model wrote it. Never sent.
 WRITTEN_BY = "by"
+#: Field of a user message: the facts of the turn that it told beside its text. Never sent.
+TOLD = "told"
 
 
 class Conversation:
@@ -23,7 +26,7 @@ class Conversation:
 
     def __init__(self, transcript: Transcript, began_with: PrefixBreak | None = None) -> None:
         """`began_with`: the break that made this transcript begin otherwise than the one before; it is recorded."""
-        self.began_with = began_with
+        self._began_with = began_with
         self.session = transcript.session
         self.task = transcript.task
         self.conversation = transcript.conversation
@@ -33,7 +36,9 @@ class Conversation:
         self.grown_bytes = 0  # what came since the provider last counted
         self.bytes = sum(map(len, self.frozen.values()))  # roughly what it takes in memory
         self.marks = Marks()
+        self.told = ""  # the facts of a turn that the model was told last
         self._rows: list[Row] = []
+        self._edited: dict[int, Mapping[str, Any]] = {}  # by place: what a plugin made of a message that was sent
         self._sent: dict[str, list[bytes]] = {}
         self._watches: dict[str, PrefixWatch] = {}
         for row in transcript.rows:
@@ -46,6 +51,11 @@ class Conversation:
     @property
     def rows(self) -> Sequence[Row]:
         return self._rows
+
+    def take_break(self) -> PrefixBreak | None:
+        """The break that it began with, for the one turn that made it."""
+        taken, self._began_with = self._began_with, None
+        return taken
 
     def stands_at(self, standing: tuple[str, int]) -> bool:
         return (self.session, self.version) == standing
@@ -61,11 +71,12 @@ class Conversation:
         for dialect in self._dialects():
             self._watch(dialect).move("undo", keep)
         del self.messages[keep:], self._rows[keep:]
+        self._edited = {place: edited for place, edited in self._edited.items() if place < keep}
         for fragments in self._sent.values():
             del fragments[keep:]
-        self.marks = Marks()
+        self.marks, self.told = Marks(), ""
         for row in self._rows:
-            self.marks.take(row.message)
+            self._take_fields(row.message)
         self.version = version
 
     def find_last_question(self) -> int | None:
@@ -94,8 +105,15 @@ class Conversation:
             body = encode(without_own_data(message) if edited else message)
             if body != kept:
                 sent[place] = body
+                self._edited[place] = _copy(message)
                 watch.move("plugin_edit", place)
                 edited = True
+
+    def count_same(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """How many messages at the start are what was sent, by value: `self.messages` are in other hands, too."""
+        known = (self._edited.get(place, row.message) for place, row in enumerate(self._rows))
+        pairs = zip(known, messages, strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def check_prefix(self, dialect: str, writer: str, tools: bytes, system: bytes) -> PrefixBreak | None:
         """The break that the coming request makes, if it makes one; `writer` is who will answer it."""
@@ -132,10 +150,16 @@ class Conversation:
         wrote = (message.get(WRITTEN_BY) for message in reversed(self.messages) if message.get("role") == "assistant")
         return str(next(wrote, "") or "")
 
+    def _take_fields(self, message: Mapping[str, Any]) -> None:
+        """What a message carries beside what is sent."""
+        self.marks.take(message)
+        if TOLD in message:
+            self.told = message[TOLD]
+
     def _take(self, row: Row) -> None:
         self._rows.append(row)
-        self.marks.take(row.message)
-        self.messages.append(dict(row.message))
+        self._take_fields(row.message)
+        self.messages.append(_copy(row.message))
         size = rough_bytes(row.message)
         self.grown_bytes += size
         self.bytes += 2 * size + 1024  # the message, its encoded form, and their objects
@@ -143,3 +167,10 @@ class Conversation:
             # Only a list that is complete so far may grow; a dialect that was left behind catches up in `fragments`.
             if dialect in row.sent and len(sent) == len(self.messages) - 1:
                 sent.append(row.sent[dialect])
+
+
+def _copy(value: Any) -> Any:
+    """A message with lists and mappings of its own; texts are shared."""
+    if isinstance(value, Mapping):
+        return {name: _copy(inner) if isinstance(inner, list | Mapping) else inner for name, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value

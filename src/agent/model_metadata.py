@@ -76,11 +76,21 @@ IMAGE_BYTES = 4_000  # about a thousand tokens, whatever the size of the file
 _IMAGE_DATA = re.compile(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")
 
 
-def rough_bytes(message: Mapping[str, Any]) -> int:
-    """About how much room a message takes; an image takes its share of the window, not its bytes."""
-    text = json.dumps(message, ensure_ascii=False, default=str)
-    if "data:image/" not in text:
-        return len(text)
+_SIGNS = 4  # quotes, comma and colon of a value
+
+
+def rough_bytes(value: Any) -> int:
+    """About how much room a message, or a part of one, takes; an image its share of the window, not its bytes."""
+    if isinstance(value, str):
+        return _SIGNS + (len(value) if "data:image/" not in value else _without_images(value))
+    if isinstance(value, Mapping):
+        return _SIGNS + sum(_SIGNS + len(str(name)) + rough_bytes(inner) for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return _SIGNS + sum(map(rough_bytes, value))
+    return _SIGNS + len(str(value))
+
+
+def _without_images(text: str) -> int:
     without, images = _IMAGE_DATA.subn("", text)
     return len(without) + images * IMAGE_BYTES
 

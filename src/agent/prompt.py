@@ -5,14 +5,11 @@ turn travel in the newest user message.
 """
 
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from hermes_base.journal import text_of
 from hermes_base.prompt_files import CONTEXT_FILES
 
 log = logging.getLogger(__name__)
@@ -30,7 +27,6 @@ you guess. Say plainly when you do not know something or could not do it. Never 
 SMALL_IDENTITY = "You are a helpful AI assistant named Hermes."
 
 _DATE = "%A, %d %B %Y"
-_FACTS = re.compile(r"^\[\w+, \d\d \w+ \d{4}; working folder .*\]$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +57,9 @@ def build_system_prompt(sources: PromptSources) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def turn_facts(now: datetime, folder: str, earlier: Sequence[Mapping[str, Any]]) -> str:
-    """What the newest message tells the model beside its text: date and folder, unless the last word on them holds."""
-    facts = f"[{now.strftime(_DATE)}; working folder {folder}]"
-    for message in reversed(earlier):
-        told = _FACTS.search(text_of(message)) if message.get("role") == "user" else None
-        if told:
-            return "" if told.group() == facts else facts
-    return facts
+def turn_facts(now: datetime, folder: str) -> str:
+    """What a message tells the model beside its text, when it was not told before: date and folder."""
+    return f"[{now.strftime(_DATE)}; working folder {folder}]"
 
 
 def _context_part(folder: Path) -> str:

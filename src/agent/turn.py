@@ -12,7 +12,7 @@ from typing import Any
 from agent import rules
 from agent.cleaning import clean_message
 from agent.compaction import BYTES_A_TOKEN, compact, estimated_tokens, guarded
-from agent.conversation import WRITTEN_BY, Conversation
+from agent.conversation import TOLD, WRITTEN_BY, Conversation
 from agent.fitting import LEAST_KEPT, fit_text
 from agent.multimodal import find_parts
 from agent.parallel import run_in_order
@@ -83,6 +83,7 @@ class Message:
     parts: tuple[dict[str, Any], ...] = ()  # images, in the neutral form
     inbox: tuple[int, ...] = ()  # the accepted messages that it is made of
     goes_on: bool = False  # its turn broke off with its process; what is given here is what is not stored yet
+    told: str = ""  # date and folder, where the model was not told before
 
     @classmethod
     def of(
@@ -172,13 +173,14 @@ class Turn:
     # --- one performer for each step
 
     def _take_message(self, _: rules.TakeMessage) -> None:
-        text = clean_text(self._message.text)
+        text, told = clean_text(self._message.text), self._message.told
         added = self._caller.ask_plugins_for_context(text, self.conversation)
-        as_sent = "\n\n".join(part for part in (self._fit(text), self._message.facts, *added) if part)
+        as_sent = "\n\n".join(part for part in (self._fit(text), told, self._message.facts, *added) if part)
         content: Any = as_sent
         if self._message.parts:
             content = [{"type": "text", "text": as_sent}, *self._message.parts]
-        self._append({"role": "user", "content": content}, shown=text, inbox=self._message.inbox)
+        message = {"role": "user", "content": content} | ({TOLD: told} if told else {})
+        self._append(message, shown=text, inbox=self._message.inbox)
         self._message_taken = True
 
     def _take_up(self, step: rules.TakeUp) -> None:
@@ -305,8 +307,9 @@ class Turn:
         if shorter is None:
             return False
         self.conversation = shorter
-        if shorter.began_with is not None:
-            self.result.breaks.append(shorter.began_with)
+        broken = shorter.take_break()
+        if broken is not None:
+            self.result.breaks.append(broken)
         return True
 
     def _switch(self, step: rules.SwitchProvider) -> bool:

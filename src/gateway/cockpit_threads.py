@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOT_THERE = "There is no such conversation."
 AT_WORK = "This conversation is in the middle of a turn."
-LOOKED_THROUGH = 500  # sessions of a key that are compared with what a client brings
+LOOKED_THROUGH = 200  # sessions with the same beginning that are compared with what a client brings
 NOTES_SHOWN = 500
+LAST_ROWS = 40  # of a session, by which most that only begin alike are told apart
 LIKENESS = 40  # characters at the beginning of a session by which it is told from others without reading it
 TITLE_CHARS = 200
 ROTATED = frozenset({"compression", "history_replaced"})  # ends of sessions that go on as their child
@@ -204,14 +205,18 @@ class ThreadDesk:
         store, gateway = self._gateway.store, self._gateway
         prefix = str(ConversationKey(gateway.profile, "api", "dm", _own_prefix(caller)))
         first = squeeze(exchanges[0].asked)[:LIKENESS]
-        for info in store.sessions(limit=LOOKED_THROUGH, person=self.scope(caller)):
-            begins_so = squeeze(info.preview).startswith(first) and info.conversation.startswith(prefix)
-            if not begins_so or not self._is_current(info):
-                continue
-            said = list_exchanges(paged.row for paged in store.page(info.id, limit=1_000_000))
-            if same_talk(said, exchanges):
+        for info in store.begun_so(first, conversations=prefix, limit=LOOKED_THROUGH):
+            if self._may_end_with(info, exchanges[-1]) and same_talk(self._exchanges(info, info.version), exchanges):
                 return info.conversation
         return ""
+
+    def _may_end_with(self, info: SessionInfo, last: Exchange) -> bool:
+        """Told from a few rows, which in a long turn do not hold the question."""
+        said = self._exchanges(info, LAST_ROWS)
+        return not said or same_talk(said[-1:], [last])
+
+    def _exchanges(self, info: SessionInfo, rows: int) -> Sequence[Exchange]:
+        return list_exchanges(paged.row for paged in self._gateway.store.page(info.id, limit=rows))
 
     async def plant(self, caller: Caller, conversation: str, exchanges: Sequence[Exchange]) -> None:
         await self._call(self._plant, caller, conversation, tuple(exchanges))

@@ -52,8 +52,10 @@ class Marks:
         self.speakers: dict[str, None] = {}
 
     def take(self, message: Mapping[str, Any]) -> None:
-        self.origins.update(dict.fromkeys(message.get(FOREIGN, ())))
-        self.speakers.update(dict.fromkeys(message.get(SAID_BY, ())))
+        if FOREIGN in message:
+            self.origins.update(dict.fromkeys(message[FOREIGN]))
+        if SAID_BY in message:
+            self.speakers.update(dict.fromkeys(message[SAID_BY]))
 
     def seen_by(self, person: str) -> tuple[str, ...]:
         """Which origins are foreign to this person; their own words are not."""

@@ -81,12 +81,22 @@ class Database:
     """The open file; usable from any thread until `close`.
 
     `mend` sets a damaged row aside inside a transaction, and gives back what is to be done once that is committed.
+    `clock` is what time it is in the store; statements ask for it as `clock()`, so that it has one.
     """
 
-    def __init__(self, path: Path, *, busy_timeout: float, readonly: bool = False, mend: Mend | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_timeout: float,
+        readonly: bool = False,
+        mend: Mend | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.broken = ""  # what is wrong with the file, once that was seen
         self._path = path
         self._mend = mend
+        self._clock = clock
         self._busy_timeout = busy_timeout
         self._readonly = readonly
         self._write_lock = threading.Lock()
@@ -211,6 +221,7 @@ class Database:
             check_same_thread=False,
         )
         db.text_factory = partial(str, encoding="utf-8", errors="replace")  # what must be whole is read as bytes
+        db.create_function("clock", 0, self._clock)
         return db
 
     @contextmanager

@@ -140,6 +140,11 @@ class Store(Protocol):
         `before`, only those whose last activity is older."""
         ...
 
+    def begun_so(self, text: str, *, conversations: str, limit: int) -> list[SessionInfo]:
+        """The current sessions whose first text begins with `text`, on one line, of the conversations whose names begin
+        with `conversations`; newest activity first."""
+        ...
+
     def resume(self, conversation: str, session: str) -> SessionInfo:
         """Make an existing session its conversation's current one again and open it (clears its end); StoreFailure
         when it belongs to another conversation."""

@@ -23,7 +23,7 @@ class MemoryStore:
     """Implements `Store`."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._state = MemoryState()
+        self._state = MemoryState(clock)
         self._clock = clock
         self.turns: TurnStore = MemoryTurns(self._state, clock)
         self.people: PeopleStore = MemoryPeople(self._state, clock)
@@ -65,6 +65,17 @@ class MemoryStore:
             if kept.info.updated < end
         ]
         return sorted(infos, key=lambda info: (info.updated, info.id), reverse=True)[:limit]
+
+    @locked
+    def begun_so(self, text: str, *, conversations: str, limit: int) -> list[SessionInfo]:
+        infos = [self._state.sessions[session].info for session in self._state.current.values()]
+        found = [
+            info
+            for info in infos
+            if info.messages and info.preview.startswith(clean(text))
+            if info.conversation.startswith(clean(conversations))
+        ]
+        return sorted(found, key=lambda info: (info.updated, info.id), reverse=True)[:limit]
 
     @locked
     def resume(self, conversation: str, session: str) -> SessionInfo:

@@ -55,7 +55,8 @@ class Charge:
 class MemoryState:
     """Shared by the faces of one store; `locked` guards every call."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
         self.lock = threading.RLock()
         self.closed = False
         self.sessions: dict[str, Kept] = {}
@@ -82,7 +83,7 @@ class MemoryState:
             session = records.make_session_id()
         if session in self.sessions:
             raise records.taken(session)
-        it, now = records.complete_session(new, session, task), time.time()
+        it, now = records.complete_session(new, session, task), self.clock()
         info = SessionInfo(
             id=session,
             conversation=it.conversation,
@@ -153,7 +154,7 @@ class MemoryState:
         return child.info
 
     def add_rows(self, kept: Kept, writer: str, batch: records.Batch) -> None:
-        now, info = time.time(), kept.info
+        now, info = self.clock(), kept.info
         for position, row in enumerate(batch.written, info.version):
             self.order += 1
             kept.messages.append(Message(self.order, position, now, row))
@@ -168,7 +169,7 @@ class MemoryState:
         kept.writer = writer
 
     def add_usage(self, session: str, task: str, usage: Sequence[UsageRow]) -> None:
-        now = time.time()
+        now = self.clock()
         kept = self.sessions.get(session)
         conversation = "" if kept is None else kept.info.conversation
         self.ledger += [Charge(session, task, replace(call, created=now), conversation) for call in usage]
@@ -183,7 +184,7 @@ class MemoryState:
 
     def close_session(self, kept: Kept, reason: str) -> None:
         if kept.info.ended is None:
-            kept.info = replace(kept.info, ended=time.time(), end_reason=clean(reason))
+            kept.info = replace(kept.info, ended=self.clock(), end_reason=clean(reason))
 
     def move_current(self, info: SessionInfo, successor: str | None) -> None:
         if self.current.get(info.conversation) == info.id:

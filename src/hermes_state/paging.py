@@ -28,6 +28,28 @@ def pick_last(runs: Sequence[range], before: int | None, limit: int) -> list[ran
     return picked[::-1]
 
 
+def compare(before: Sequence[range], after: Sequence[range]) -> tuple[list[range], list[range]]:
+    """The positions that stood before and do not any more, and those that have come: the ends of both lists."""
+    kept = 0
+    for one, other in zip(before, after, strict=False):
+        if one.start != other.start:
+            break
+        kept += min(len(one), len(other))
+        if len(one) != len(other):
+            break
+    return _skip(before, kept), _skip(after, kept)
+
+
+def _skip(runs: Sequence[range], count: int) -> list[range]:
+    """What comes after the first `count` positions."""
+    rest: list[range] = []
+    for run in runs:
+        if run[count:]:
+            rest.append(run[count:])
+        count = max(0, count - len(run))
+    return rest
+
+
 def _cut(runs: Sequence[range], keep: int) -> list[range]:
     """The first `keep` positions."""
     kept: list[range] = []

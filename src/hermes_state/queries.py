@@ -28,17 +28,25 @@ RECENT_OF_CONVERSATION = _RECENT.format("s.conversation = ? and ") + _NEWEST
 RECENT_OF_PERSON = _RECENT.format(f"s.{_OF_PERSON} and ") + _NEWEST
 RECENT_OF_BOTH = _RECENT.format(f"s.conversation = ? and s.{_OF_PERSON} and ") + _NEWEST
 RECENT_OF_OWNER = _RECENT.format(f"{_IS_OF_PERSON.format('s')} and ") + _NEWEST
+#: The current sessions whose first text begins so, of conversations whose names do; by the text's index.
+SESSIONS_BEGUN_SO = (
+    f"select {_INFO} from session s join conversation c on c.id = s.conversation and c.current = s.id "
+    "where s.messages > 0 and s.preview >= ?1 and s.preview < ?1 || char(0x10ffff) "
+    f"and s.conversation >= ?2 and s.conversation < ?2 || char(0x10ffff) {_NEWEST.replace('?', '?3')}"
+)
 ADD_SESSION = (
     "insert into session (id, conversation, task, parent, platform, model, title, started, updated) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing"
+    "values (?, ?, ?, ?, ?, ?, ?, clock(), clock()) on conflict (id) do nothing"
 )
 ADD_CONVERSATION = "insert into conversation (id) values (?) on conflict (id) do nothing"
 #: Whose a conversation is does not change any more.
 ASSIGN = "update conversation set person = ? where id = ? and person = ''"
 SET_CURRENT = "update conversation set current = ? where id = ?"
 MOVE_CURRENT = "update conversation set current = ? where id = ? and current = ?"
-ADVANCE_SESSION = "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = ? where id = ?"
-END_SESSION = "update session set ended = ?, end_reason = ? where id = ? and ended is null"
+ADVANCE_SESSION = (
+    "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = clock() where id = ?"
+)
+END_SESSION = "update session set ended = clock(), end_reason = ? where id = ? and ended is null"
 SET_SUCCESSOR = "update session set successor = ? where id = ?"
 REOPEN_SESSION = "update session set ended = null, end_reason = null, successor = null where id = ?"
 SET_TITLE = "update session set title = ? where id = ?"
@@ -49,7 +57,7 @@ DELETE_DAMAGED = "delete from damaged where session = ?"
 # --- rows and what was sent
 ADD_MESSAGE = (
     "insert into message (session, position, conversation, seq, n, epoch, writer, kind, body, shown, created) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, clock())"
 )
 #: The last numbers that a turn gave to its rows and to its calls.
 LAST_ROW_OF_TURN = "select coalesce(max(n), 0) from message where conversation = ? and seq = ?"
@@ -90,7 +98,7 @@ DROP_UNUSED_BLOB = "delete from blob where hash = ?1 and not exists (select 1 fr
 ADD_USAGE = (
     "insert into usage (conversation, session, task, seq, call, provider, model, kind, input_tokens, "
     "cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, turn, saved, created) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, clock())"
 )
 _SUMS = (
     "count(*), coalesce(sum(input_tokens), 0), coalesce(sum(cache_read_tokens), 0), "

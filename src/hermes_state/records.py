@@ -104,7 +104,7 @@ def summarize(rows: Iterable[Row]) -> Summary:
 
 
 def extend_summary(known: Summary, added: Sequence[Row]) -> Summary | None:
-    """The list entry after `added`, or None when a row of it takes something back, so that all have to be read."""
+    """The list entry after `added`, or None when a row of it takes something back, so that this has to be read."""
     if any(row.kind == HEAD for row in added):
         return None
     new = summarize(added)

@@ -119,6 +119,8 @@ _TURNS_AND_BREAKS = (
     "create index break_created on prefix_break(created)",
 )
 
+_FIRST_TEXTS = ("create index session_first_text on session(preview, updated, id) where messages > 0",)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, queries.CREATE_SEARCH, queries.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -126,6 +128,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(4, 1, schema_people.STATEMENTS),
     Migration(5, 1, schema_daily.STATEMENTS),
     Migration(6, 1, schema_damage.STATEMENTS),
+    Migration(7, 1, _FIRST_TEXTS),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -66,7 +66,7 @@ class SqliteStore:
         readonly: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly, mend=self._mend)
+        self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly, mend=self._mend, clock=clock)
         self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
         self.turns: TurnStore = SqliteTurns(self._db, clock)
         self._clock = clock
@@ -108,6 +108,11 @@ class SqliteStore:
         named = (clean(value) for value in (conversation, person) if value is not None)
         wanted = (*named, math.inf if before is None else before, limit)
         return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
+
+    def begun_so(self, text: str, *, conversations: str, limit: int) -> list[SessionInfo]:
+        wanted = (clean(text), clean(conversations), limit)
+        found = self._db.read(lambda db: db.execute(queries.SESSIONS_BEGUN_SO, wanted).fetchall())
+        return [SessionInfo(*columns) for columns in found]
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
         with self._db.write() as db:

@@ -1,7 +1,6 @@
 """The steps of the calls on the SQLite store, inside their transaction: sessions, rows, usage, and reading them."""
 
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
@@ -70,12 +69,11 @@ def get_head(db: sqlite3.Connection, session: str) -> Head:
 
 def add_session(db: sqlite3.Connection, new: NewSession, task: str) -> str:
     """Insert the session and, if missing, its conversation; an id that the store chose is chosen until it is new."""
-    now = time.time()
     db.execute(queries.ADD_CONVERSATION, (clean(new.conversation),))
     while True:
         session = clean(new.id) or records.make_session_id()
         it = records.complete_session(new, session, task)
-        columns = (it.id, it.conversation, it.task, it.parent, it.platform, it.model, it.title, now, now)
+        columns = (it.id, it.conversation, it.task, it.parent, it.platform, it.model, it.title)
         if db.execute(queries.ADD_SESSION, columns).rowcount:
             return session
         if new.id:
@@ -132,24 +130,24 @@ def rotate_session(
     records.check_open(session, head.ended, head.end_reason)
     child = add_child(db, session, head)
     add_rows(db, child, get_head(db, child), place.writer, batch, mark)
-    db.execute(queries.END_SESSION, (time.time(), clean(reason), session))
+    db.execute(queries.END_SESSION, (clean(reason), session))
     db.execute(queries.SET_SUCCESSOR, (child, session))
     db.execute(queries.MOVE_CURRENT, (child, head.conversation, session))
     return get_info(db, child)
 
 
 def end_session(db: sqlite3.Connection, session: str, conversation: str, reason: str) -> None:
-    db.execute(queries.END_SESSION, (time.time(), clean(reason), session))
+    db.execute(queries.END_SESSION, (clean(reason), session))
     db.execute(queries.MOVE_CURRENT, (None, conversation, session))
 
 
 def add_rows(
     db: sqlite3.Connection, session: str, head: Head, writer: str, batch: records.Batch, mark: Mark = None
 ) -> None:
-    now, texts = time.time(), []
+    texts = []
     marks = _mark_rows(db, head.conversation, mark)
     for position, row in enumerate(batch.written, head.version):
-        columns = (session, position, head.conversation, *next(marks), writer, row.kind, row.body, row.shown, now)
+        columns = (session, position, head.conversation, *next(marks), writer, row.kind, row.body, row.shown)
         row_id = db.execute(queries.ADD_MESSAGE, columns).lastrowid
         if row.text and row_id is not None:
             texts.append((row_id, row.text))
@@ -161,8 +159,27 @@ def add_rows(
     version = head.version + len(batch.written)
     summary = records.extend_summary(records.Summary(head.messages, head.preview), batch.rows)
     if summary is None:
-        summary = records.summarize(read_messages(db, session, 0, version, {}))
-    db.execute(queries.ADVANCE_SESSION, (version, writer, summary.messages, summary.preview, now, session))
+        summary = _summarize_anew(db, session, head, version)
+    db.execute(queries.ADVANCE_SESSION, (version, writer, summary.messages, summary.preview, session))
+
+
+def _summarize_anew(db: sqlite3.Connection, session: str, head: Head, version: int) -> records.Summary:
+    """The list entry after something was taken back; only that is read, and the first question that still stands."""
+    heads = _read_heads(db, session)
+    before = paging.find_standing(head.version, [taken for taken in heads if taken[0] < head.version])
+    after = paging.find_standing(version, heads)
+    gone, come = (records.summarize(_read_runs(db, session, runs)) for runs in paging.compare(before, after))
+    first = next((row for row in _read_runs(db, session, after) if records.summarize([row]).preview), None)
+    return records.Summary(
+        head.messages - gone.messages + come.messages, "" if first is None else records.summarize([first]).preview
+    )
+
+
+def _read_runs(db: sqlite3.Connection, session: str, runs: Sequence[range]) -> Iterator[Row]:
+    """The rows at these positions, a hundred at a time."""
+    for run in runs:
+        for start in range(run.start, run.stop, 100):
+            yield from read_messages(db, session, start, min(start + 100, run.stop), {})
 
 
 def _mark_rows(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterator[tuple[int | None, int | None, int]]:
@@ -176,9 +193,9 @@ def _mark_rows(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterato
 def add_usage(
     db: sqlite3.Connection, session: str, head: Head | None, usage: Sequence[UsageRow], mark: Mark = None
 ) -> None:
-    owner, now = own(session, head), time.time()
+    owner = own(session, head)
     calls = _mark_calls(db, owner[0], mark)
-    db.executemany(queries.ADD_USAGE, [(*owner, *next(calls), *records.write_usage(call), now) for call in usage])
+    db.executemany(queries.ADD_USAGE, [(*owner, *next(calls), *records.write_usage(call)) for call in usage])
 
 
 def _mark_calls(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterator[tuple[int | None, int | None]]:
@@ -215,14 +232,19 @@ def read_rows(db: sqlite3.Connection, session: str, first: int, last: int) -> li
 def read_page(db: sqlite3.Connection, session: str, before: int | None, limit: int) -> list[PagedRow]:
     """The last visible rows before a position; of the others only those that take back are read."""
     version = get_head(db, session).version
-    heads = [
-        (position, int(read_body(row, records.HEAD, raw)["keep"]))
-        for row, position, raw in db.execute(queries.GET_HEADS, (session,)).fetchall()
-    ]
+    heads = _read_heads(db, session)
     return [
         PagedRow(Row(read_body(row, kind, raw), shown, kind=kind, position=position), created)
         for run in paging.pick_last(paging.find_standing(version, heads), before, limit)
         for row, position, kind, raw, shown, created in _fetch(db, queries.GET_PAGE, session, run.start, run.stop)
+    ]
+
+
+def _read_heads(db: sqlite3.Connection, session: str) -> list[tuple[int, int]]:
+    """The rows that take back: position, and how many visible rows are kept."""
+    return [
+        (position, int(read_body(row, records.HEAD, raw)["keep"]))
+        for row, position, raw in db.execute(queries.GET_HEADS, (session,)).fetchall()
     ]
 
 

@@ -186,6 +186,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             self._cancel = None
         if shorter is None:
             return None
+        shorter.take_break()  # it stands in the journal; the next turn does not make it
         self._conversation = shorter
         return before, len(shorter)
 
@@ -270,12 +271,13 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         ports = make_ports(self, cancel, facts, conversation)
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
-        told = "" if ports.model.dialect.plain else turn_facts(datetime.now(), self.folder, conversation.messages)
+        told = "" if ports.model.dialect.plain else ports.redact(turn_facts(datetime.now(), self.folder))
         notes, self._notes = self._notes, []
-        message = replace(given, facts="\n\n".join(part for part in (told, *notes) if part))
+        message = replace(given, facts="\n\n".join(notes), told="" if told == conversation.told else told)
         turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
-        if history is not None and conversation.began_with is not None:
-            turn.result.breaks.append(conversation.began_with)
+        replaced = conversation.take_break()
+        if replaced is not None:
+            turn.result.breaks.append(replaced)
         self._turn = turn
         charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
         key, env = self._gateway_session_key, self._scene.env
@@ -351,14 +353,14 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         """A history from the caller: what it adds is appended; where it contradicts what was sent, it replaces it."""
         conversation = self._load_conversation()
         given = repair_messages(history)
-        known = len(conversation)
-        if given[:known] == conversation.messages:
+        known, same = len(conversation), conversation.count_same(given)
+        if same == known:
             rows = [Row(message) for message in given[known:]]
             if rows:
                 conversation.note(rows, self._journal.append(rows))
             return conversation
         self._journal.rotate("history_replaced", [Row(message) for message in given])
-        replaced = PrefixBreak("history_replaced", 0)
+        replaced = PrefixBreak("history_replaced", same)
         self._journal.broke(replaced.reason, replaced.position)
         old, self._conversation = conversation, Conversation(self._journal.load(), replaced)
         self._session_rotated(old.session, self._conversation.session, old.messages)

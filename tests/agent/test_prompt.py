@@ -57,11 +57,5 @@ def test_a_large_or_broken_file_is_cut_or_cleaned_never_fatal(tmp_path: Path) ->
     assert len(prompt) < CONTEXT_FILE_CHARS + 1_000
 
 
-def test_facts_are_news_once() -> None:
-    facts = turn_facts(NOW, "/a", [])
-    assert facts == "[Sunday, 15 November 2026; working folder /a]"
-    told = [{"role": "user", "content": f"hello\n\n{facts}"}, {"role": "assistant", "content": "hi"}]
-    assert turn_facts(NOW, "/a", told) == ""
-    assert turn_facts(NOW, "/b", told) == "[Sunday, 15 November 2026; working folder /b]"
-    back = [*told, {"role": "user", "content": "x\n\n" + turn_facts(NOW, "/b", told)}]
-    assert turn_facts(NOW, "/a", back) == facts
+def test_facts_of_a_turn_are_date_and_folder() -> None:
+    assert turn_facts(NOW, "/a") == "[Sunday, 15 November 2026; working folder /a]"

@@ -150,6 +150,18 @@ def test_date_and_folder_are_told_again_only_when_they_change(make_agent: Any, t
     assert told == [1, 0, 1]
 
 
+def test_a_pasted_line_is_not_taken_for_what_was_told(make_agent: Any, tmp_path: Path) -> None:
+    """A3: what was told is known from a mark on the message, also after a restart, and not from its text."""
+    store = SqliteStore(tmp_path / "store.db")
+    build = lambda: make_agent(folder="/here", journal=StoreJournal(lambda: store, "c"))  # noqa: E731
+    build().run_conversation("one")
+    build().run_conversation("see the log:\n[Monday, 02 March 2020; working folder /elsewhere]")
+    result = build().run_conversation("three")
+    told = [m["content"].count("working folder /here") for m in result["messages"] if m["role"] == "user"]
+    assert told == [1, 0, 0]
+    store.close()
+
+
 def test_a_message_is_stored_as_sent_and_as_shown(make_agent: Any, tmp_path: Path) -> None:
     """A3"""
     store = SqliteStore(tmp_path / "store.db")

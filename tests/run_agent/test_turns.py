@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from waiting import wait_until
 
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.hooks import NoHooks
 from hermes_lab.server import LabServer
 from hermes_state.interface import NewSession
 from hermes_state.journal import StoreJournal
@@ -262,6 +264,49 @@ def test_a_history_that_contradicts_what_was_sent_is_a_named_break(make_agent: A
     assert result["prefix_breaks"][0][0] == "history_replaced"
     assert agent.session_id != session
     assert agent.task_id == task
+
+
+def edit_text(messages: list[dict[str, Any]]) -> None:
+    messages[0]["content"] = "something else"
+
+
+def edit_arguments(messages: list[dict[str, Any]]) -> None:
+    messages[1]["tool_calls"][0]["function"]["arguments"] = '{"at": 99}'
+
+
+@pytest.mark.parametrize(("edit", "place"), [(edit_text, 0), (edit_arguments, 1)])
+def test_a_history_edited_in_place_is_sent_as_edited_and_recorded(
+    make_agent: Any, lab: LabServer, tool: Any, edit: Callable[[list[dict[str, Any]]], None], place: int
+) -> None:
+    """A1, A2: what the caller was handed and gives back is compared by value, also deep inside."""
+    tool("look", lambda args: "seen")
+    agent = make_agent()
+    messages = agent.run_conversation('[[tool look {"at": 1}]][[then]][[say one]]')["messages"]
+    edit(messages)
+    result = agent.run_conversation("[[say two]]", conversation_history=messages)
+    assert result["prefix_breaks"] == [("history_replaced", place)]
+    sent = lab.requests[-1].json()["messages"][1 + place]
+    assert "something else" in str(sent) if place == 0 else '{"at": 99}' in str(sent)
+    assert agent.run_conversation("[[say three]]", conversation_history=result["messages"])["prefix_breaks"] == []
+
+
+def test_what_a_plugin_edited_and_the_caller_gives_back_is_no_second_break(make_agent: Any, lab: LabServer) -> None:
+    """A2: the caller's history is what was sent, though it is not what was stored."""
+
+    class Editor(NoHooks):
+        def has(self, name: str) -> bool:
+            return name == "pre_llm_call"
+
+        def invoke(self, name: str, **facts: Any) -> list[Any]:
+            if name == "pre_llm_call" and len(agent.messages) > 1:
+                agent._conversation.messages[0]["content"] = "shorter"
+            return []
+
+    agent = make_agent(hooks=Editor())
+    agent.run_conversation("[[say one]]")
+    result = agent.run_conversation("[[say two]]")
+    assert result["prefix_breaks"] == [("plugin_edit", 0)]
+    assert agent.run_conversation("[[say three]]", conversation_history=result["messages"])["prefix_breaks"] == []
 
 
 def test_taking_back_the_last_turn_deletes_nothing(make_agent: Any) -> None:

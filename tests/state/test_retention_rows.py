@@ -4,7 +4,6 @@ import random
 import re
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -166,20 +165,21 @@ def test_words_are_found_in_kept_messages(bench: Bench) -> None:
     assert bench.turns.mentioned({"abc123", "def456", "none"}) == {"abc123"}
 
 
-# --- sessions: their times are the machine's
+# --- sessions
 
 
 def speak(bench: Bench, conversation: str = CHAT) -> str:
     session = bench.open_session(conversation)
     bench.store.append(session, "w", 0, [say("hello")])
+    bench.clock.move(1)
     return session
 
 
 def test_untouched_sessions_are_found_and_deleted(bench: Bench) -> None:
     """F7"""
     old, empty = speak(bench), bench.open_session(OTHER)
-    middle = time.time()
-    time.sleep(0.001)
+    bench.clock.move(1)
+    middle = bench.clock()
     young = speak(bench)
     assert bench.store.stale_sessions(middle, 10) == [old, empty]
     assert bench.store.stale_sessions(middle, 1) == [old]
@@ -188,14 +188,14 @@ def test_untouched_sessions_are_found_and_deleted(bench: Bench) -> None:
     assert not bench.store.delete_stale(young, middle)
     assert bench.store.session(old) is None
     assert bench.store.search("hello") != []
-    assert bench.store.delete_stale(young, time.time() + 1)
+    assert bench.store.delete_stale(young, bench.clock() + 1)
     assert bench.store.current(CHAT) is None
     assert bench.store.search("hello") == []
 
 
 def test_a_session_with_open_messages_or_a_living_owner_stays(bench: Bench) -> None:
     """F7"""
-    session, soon = speak(bench), time.time() + 1
+    session, soon = speak(bench), bench.clock() + 1
     seq = bench.accept()
     assert bench.store.stale_sessions(soon, 10) == []
     assert not bench.store.delete_stale(session, soon)
@@ -203,34 +203,34 @@ def test_a_session_with_open_messages_or_a_living_owner_stays(bench: Bench) -> N
     bench.turns.complete(claim, [seq])
     assert bench.store.stale_sessions(soon, 10) == []  # it is kept warm
     later = speak(bench)
-    assert bench.store.stale_sessions(time.time() + 1, 10) == [session]  # the current one is another now
+    assert bench.store.stale_sessions(bench.clock() + 1, 10) == [session]  # the current one is another now
     bench.turns.release(claim)
-    assert bench.store.stale_sessions(time.time() + 1, 10) == [session, later]
+    assert bench.store.stale_sessions(bench.clock() + 1, 10) == [session, later]
 
 
 def test_a_dead_owner_keeps_no_session(bench: Bench) -> None:
     session = speak(bench)
     bench.own()
     bench.clock.move(DAY)
-    assert bench.store.stale_sessions(time.time() + 1, 10) == [session]
+    assert bench.store.stale_sessions(bench.clock() + 1, 10) == [session]
 
 
 def test_a_chain_is_as_young_as_its_last_session(bench: Bench) -> None:
     """F7: what was compacted belongs to a conversation that goes on."""
     parent = speak(bench)
-    middle = time.time()
-    time.sleep(0.001)
+    bench.clock.move(1)
+    middle = bench.clock()
     child = bench.store.rotate(parent, "w", 1, "compaction", [say("summary")]).id
     assert bench.store.stale_sessions(middle, 10) == []
     assert not bench.store.delete_stale(parent, middle)
-    assert bench.store.stale_sessions(time.time() + 1, 10) == [parent, child]
+    assert bench.store.stale_sessions(bench.clock() + 1, 10) == [parent, child]
 
 
 def test_what_was_paid_stays(bench: Bench) -> None:
     """F7: the ledger counts what is gone."""
     session = bench.open_session()
     bench.store.append(session, "w", 0, [say("x")], [USAGE])
-    assert bench.store.delete_stale(session, time.time() + 1)
+    assert bench.store.delete_stale(session, bench.clock() + 1)
     assert bench.store.usage().calls == 1
 
 

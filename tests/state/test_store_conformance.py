@@ -72,6 +72,23 @@ def test_the_list_shows_the_newest_activity_first_and_no_empty_sessions(store: S
     assert store.sessions(conversation="nobody") == []
 
 
+def test_sessions_are_found_by_how_they_began(store: Store) -> None:
+    def begin_so(text: str, conversation: str) -> str:
+        return begin(store, say(text), say("yes", role="assistant"), conversation=conversation)
+
+    first = begin_so("tell me of  cats", "api:a1")
+    begin_so("tell me of dogs", "api:a2")
+    begin_so("tell me of cats", "api:b1")
+    left = begin_so("tell me of cats and mice", "api:a3")
+    begin_so("something else", "api:a3")  # current in its place
+    last = begin_so("tell me of cats, please", "api:a4")
+    found = store.begun_so("tell me of cats", conversations="api:a", limit=10)
+    assert [info.id for info in found] == [last, first]
+    assert [info.id for info in store.begun_so("tell me of cats", conversations="api:a", limit=1)] == [last]
+    store.resume("api:a3", left)
+    assert left in [info.id for info in store.begun_so("tell me of cats", conversations="api:", limit=10)]
+
+
 def test_the_list_entry_counts_what_people_see(store: Store) -> None:
     session = begin(
         store,
@@ -91,6 +108,22 @@ def test_the_list_entry_counts_what_people_see(store: Store) -> None:
     assert len(info.preview) == 80
     store.append(session, "w", 6, [head_row(0)])
     assert store.sessions() == []
+
+
+def test_the_list_entry_after_undo_is_what_still_stands(store: Store) -> None:
+    """Also over a row that took back rows of its own, and where the first question was taken back."""
+    session = begin(store, say("hi", role="assistant"), say("one"), say("yes", role="assistant"), say("two"))
+    for base, rows, seen in (
+        (4, [head_row(3)], (3, "one")),
+        (5, [say("three"), say("so", role="assistant")], (5, "one")),
+        (7, [head_row(4), say("four")], (5, "one")),
+        (9, [head_row(1)], (1, "")),
+        (10, [say("five")], (2, "five")),
+    ):
+        store.append(session, "w", base, rows)
+        info = store.session(session)
+        assert info is not None
+        assert (info.messages, info.preview) == seen
 
 
 def test_the_end_is_written_once_with_its_reason(store: Store) -> None:

@@ -1,10 +1,12 @@
 """What only the SQLite store promises: query plans, its errors as sentences, layouts, side files and descriptors."""
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -73,8 +75,9 @@ def test_no_statement_scans_a_table(store: SqliteStore, path: Path, name: str) -
 
 
 def ask_plan(path: Path, text: str) -> list[tuple[object, ...]]:
-    places = 1 if "?1" in text else text.count("?")
+    places = len(set(re.findall(r"\?\d", text))) or text.count("?")
     with closing(sqlite3.connect(path)) as db:
+        db.create_function("clock", 0, time.time)
         return db.execute(f"explain query plan {text}", (1,) * places).fetchall()
 
 
