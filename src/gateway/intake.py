@@ -130,9 +130,9 @@ TOO_MANY = (
     f"{MAX_WAITING} messages wait already, so this one was not taken, nor is any other until there is room. "
     "Send it again after the next answer; /stop stops the turn under way."
 )
-QUEUED = "Queued: it is answered when the turn under way has ended."
+QUEUED = "Queued: it is answered when the turn under way has ended, and so is what you write until then."
 QUEUED_COMMAND = "Queued: /{name} runs when the turn under way has ended."
-QUEUED_OTHERS = "Queued: somebody else's turn is under way; yours comes after it."
+QUEUED_OTHERS = "Queued: somebody else's turn is under way; yours comes after it, with what you write until then."
 QUEUED_UNSTEERABLE = "Queued: the turn under way takes nothing in now; this is answered when it has ended."
 QUEUED_DEEP = (
     f"Queued: {MAX_DEPTH} turns in a row were interrupted, so the one under way runs to its end first. /stop stops it."

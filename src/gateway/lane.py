@@ -195,6 +195,7 @@ class Lane:
         self._steered: set[int] = set()
         self._depth = 0
         self._refusals = 0
+        self._told: set[tuple[str, str]] = set()  # to whom which word on waiting was said during the turn under way
         self._progress = 0.0  # when the turn before this one last moved
         self._failures = 0
         self._not_before = 0.0  # of the clock that is never set
@@ -351,7 +352,8 @@ class Lane:
                 await self._take_command(item, decision)
             case Queue(told):
                 self._enqueue(item)
-                if told:
+                if told and (item.sender.person, told) not in self._told:
+                    self._told.add((item.sender.person, told))
                     note = Outgoing(item.inbound.address, told, NOTE)
                     await self._house.call(self._house.post, self.key, f"queued:{item.row.seq}", note)
                     self._house.wake_delivery(item.inbound.address)
@@ -467,6 +469,7 @@ class Lane:
             self._progress = slot.clocks.progress
             self.slot = None
             self._steered.clear()
+            self._told.clear()
             self.wake()
 
     async def _perform_slot(self, slot: Slot) -> Done:

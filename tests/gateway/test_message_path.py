@@ -12,6 +12,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway import lane as lanes
+from gateway.intake import QUEUED
 from hermes_base import local_wire as wire
 from hermes_base.inbound import ANSWER, NOTE
 from hermes_base.journal import Row, text_of
@@ -215,6 +216,21 @@ def test_a_message_can_wait(house: LocalHouse, person: Person, lab: LabServer) -
     person.say("[[say third]]")
     wait_until(lambda: len(person.shown()) == 3)
     assert person.shown()[1:] == ["second", "third"]
+
+
+def test_of_six_that_wait_one_is_told_for_all(house: LocalHouse, person: Person, lab: LabServer) -> None:
+    """C3: every one is stored and answered; the word that they wait is said once for each turn under way."""
+    config.set_value("gateway.busy", "queue")
+    person.say("[[stall 60]]")
+    wait_until(lambda: lab.in_flight == 1)
+    for number in range(6):
+        person.say(f"number {number}")
+    wait_until(lambda: len(house.gateway.turns.open_seqs(person.conversation)) == 7)
+    person.say("/stop")
+    wait_until(lambda: not house.gateway.turns.open_seqs(person.conversation))
+    assert [note for note in person.shown(NOTE) if note.startswith("Queued")] == [QUEUED]
+    asked = " ".join(str(message["content"]) for message in messages(lab.requests[-1]) if message["role"] == "user")
+    assert all(f"number {number}" in asked for number in range(6))
 
 
 def test_a_message_can_steer(house: LocalHouse, person: Person, lab: LabServer) -> None:
