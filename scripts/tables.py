@@ -31,8 +31,10 @@ Written by `scripts/tables.py` from `agent.providers`; do not edit.
 
 `hermes config set model.provider NAME` chooses one, `model.default` the model, `model.base_url` another address.
 Without a choice the first provider in this list whose key is set answers, then a server that runs on this machine, then
-the built-in model. `custom` is any address in the OpenAI format; it takes a key if it needs one. All are spoken to in
-the Chat Completions format.
+the built-in model. `custom` is any address in the OpenAI format; it takes a key if it needs one. The address of a server
+of your own holds the scheme and, for most, `/v1`: `http://127.0.0.1:8000/v1`. A key or a choice that is changed counts
+from the next message on; the format can be changed with `model.api_mode`. `hermes doctor` asks the model for two letters
+and says what is wrong if it does not answer.
 """
 
 
@@ -47,7 +49,7 @@ def write_settings() -> str:
 
 
 def write_providers() -> str:
-    columns = ("name", "provider", "key", "address", "default model")
+    columns = ("name", "provider", "key", "address", "default model", "format")
     aliases = ", ".join(f"`{alias}` for `{name}`" for alias, name in _ALIASES.items())
     parts = [PROVIDERS_INTRO, _write_table(columns, map(_provider_row, PROVIDERS.values())), f"Also taken: {aliases}."]
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -65,7 +67,7 @@ def _show(value: object) -> str:
 def _provider_row(provider: Provider) -> tuple[str, ...]:
     keys = " or ".join(f"`{name}`" for name in provider.key_env) or "none"
     model = f"`{provider.default_model}`" if provider.default_model else "the server's first"
-    return f"`{provider.name}`", provider.label, keys, _show_address(provider), model
+    return f"`{provider.name}`", provider.label, keys, _show_address(provider), model, f"`{provider.api_mode}`"
 
 
 def _show_address(provider: Provider) -> str:

@@ -13,7 +13,7 @@ from agent.auxiliary_client import environment
 from agent.local_servers import probe_model_servers
 from agent.providers import PROVIDERS, Provider, find_provider, provider_or_custom
 from agent.runtime import Runtime, find_key, needs_key, runtime_of_entry
-from hermes_base.addresses import describe_address
+from hermes_base.addresses import check_address, describe_address
 from hermes_base.cockpit import ProviderChoice, ProviderView
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
@@ -74,15 +74,8 @@ def _find_address(facts: Provider, given: str) -> str:
     address = address or facts.base_url
     if facts.name in _NOT_OFFERED:
         return ""
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = describe_address(address)
-        raise ConfigProblem(
-            f"'{shown}' is no address of a model server." if shown else "The server's address is missing.",
-            kept=_UNCHANGED,
-            fix="It begins with http:// or https://, for example http://127.0.0.1:8000/v1",
-        )
-    if "@" in parts.netloc:
+    check_address(address, kept=_UNCHANGED)
+    if "@" in urlsplit(address).netloc:
         raise ConfigProblem(
             "The address holds a user name or a password.", kept=_UNCHANGED, fix="Give the secret as the key."
         )

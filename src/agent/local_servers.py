@@ -20,6 +20,12 @@ def probe_model_servers(addresses: Sequence[str]) -> Mapping[str, Sequence[str]]
     return {address: models for address, models in found if models}
 
 
+def find_better_address(address: str) -> str:
+    """Where a model server answers, when it does not at this address but at one that is nearly the same."""
+    longer = address.rstrip("/") + "/v1"
+    return longer if longer in probe_model_servers([longer]) else ""
+
+
 def list_models(base_url: str) -> Sequence[str]:
     """Names of the models at an OpenAI-format address; empty when nobody answers or the answer is something else."""
     connection: http.client.HTTPConnection | None = None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from agent import clients
 from agent.auxiliary_client import AuxiliaryCall, build_client, complete, connect_runtime
+from agent.local_servers import find_better_address
 from agent.reply import Reply
 from agent.runtime import Runtime
 from agent.usage_pricing import ledger_row
@@ -33,6 +34,7 @@ class ProbeResult:
 
     probed: Probed
     usage: tuple[UsageRow, ...] = ()
+    passing: bool = False  # of a failure: it says nothing against what was chosen, and may be over soon
 
 
 class Sentence(NamedTuple):
@@ -58,6 +60,7 @@ SLOW = Sentence("{who} did not answer in time.", "Try again, or choose a faster 
 BROKEN = Sentence("{who} has a problem of its own.", "Try again later, or choose another provider.")
 CUT = Sentence("The answer of {who} broke off.", "Try again; if it stays so, choose another provider or model.")
 
+_PASSING = (LIMITED, UNREACHABLE, SLOW, BROKEN, CUT)
 _BY_STATUS = {401: WRONG_KEY, 402: NO_CREDIT, 403: NOT_ALLOWED, 404: NO_MODEL, 408: SLOW, 429: LIMITED}
 #: Some providers refuse a key or a name with a plain 400, and only their words tell which.
 _BY_WORDS: tuple[tuple[re.Pattern[str], Sentence], ...] = (
@@ -128,9 +131,13 @@ def _failed(
 ) -> ProbeResult:
     facts = {"who": _name(runtime), "model": runtime.model, "address": describe_address(runtime.base_url)}
     text = " ".join(part.format_map(facts) for part in sentence) if sentence else str(failure)
+    better = find_better_address(runtime.base_url) if sentence in (NO_MODEL, UNREACHABLE) else ""
+    if better:
+        text = f"{facts['who']} does not answer at {facts['address']}, but at {describe_address(better)}: use that."
     probed = Probed(False, hide_key(text, runtime.api_key), runtime.model, time.monotonic() - begun)
     paid = sentence is SLOW if failure is None else failure.began  # it may be on the bill: nobody told a count
-    return ProbeResult(probed, (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ())
+    spent = (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ()
+    return ProbeResult(probed, spent, passing=sentence in _PASSING and not better)
 
 
 def _name(runtime: Runtime) -> str:

@@ -1,5 +1,6 @@
 """The providers as data: where they are, how their key is called, what they answer with unless told otherwise."""
 
+import difflib
 from dataclasses import dataclass
 
 from hermes_base.errors import ConfigProblem
@@ -133,14 +134,17 @@ _ALIASES = {
 }
 
 
-def find_provider(name: str) -> Provider:
+def find_provider(name: str, *, kept: str = "") -> Provider:
     """The provider of that name; an unknown one gets a sentence that lists what there is."""
     key = name.strip().lower()
     found = PROVIDERS.get(_ALIASES.get(key, key))
     if found is None:
+        near = difflib.get_close_matches(key, [*PROVIDERS, *_ALIASES], 1)
         raise ConfigProblem(
             f"There is no provider called '{name}'.",
-            fix=f"Set model.provider to one of: {', '.join(PROVIDERS)}; or use 'custom' with model.base_url.",
+            kept=kept,
+            fix=(f"Did you mean '{near[0]}'? " if near else "")
+            + f"There are: {', '.join(PROVIDERS)}. Any other server is 'custom', with model.base_url.",
         )
     return found
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.model_metadata import get_model_context_length
 from agent.providers import PROVIDERS, Provider, find_provider
-from hermes_base.addresses import describe_address
+from hermes_base.addresses import check_address, describe_address
 from hermes_base.errors import ConfigProblem
 
 #: Asks local servers which models they have: base address -> names, None when nobody answers there.
@@ -112,6 +112,7 @@ def _named_runtime(
             "The provider 'custom' has no address.",
             fix="Set it with: hermes config set model.base_url http://HOST:PORT/v1",
         )
+    check_address(base_url)
     model = model or str(section.get("default") or facts.default_model)
     if not model:
         model = _first_model(base_url, probe)
@@ -120,13 +121,20 @@ def _named_runtime(
 
 
 def _first_model(base_url: str, probe: Probe) -> str:
-    models = probe([base_url]).get(base_url)
-    if not models:
+    longer = base_url.rstrip("/") + "/v1"
+    found = probe([base_url, longer])
+    if base_url in found:
+        return found[base_url][0]
+    here, there = describe_address(base_url), describe_address(longer)
+    if longer in found:
         raise ConfigProblem(
-            f"No model is named, and no model server answers at {describe_address(base_url)}.",
-            fix="Start the server, or name a model with: hermes config set model.default NAME",
+            f"No model server answers at {here}, but one does at {there}.",
+            fix=f"Use that: hermes config set model.base_url {there}",
         )
-    return models[0]
+    raise ConfigProblem(
+        f"No model is named, and no model server answers at {here}.",
+        fix="Start the server, or name a model with: hermes config set model.default NAME",
+    )
 
 
 def _from_environment(section: Mapping[str, Any], env: Mapping[str, str], model: str) -> Runtime | None:

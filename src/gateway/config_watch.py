@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.providers import PROVIDERS
+from agent.key_names import find_key_names
 from gateway.turn import start_thread
 from hermes_base import settings as table
 from hermes_base.chat import Notice
@@ -64,17 +64,6 @@ def find_changes(before: Known, after: Known) -> Iterator[Change]:
     keys_of_models = find_key_names(after.settings)
     for name in _differ(before.env, after.env):
         yield Change(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)
-
-
-def find_key_names(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Variables that are looked up for each message: the keys of providers."""
-    entries = [cli_config.cfg_get(settings, "model", default={}), *_list_fallbacks(settings)]
-    named = {str(entry.get("key_env") or "") for entry in entries}
-    return frozenset({*named, *(name for facts in PROVIDERS.values() for name in facts.key_env)})
-
-
-def _list_fallbacks(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(cli_config.cfg_get(settings, "model", "fallbacks", default=[]) or [])
 
 
 def _foreign(settings: Mapping[str, Any]) -> dict[str, Any]:

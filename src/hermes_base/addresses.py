@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import unquote, unquote_plus, urlsplit
+
+from hermes_base.errors import ConfigProblem
 
 _HIDDEN = "…"
 _PARTS = re.compile(
@@ -22,6 +24,22 @@ def describe_address(address: str) -> str:
         place = _HIDDEN + place[place.rindex("@") :]
     query = "&".join(_hide_value(part) for part in (parts["query"] or "").split("&"))
     return f"{parts['scheme'] or ''}{place}{query}{parts['rest']}"
+
+
+def check_address(address: str, *, kept: str = "") -> None:
+    """ConfigProblem when nothing can be called there: no scheme, or no host."""
+    try:
+        parts = urlsplit(address)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return
+    except ValueError:  # such as half of an IPv6 address
+        pass
+    shown = describe_address(address)
+    raise ConfigProblem(
+        f"'{shown}' is no address of a model server." if shown else "The server's address is missing.",
+        kept=kept,
+        fix="It begins with http:// or https://, for example http://127.0.0.1:8000/v1",
+    )
 
 
 def find_address_secrets(address: str) -> Iterator[str]:

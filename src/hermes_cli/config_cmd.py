@@ -5,11 +5,17 @@ import getpass
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
+from agent.key_names import find_key_names, find_meant
+from agent.providers import find_provider
 from hermes_base import settings
+from hermes_base.addresses import check_address
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
+
+_UNCHANGED = "Nothing was changed."
 
 
 def main(args: list[str]) -> int:
@@ -40,7 +46,8 @@ def _get(parsed: argparse.Namespace) -> int:
 
 def _set(parsed: argparse.Namespace) -> int:
     value = _ask_value(parsed.key) if parsed.value is None else parsed.value
-    found = config.set_value(parsed.key, value)
+    _refuse_misspelt(parsed.key, value)
+    found = _find(parsed.key, config.set_value(parsed.key, value))
     kept_in = config.get_env_path() if config.is_env_name(parsed.key) else config.get_config_path()
     print(f"{found.key} = {found.shown or '(empty)'}, kept in {kept_in}. It takes effect {found.takes_effect}.")
     if found.source == "the environment":
@@ -48,6 +55,30 @@ def _set(parsed: argparse.Namespace) -> int:
     if found.breaks_prefix:
         print("Note: a conversation under way then sends its whole prompt anew once, at full price.")
     return 0
+
+
+def _refuse_misspelt(key: str, value: str) -> None:
+    """ConfigProblem for names that nobody would ever look up."""
+    if key == "model.provider" and value:
+        find_provider(value, kept=_UNCHANGED)
+    if key == "model.base_url" and value:
+        check_address(value, kept=_UNCHANGED)
+    meant = find_meant(key, _key_names()) if config.is_env_name(key) else ""
+    if meant:
+        fix = f"Did you mean {meant}? If it is a name of your own, say so first: hermes config set model.key_env {key}"
+        raise ConfigProblem(f"No provider's key is called {key}.", kept=_UNCHANGED, fix=fix)
+
+
+def _find(key: str, found: config.Explanation) -> config.Explanation:
+    """Keys of providers are looked up for each message, other variables at the start."""
+    return replace(found, takes_effect=settings.NEXT_MESSAGE) if key in _key_names() else found
+
+
+def _key_names() -> frozenset[str]:
+    try:
+        return find_key_names(config.load_config_readonly())
+    except ConfigProblem:  # told by whoever reads the settings
+        return find_key_names({})
 
 
 def _ask_value(key: str) -> str:
@@ -61,7 +92,7 @@ def _ask_value(key: str) -> str:
 
 
 def _explain(parsed: argparse.Namespace) -> int:
-    found = config.explain(parsed.key)
+    found = _find(parsed.key, config.explain(parsed.key))
     facts = {
         "value": found.shown or "(empty)",
         "source": found.source,

@@ -1,6 +1,7 @@
 """`hermes doctor`: looks at everything Hermes needs, and says for each fault how to put it right.
 
-It changes nothing, needs no network, and works with a broken config or a store that somebody else holds.
+It changes nothing, and works with a broken config, without a network, or with a store that somebody else holds. It asks
+the model that would answer for two letters, since only that shows whether it does; `--offline` leaves that out.
 """
 
 import argparse
@@ -13,14 +14,16 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
 from agent.auxiliary_client import find_runtime
-from agent.runtime import needs_key
+from agent.key_names import find_key_names, find_meant
+from agent.probing import probe
+from agent.runtime import Runtime, needs_key
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_cli import config, plugin_seals
 from hermes_cli.plugin_loading import find_code
@@ -44,6 +47,7 @@ OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
 OLDEST_PYTHON = (3, 11)
 LITTLE_SPACE, NO_SPACE = 1 << 30, 50 << 20
 STORE_PATIENCE = 1.0
+ANSWER_PATIENCE = 15.0
 NAMED_ROWS = 10  # damaged rows that are named one by one
 LATE_CLOCK = 60.0
 _RESTORE = "Check the disk; `hermes backup restore FILE` brings older data back."
@@ -63,21 +67,26 @@ class Finding:
     fix: str = ""
 
 
+Check = Callable[[Path], Iterator[Finding]]
+
+
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("hermes doctor", description="Find out what is wrong, and how to put it right.")
     parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--offline", action="store_true", help="do not ask the model whether it answers")
     parsed = parser.parse_args(args)
-    findings = examine(get_hermes_home())
+    checks = [check for check in CHECKS if not (parsed.offline and check is _check_answer)]
+    findings = examine(get_hermes_home(), checks)
     print(_write_json(findings) if parsed.json else _write_report(findings))
     return 1 if any(finding.level == FAIL for finding in findings) else 0
 
 
-def examine(home: Path) -> list[Finding]:
+def examine(home: Path, checks: Sequence[Check]) -> list[Finding]:
     """All findings; a check that breaks becomes a finding itself."""
-    return [finding for check in CHECKS for finding in _run_check(check, home)]
+    return [finding for check in checks for finding in _run_check(check, home)]
 
 
-def _run_check(check: Callable[[Path], Iterator[Finding]], home: Path) -> list[Finding]:
+def _run_check(check: Check, home: Path) -> list[Finding]:
     try:
         return list(check(home))
     except Exception as error:
@@ -145,12 +154,25 @@ def _check_env(home: Path) -> Iterator[Finding]:  # noqa: ARG001
     except ConfigProblem as error:
         yield Finding(FAIL, error.what, error.fix)
         return
+    known = _find_key_names()
+    for name in config.load_env():
+        meant = find_meant(name, known)
+        if meant:
+            what = f"{path}: no provider's key is called {name}; it is kept and not used."
+            yield Finding(WARN, what, f"Did you mean {meant}? A name of your own is named by model.key_env.")
     for line in bad:
         yield Finding(WARN, f"{path}, line {line}: this is not NAME=VALUE and is ignored.", "Correct or remove it.")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         yield Finding(WARN, f"Other users of this machine may read the secrets in {path}.", f"Run: chmod 600 {path}")
     elif not bad:
         yield Finding(OK, f"{path} is in order.")
+
+
+def _find_key_names() -> frozenset[str]:
+    try:
+        return find_key_names(config.load_config_readonly())
+    except ConfigProblem:  # reported by its own check
+        return find_key_names({})
 
 
 def _check_store(home: Path) -> Iterator[Finding]:
@@ -202,26 +224,57 @@ def _check_owner(home: Path) -> Iterator[Finding]:
         return
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(owner.since))
     who = f"The process {owner.pid}, running since {since}," if owner.pid else "Another process"
-    yield Finding(INFO, f"{who} owns this home; a second chat must wait.", "If it is not yours to keep, end it.")
+    yield Finding(INFO, f"{who} owns this home; chats join it.", "`hermes gateway stop` ends it.")
 
 
 def _check_model(home: Path) -> Iterator[Finding]:  # noqa: ARG001
     """Which model would answer, found in the way the chat finds it; nothing is asked of a provider."""
     try:
-        settings = config.load_config_readonly()
-        config.load_env()
-    except ConfigProblem:
-        return  # reported by its own check
-    try:
-        found = find_runtime(settings)
+        found = _find_model()
     except ConfigProblem as problem:
         yield Finding(FAIL, problem.what, problem.fix)
         return
-    if not found.api_key and needs_key(found.facts, found.base_url):
+    if found is None:
+        return
+    if _lacks_key(found):
         name = found.facts.key_env[0]
-        yield Finding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name} KEY")
+        yield Finding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name}")
         return
     yield Finding(OK, f"Answers: {found.model} ({found.facts.label}); {found.source}.")
+
+
+def _check_answer(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    """Whether it does answer: a key that is refused and a name that is not known show nowhere else."""
+    try:
+        found = _find_model()
+    except ConfigProblem:
+        return  # reported by the check before
+    if found is None or _lacks_key(found) or found.provider == "embedded":
+        return  # the built-in model is there or not; to load it would take longer than all the rest
+    result = probe(found, ANSWER_PATIENCE)
+    if result.probed.ok:
+        yield Finding(OK, result.probed.text)
+        return
+    settings = "Look at model.provider, model.default, model.base_url and the key; `hermes setup` asks for them."
+    yield Finding(
+        WARN if result.passing else FAIL,
+        result.probed.text,
+        "Without a network this can be left out: hermes doctor --offline" if result.passing else settings,
+    )
+
+
+def _find_model() -> Runtime | None:
+    """None: the settings cannot be read, which their own check reports."""
+    try:
+        settings = config.load_config_readonly()
+        config.load_env()
+    except ConfigProblem:
+        return None
+    return find_runtime(settings)
+
+
+def _lacks_key(found: Runtime) -> bool:
+    return not found.api_key and needs_key(found.facts, found.base_url)
 
 
 def _check_tools(home: Path) -> Iterator[Finding]:  # noqa: ARG001
@@ -270,7 +323,7 @@ def _check_plugins(home: Path) -> Iterator[Finding]:  # noqa: ARG001
         yield Finding(OK, "The enabled plugins are as they were enabled.")
 
 
-CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
+CHECKS: tuple[Check, ...] = (
     _check_python,
     _check_home,
     _check_disk,
@@ -279,6 +332,7 @@ CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _check_store,
     _check_owner,
     _check_model,
+    _check_answer,
     _check_tools,
     _check_sandbox,
     _check_plugins,

@@ -48,6 +48,35 @@ def test_a_misspelt_key_is_refused_with_a_suggestion(home: Path, capsys: pytest.
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("OPENROUTR_API_KEY", SECRET, "Did you mean OPENROUTER_API_KEY?"),
+        ("model.provider", "opnrouter", "Did you mean 'openrouter'?"),
+        ("model.base_url", "127.0.0.1:8000/v1", "begins with http://"),
+        ("model.base_url", "htp://host/v1", "begins with http://"),
+    ],
+)
+def test_names_that_nobody_would_look_up_are_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], key: str, value: str, told: str
+) -> None:
+    """H2: keys, providers and addresses, with what was meant; nothing is kept."""
+    assert main(["config", "set", key, value]) == 1
+    said = capsys.readouterr().err
+    assert told in said
+    assert "Nothing was changed." in said
+    assert list(home.iterdir()) == []
+
+
+def test_a_key_of_ones_own_is_taken_once_it_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "set", "OPENAI2_API_KEY", SECRET]) == 1
+    assert main(["config", "set", "model.key_env", "OPENAI2_API_KEY"]) == 0
+    assert main(["config", "set", "OPENAI2_API_KEY", SECRET]) == 0
+    assert "with the next message" in capsys.readouterr().out.splitlines()[-1]
+    assert main(["config", "set", "HERMES_WEB_PASSWORD", SECRET]) == 0
+    assert "when hermes starts again" in capsys.readouterr().out
+
+
 def test_a_secret_is_taken_from_a_pipe_and_never_shown(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

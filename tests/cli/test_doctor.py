@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raw_model_server import RawModelServer
 
 from agent import embedded
 from hermes_cli import doctor
+from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
 from hermes_state.interface import NewSession
 from hermes_state.schema import STORE_FILE
@@ -27,8 +29,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _examine(capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
-    code = doctor.main(["--json"])
+def _examine(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict[str, Any]]]:
+    code = doctor.main(["--json", *more])
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -129,7 +131,7 @@ def test_the_owner_of_the_home_is_named(home: Path, capsys: pytest.CaptureFixtur
         _, findings = _examine(capsys)
     finally:
         process.communicate(timeout=60)
-    finding = _find(findings, "owns this home")
+    finding = _find(findings, "owns this home; chats join it")
     assert str(process.pid) in finding["what"]
     assert finding["level"] == "info"
     with HomeLock(home):
@@ -161,7 +163,7 @@ def test_who_would_answer_is_told_without_showing_keys(
     """G6, H3."""
     monkeypatch.setenv("MY_OWN_VARIABLE", CANARY)
     (home / "config.yaml").write_text("model: {provider: openai, default: a-model, key_env: MY_OWN_VARIABLE}\n")
-    _, findings = _examine(capsys)
+    _, findings = _examine(capsys, "--offline")
     assert "a-model (OpenAI)" in _find(findings, "Answers:")["what"]
     assert CANARY not in json.dumps(findings)
 
@@ -169,7 +171,9 @@ def test_who_would_answer_is_told_without_showing_keys(
 @pytest.mark.parametrize(
     ("section", "what", "fix"),
     [
-        ("{provider: nonsense}", "no provider called 'nonsense'", "model.provider"),
+        ("{provider: nonsense}", "no provider called 'nonsense'", "openrouter"),
+        ("{provider: opnrouter}", "no provider called 'opnrouter'", "Did you mean 'openrouter'?"),
+        ("{base_url: '127.0.0.1:8000/v1', default: m}", "'127.0.0.1:8000/v1' is no address", "http://"),
         ("{provider: openai}", "No key for OpenAI", "hermes config set OPENAI_API_KEY"),
         ("{provider: custom}", "has no address", "hermes config set model.base_url"),
     ],
@@ -182,6 +186,64 @@ def test_a_model_that_cannot_answer_is_a_fault_with_its_fix(
     code, findings = _examine(capsys)
     assert code == 1
     assert fix in _find(findings, what)["fix"]
+
+
+# --- whether it answers: the command, and a server that does or does not
+
+
+def _name_server(home: Path, address: str, model: str = "a-model") -> None:
+    (home / "config.yaml").write_text(f"model: {{base_url: '{address}', default: '{model}', key_env: MY_KEY}}\n")
+
+
+def test_a_key_that_is_refused_is_a_fault(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H3, H5, G6: it is found before the first message meets it."""
+    monkeypatch.setenv("MY_KEY", CANARY)
+    with RawModelServer() as server:
+        server.set_body(b'{"error": {"message": "wrong key"}}', status=401, kind="application/json")
+        _name_server(home, server.base_url)
+        code, findings = _examine(capsys)
+        assert (code, _find(findings, "did not accept the key")["level"]) == (1, "fail")
+        assert CANARY not in json.dumps(findings)
+        before = server.requests
+        assert _examine(capsys, "--offline")[0] == 0
+        assert server.requests == before
+
+
+def test_a_model_that_answers_is_named_with_its_time(
+    home: Path, lab: LabServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H5"""
+    _name_server(home, lab.base_url)
+    code, findings = _examine(capsys)
+    assert (code, _find(findings, "answered in")["level"]) == (0, "ok")
+
+
+@pytest.mark.parametrize("model", ["a-model", ""])
+def test_an_address_without_its_last_part_is_told_with_the_right_one(
+    home: Path, lab: LabServer, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    """H3"""
+    _name_server(home, lab.base_url.removesuffix("/v1"), model)
+    code, findings = _examine(capsys)
+    assert (code, _find(findings, lab.base_url)["level"]) == (1, "fail")
+
+
+def test_a_server_that_is_away_is_no_fault_of_the_settings(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3: without a network all else is examined."""
+    _name_server(home, "http://127.0.0.1:9/v1")
+    code, findings = _examine(capsys)
+    found = _find(findings, "cannot be reached")
+    assert (code, found["level"], "--offline" in found["fix"]) == (0, "warn", True)
+
+
+def test_a_misspelt_key_in_the_file_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / ".env").write_text("OPENROUTR_API_KEY=sk-something-long\nMY_OWN_API_KEY=other\n")
+    (home / ".env").chmod(0o600)
+    _, findings = _examine(capsys, "--offline")
+    assert "OPENROUTER_API_KEY" in _find(findings, "OPENROUTR_API_KEY")["fix"]
+    assert not [finding for finding in findings if "MY_OWN" in finding["what"]]
 
 
 def test_without_any_model_the_fix_says_how_to_get_one(
