@@ -36,10 +36,10 @@ async def _serve(home: Path, note_ready: Callable[[], None]) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, gateway.shut_down, f"signal {name.name}")
     note_ready()
-    print(f"The gateway of {home} runs. Ctrl-C stops it.", flush=True)
     server = await open_page(gateway)
     if server is not None:
         print(f"The page: {word_address(server.address)}", flush=True)
+    print(f"Hermes runs, with its data in {home}. Ctrl-C stops it.", flush=True)
     await gateway.wait_closed()
 
 

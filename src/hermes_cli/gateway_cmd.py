@@ -72,6 +72,9 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _run(parsed: argparse.Namespace, home: Path) -> int:
+    owner = holder(home)
+    if owner is not None:
+        raise HermesError(f"Hermes runs already in {home}: {_name(owner)}.", fix=_tell_page(home))
     guard = Guard(home)
     verdict = guard.admit(anyway=parsed.anyway)
     if verdict.refused:
@@ -82,6 +85,14 @@ def _run(parsed: argparse.Namespace, home: Path) -> int:
     with keep_log(home), guard.watch() as note_ready:
         log.info("the gateway %s starts, process %d", VERSION, os.getpid())
         return _load_gateway()(home, note_ready)
+
+
+def _tell_page(home: Path) -> str:
+    """Where the page of the one that runs is; else how to get one."""
+    try:
+        return f"Its page: {word_address(find_address(home))}"
+    except HermesError:  # a chat in a terminal serves none
+        return "`hermes` joins it. End it to start one with a page, or set HERMES_HOME to another folder."
 
 
 def _load_gateway() -> Callable[[Path, Callable[[], None]], int]:

@@ -80,14 +80,17 @@ def test_one_gateway_for_each_home(home: Path) -> None:
     command = [sys.executable, "-m", "hermes_cli.main", "gateway", "run"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
+        assert first.stdout.readline().startswith("The page: http://")
         assert str(home) in first.stdout.readline()
         second = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert second.returncode == 1
-        assert f"owned by process {first.pid}" in second.stderr
+        assert f"process {first.pid}" in second.stderr
+        assert "Its page: http://127.0.0.1:" in second.stderr
+        assert read_token(home) not in second.stderr  # it is no terminal that reads this
         first.kill()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as third:
         assert third.stdout is not None
-        assert str(home) in third.stdout.readline()
+        assert third.stdout.readline().startswith("The page: http://")
         assert main(["gateway", "status"]) == 0
         assert main(["gateway", "stop"]) == 0
         assert third.wait(60) == 0
