@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def well_providers() -> None:
     """Health is shared by the whole process; a failure in one test must not open a circuit in the next."""
-    health._circuits.clear()
+    health.forget()
 
 
 @pytest.fixture

@@ -234,4 +234,4 @@ def _status_failure(error: Any, who: str) -> ModelFailure:
 
 
 def _broken_failure(error: Exception, who: str, address: str, *, began: bool) -> ModelFailure:
-    return cut_failure(who) if began else transport_failure(error, who, address)
+    return cut_failure(who, error) if began else transport_failure(error, who, address)

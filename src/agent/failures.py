@@ -4,11 +4,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from agent.wire_limits import NotUnderstood, read_json
 from hermes_base.addresses import describe_address
-from hermes_base.errors import FailureKind, ModelFailure
+from hermes_base.errors import FailureKind, FailureScope, ModelFailure
 
 #: Errors of the connection itself, by the name of their class (SDKs and HTTP libraries agree on these names).
 TRANSPORT_ERRORS = frozenset(
@@ -31,28 +32,105 @@ TRANSPORT_ERRORS = frozenset(
     }
 )
 
+#: Those of them that came of waiting: the server had the request and said nothing.
+_SILENCES = frozenset({"ReadTimeout", "TimeoutError"})
+
 _OVERFLOW = re.compile(
     r"context.{0,8}(length|window|size)|maximum context|too many (input )?tokens|prompt is too long"
     r"|input is too long|exceeds? .{0,30}context|request_too_large|reduce the length",
     re.IGNORECASE,
 )
 _OUTPUT_LIMIT = re.compile(r"max_(completion_|output_)?tokens", re.IGNORECASE)
-_NO_CREDIT = re.compile(
-    r"insufficient.{0,12}(quota|credit|balance|funds)|exceeded your current quota|billing", re.IGNORECASE
-)
 
-_BY_STATUS: Mapping[int, tuple[FailureKind, str, str]] = {
-    400: (FailureKind.FIX, "refused the request", ""),
-    401: (FailureKind.ROTATE, "did not accept the key", "Set a valid key with 'hermes config set NAME_API_KEY KEY'."),
-    402: (FailureKind.ROTATE, "has no credit left for this key", "Add credit, or set another provider."),
-    403: (FailureKind.ROTATE, "does not allow this key to use the model", "Check the key's rights, or choose a model."),
-    404: (FailureKind.NEXT, "does not know the model or the address", "Check model.default and model.base_url."),
-    408: (FailureKind.RETRY, "took too long", ""),
-    409: (FailureKind.RETRY, "was busy with a conflicting request", ""),
-    413: (FailureKind.OVERFLOW, "refused the request as too large", "Start anew with /new, or send less."),
-    422: (FailureKind.FIX, "refused the request", ""),
-    429: (FailureKind.RETRY, "limits the rate of requests", "Wait a moment, or set a fallback in model.fallbacks."),
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a failure calls for, what it is about, and how it is said."""
+
+    kind: FailureKind
+    scope: FailureScope
+    what: str
+    fix: str = ""
+    status: int | None = None  # which status says this elsewhere
+
+
+_K, _S = FailureKind, FailureScope
+_REFUSED = Reading(_K.FIX, _S.REQUEST, "refused the request")
+_NO_CREDIT = Reading(_K.ROTATE, _S.KEY, "has no credit left for this key", "Add credit, or set another provider.", 402)
+_BAD_KEY = Reading(
+    _K.ROTATE, _S.KEY, "did not accept the key", "Set a valid key with 'hermes config set NAME_API_KEY KEY'.", 401
+)
+_NO_MODEL = Reading(
+    _K.NEXT, _S.MODEL, "does not know the model or the address", "Check model.default and model.base_url.", 404
+)
+_NO_RIGHT = Reading(
+    _K.ROTATE, _S.KEY, "does not allow this key to be used", "Check the key's rights, or choose another model."
+)
+_NOT_THIS_TEXT = Reading(_K.NEXT, _S.REQUEST, "does not want to answer this text", "Say it in other words.")
+_ELSEWHERE = Reading(_K.NEXT, _S.REQUEST, "does not take this request", "Set a fallback in model.fallbacks.")
+_BUSY = Reading(
+    _K.RETRY, _S.MODEL, "limits the rate of requests", "Wait a moment, or set a fallback in model.fallbacks."
+)
+_TROUBLE = Reading(_K.RETRY, _S.MODEL, "has a problem of its own", "Try again, or set a fallback in model.fallbacks.")
+
+_BY_STATUS: Mapping[int, Reading] = {
+    400: _REFUSED,
+    401: _BAD_KEY,
+    402: _NO_CREDIT,
+    403: Reading(
+        _K.NEXT, _S.REQUEST, "does not allow this request", "Check the key's rights, or choose another model."
+    ),
+    404: _NO_MODEL,
+    408: Reading(_K.RETRY, _S.MODEL, "took too long"),
+    409: Reading(_K.RETRY, _S.REQUEST, "was busy with a conflicting request"),
+    413: Reading(_K.OVERFLOW, _S.REQUEST, "refused the request as too large", "Start anew with /new, or send less."),
+    422: _REFUSED,
+    425: Reading(_K.RETRY, _S.REQUEST, "was not ready for the request"),
+    429: _BUSY,
+    499: Reading(_K.RETRY, _S.MODEL, "broke the request off"),
 }
+
+#: What the body says goes before what the status says: providers agree on words more than on numbers. Each row: the
+#: statuses in which the words are looked for, the words (in the code, the type or the message), what they mean.
+_BY_WORDS: tuple[tuple[frozenset[int], re.Pattern[str], Reading], ...] = tuple(
+    (frozenset(statuses), re.compile(words, re.IGNORECASE), reading)
+    for statuses, words, reading in (
+        (
+            (400, 403, 429),
+            r"insufficient.{0,12}(quota|credit|balance|funds)|credit balance is too low|out of credit"
+            r"|exceeded your current quota|\bbilling\b|payment required|arrears|arrearage|spend(ing)? limit",
+            _NO_CREDIT,
+        ),
+        (
+            (400, 403),
+            r"(invalid|incorrect|expired|not valid|missing|wrong|revoked|unknown|disabled).{0,20}(api.?key|credential)"
+            r"|(api.?key|credential)s?.{0,20}(invalid|incorrect|expired|not valid|not found|missing|revoked|disabled)",
+            _BAD_KEY,
+        ),
+        ((400,), r"authentication.{0,12}(error|fail)|unauthori[sz]ed", _BAD_KEY),
+        (
+            (400, 403, 422),
+            r"model.?not.?found|(unknown|no such|invalid|unsupported) model\b|not a valid model|model_decommissioned"
+            r"|model identifier is invalid"
+            r"|\bmodels?\b.{0,60}(does not exist|not exist|not found|not supported|not available"
+            r"|is unavailable|decommissioned|deprecated|retired|withdrawn|no longer|not (have )?access|not allowed)"
+            r"|(access to|allowed to use) (the |this )?model",
+            _NO_MODEL,
+        ),
+        (
+            (400, 403, 422),
+            r"moderation|flagged|content.?(policy|filter|management)|safety (system|reason|setting)|inappropriate"
+            r"|data_inspection",
+            _NOT_THIS_TEXT,
+        ),
+        (
+            (403,),
+            r"permission|suspended|deactivated|not allowed to sample|country|region|territory|ip address"
+            r"|access.?denied",
+            _NO_RIGHT,
+        ),
+    )
+)
 
 
 #: How much of an error body is looked at for words that tell its kind.
@@ -86,16 +164,20 @@ def classify(status: int | None, body: str, retry_after: float | None, who: str,
             status=status,
             fix="Shorten it with /compress, or start anew with /new.",
         )
-    if status == 429 and _NO_CREDIT.search(body):
-        status = 402
-    kind, what, fix = _BY_STATUS.get(status or 0, _unlisted(status))
+    reading = _read_words(status, body) or _BY_STATUS.get(status or 0) or _unlisted(status)
     return ModelFailure(
-        f"{who} {what} (HTTP {status}: {detail})." if status else f"{who} {what}: {detail}.",
-        kind=kind,
-        status=status,
+        f"{who} {reading.what} (HTTP {status}: {detail})." if status else f"{who} {reading.what}: {detail}.",
+        kind=reading.kind,
+        status=reading.status or status,
         retry_after=retry_after,
-        fix=fix,
+        fix=reading.fix,
+        scope=reading.scope,
     )
+
+
+def _read_words(status: int | None, body: str) -> Reading | None:
+    """What the words of a body mean, where its status alone does not tell."""
+    return next((reading for statuses, words, reading in _BY_WORDS if status in statuses and words.search(body)), None)
 
 
 #: Errors that are told inside a stream, after the answer had begun, by their type or code.
@@ -112,7 +194,9 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
     "request_too_large": 413,
     "authentication_error": 401,
     "permission_error": 403,
+    "invalid_api_key": 401,
     "not_found_error": 404,
+    "model_not_found": 404,
     "insufficient_quota": 402,
 }
 
@@ -133,19 +217,36 @@ def transport_failure(error: BaseException, who: str, address: str) -> ModelFail
     """The connection was refused, lost or timed out."""
     cause = _root_cause(error)
     reason = str(cause) or type(cause).__name__
-    return ModelFailure(
+    silent = _is_silence(error)
+    failure = ModelFailure(
         f"{who} cannot be reached at {describe_address(address)} ({_first_line(reason)}).",
         kind=FailureKind.RETRY,
         fix="Check the address (hermes config get model.base_url) and that the server runs.",
         transport=True,
+        scope=FailureScope.MODEL if silent else FailureScope.ADDRESS,  # who took the request may serve another model
     )
-
-
-def cut_failure(who: str) -> ModelFailure:
-    """The stream ended before the answer did."""
-    failure = ModelFailure(f"The answer of {who} broke off.", kind=FailureKind.RETRY, transport=True)
-    failure.began = True
+    failure.stalled = silent
     return failure
+
+
+def cut_failure(who: str, error: BaseException | None = None) -> ModelFailure:
+    """The stream ended before the answer did, or nothing more came of it."""
+    failure = ModelFailure(
+        f"The answer of {who} broke off.", kind=FailureKind.RETRY, transport=True, scope=FailureScope.MODEL
+    )
+    failure.began = True
+    failure.stalled = error is not None and _is_silence(error)
+    return failure
+
+
+def _is_silence(error: BaseException) -> bool:
+    """Whether the failure is that nothing came for as long as it was waited for."""
+    link: BaseException | None = error
+    while link is not None:
+        if type(link).__name__ in _SILENCES:
+            return True
+        link = link.__cause__ or link.__context__
+    return False
 
 
 def misunderstood_failure(error: Exception, who: str) -> ModelFailure:
@@ -155,6 +256,7 @@ def misunderstood_failure(error: Exception, who: str) -> ModelFailure:
         f"{who} sent something that is not understood{why}.",
         kind=FailureKind.RETRY,
         fix="Check that model.base_url is the address of a model server and that model.api_mode is its format.",
+        scope=FailureScope.MODEL,
     )
     failure.began = True
     return failure
@@ -173,10 +275,9 @@ def parse_retry_after(value: str | None) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _unlisted(status: int | None) -> tuple[FailureKind, str, str]:
-    if status is not None and 400 <= status < 500:
-        return FailureKind.FIX, "refused the request", ""
-    return FailureKind.RETRY, "has a problem of its own", "Try again, or set a fallback in model.fallbacks."
+def _unlisted(status: int | None) -> Reading:
+    """Only some statuses say that the request is malformed; what else is refused here may be taken elsewhere."""
+    return _ELSEWHERE if status is not None and 400 <= status < 500 else _TROUBLE
 
 
 def _mentions_only_output_limit(body: str) -> bool:

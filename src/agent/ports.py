@@ -38,13 +38,30 @@ class ModelPort(Protocol):
 
     def make_tail(self, *, with_tools: bool) -> dict[str, Any]: ...
 
-    def send(self, body: bytes, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply: ...
+    def send(
+        self,
+        body: bytes,
+        answer: AnswerReader,
+        cancel: CancelToken,
+        on_chunk: Callable[[], None],
+        patience: float | None = None,
+    ) -> Reply:
+        """`patience`: seconds in which the answer has to begin, if that is less than the provider may take."""
+        ...
+
+    def could_switch(self) -> bool:
+        """Whether another provider is well and could take over now."""
+        ...
 
     def switch(self, failure: ModelFailure) -> bool: ...
 
     def recover(self, failure: ModelFailure) -> bool: ...
 
     def note_success(self) -> None: ...
+
+    def note_failure(self, failure: ModelFailure) -> None:
+        """The turn ends with this failure."""
+        ...
 
 
 class Hands(Protocol):

@@ -1,6 +1,5 @@
 """One small real call to a model, and a sentence on what came of it (H5). Nothing is kept, and no key is ever told."""
 
-import re
 import threading
 import time
 from dataclasses import dataclass
@@ -62,11 +61,6 @@ CUT = Sentence("The answer of {who} broke off.", "Try again; if it stays so, cho
 
 _PASSING = (LIMITED, UNREACHABLE, SLOW, BROKEN, CUT)
 _BY_STATUS = {401: WRONG_KEY, 402: NO_CREDIT, 403: NOT_ALLOWED, 404: NO_MODEL, 408: SLOW, 429: LIMITED}
-#: Some providers refuse a key or a name with a plain 400, and only their words tell which.
-_BY_WORDS: tuple[tuple[re.Pattern[str], Sentence], ...] = (
-    (re.compile(r"api.?key|authenticat|unauthorized|credential", re.IGNORECASE), WRONG_KEY),
-    (re.compile(r"(?=.*\bmodel\b).*(not (found|exist)|does not exist|invalid|unknown|not a valid)", re.I), NO_MODEL),
-)
 
 
 def probe(runtime: Runtime, seconds: float = SECONDS) -> ProbeResult:
@@ -112,8 +106,7 @@ def choose_sentence(failure: ModelFailure) -> Sentence | None:
         return SLOW if _is_read_timeout(failure) else UNREACHABLE
     if failure.status >= 500:
         return BROKEN
-    by_words = (sentence for pattern, sentence in _BY_WORDS if pattern.search(failure.what))
-    return _BY_STATUS.get(failure.status) or next(by_words, None)
+    return _BY_STATUS.get(failure.status)
 
 
 def _is_read_timeout(failure: ModelFailure) -> bool:

@@ -60,15 +60,22 @@ class ModelCaller:
         tools = self._part(conversation, TOOLS, dialect)
         return tools, self._part(conversation, SYSTEM, dialect)
 
-    def call(self, conversation: Conversation, decoder: AnswerReader, *, with_tools: bool = True) -> Reply:
-        """The model's answer; raises ModelFailure or Interrupted."""
+    def call(
+        self,
+        conversation: Conversation,
+        decoder: AnswerReader,
+        *,
+        with_tools: bool = True,
+        patience: float | None = None,
+    ) -> Reply:
+        """The model's answer, which has to begin within `patience` seconds; raises ModelFailure or Interrupted."""
         self.calls += 1
         request_id = uuid.uuid4().hex[:16]
         body = self._body(conversation, with_tools=with_tools)
         started = time.time()
         self._tell_before(request_id, conversation, body, started)
         try:
-            reply = self._send(body, decoder)
+            reply = self._send(body, decoder, patience)
         except ModelFailure as failure:
             self._tell_error(request_id, failure, started)
             raise
@@ -128,16 +135,16 @@ class ModelCaller:
             self.breaks.append(broken)
             self._ports.journal.broke(broken.reason, broken.position)
 
-    def _send(self, body: bytes, decoder: AnswerReader) -> Reply:
+    def _send(self, body: bytes, decoder: AnswerReader, patience: float | None) -> Reply:
         ports = self._ports
         request: dict[str, Any] | None = None
 
         def send(payload: Any) -> Any:
             new = body if payload is None or payload is request else encode_json(dict(payload))
-            return ports.model.send(new, decoder, ports.cancel, ports.on_chunk)
+            return ports.model.send(new, decoder, ports.cancel, ports.on_chunk, patience)
 
         if not ports.hooks.has("llm_execution"):
-            return ports.model.send(body, decoder, ports.cancel, ports.on_chunk)
+            return ports.model.send(body, decoder, ports.cancel, ports.on_chunk, patience)
         request = json.loads(body)
         reply = ports.hooks.execute("llm_execution", request, send, **self._ids())
         if not isinstance(reply, Reply):

@@ -4,6 +4,7 @@
 test plays the driver with plain values.
 """
 
+import copy
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,8 @@ class Limits:
     max_empty: int = 2
     max_repeats: int = 3  # identical rounds of calls that are still run
     longest_wait: float = 60.0
-    longest_retry: float = 300.0  # all pauses of one model step together
+    longest_retry: float = 300.0  # all tries of one model step, from its first failure that was detected (C11)
+    longest_beside: float = 8.0  # the same, for a second try where another provider is well (D2)
 
 
 # --- steps, and what the driver sends back for each
@@ -55,9 +57,12 @@ class TakeUp:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """-> Reply or ModelFailure"""
+    """-> Reply or ModelFailure, with the moment in which it was detected; the answer has to begin before `until`, and
+    where another provider could take over, before `until_beside` (None: as long as the provider may take)"""
 
     with_tools: bool = True
+    until: float | None = None
+    until_beside: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,50 +216,88 @@ def _run_round(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) -> 
     return None
 
 
+@dataclass
+class _Tries:
+    """The tries of one model step, and the clock that began with its first failure."""
+
+    limits: Limits
+    overflows: int = 0
+    retries: int = 0
+    tried_again: bool = False
+    recovered: bool = False
+    first_failure: float | None = None
+    now: float = 0.0
+
+    def note(self, failure: ModelFailure) -> None:
+        self.now = failure.at
+        self.first_failure = failure.at if self.first_failure is None else self.first_failure
+
+    @property
+    def until(self) -> float | None:
+        return None if self.first_failure is None else self.first_failure + self.limits.longest_retry
+
+    def call(self, *, with_tools: bool) -> CallModel:
+        beside = self.now + self.limits.longest_beside if self.tried_again else None
+        return CallModel(with_tools, self.until, beside)
+
+    def has_time_for(self, seconds: float) -> bool:
+        return self.until is not None and self.now + seconds < self.until
+
+
 def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, Any, Reply | Done]:
     """One answer, through retries, another provider, a rebuilt connection or a shorter conversation."""
-    overflows = retries = 0
-    tried_again = recovered = False
-    paused = 0.0
+    tries = _Tries(limits)
     while True:
-        outcome = yield CallModel(with_tools)
+        outcome = yield tries.call(with_tools=with_tools)
         if isinstance(outcome, Reply):
             return outcome
         failure: ModelFailure = outcome
         if failure.kind is FailureKind.OVERFLOW:
-            overflows += 1
-            if overflows <= limits.max_overflows and (yield Compact(forced=True)):
+            tries.overflows += 1
+            if tries.overflows <= limits.max_overflows and (yield Compact(forced=True)):
                 continue
             return _failed(failure)
         if failure.kind is FailureKind.FIX:
             return _failed(failure)
-        patient = failure.kind is FailureKind.RETRY
-        if patient and not tried_again and (failure.retry_after or 0.0) <= 1.0 <= limits.longest_retry - paused:
-            tried_again = True
-            paused += 1.0
-            yield Pause(1.0, failure)
-            continue
-        if (yield SwitchProvider(failure)):
-            tried_again, retries = False, 0
-            continue
-        if patient and failure.transport and not recovered:
-            recovered = True
-            if (yield RecoverTransport(failure)):
-                continue
-        retries += 1
-        wait = failure.retry_after if failure.retry_after is not None else 2.0**retries
-        if not patient or retries >= limits.max_retries or wait > limits.longest_wait:
-            return _failed(failure)
-        if paused + wait > limits.longest_retry:
+        tries.note(failure)
+        if not tries.has_time_for(0.0):
             return _failed(_name_clock(failure, limits))
-        paused += wait
-        yield Pause(wait, failure)
+        ended = yield from _try_on(failure, tries)
+        if ended is not None:
+            return ended
+
+
+def _try_on(failure: ModelFailure, tries: _Tries) -> Generator[Step, Any, Done | None]:
+    """Prepare the next try: a second one at once, another provider, a new connection, a longer pause. None: try."""
+    limits, patient = tries.limits, failure.kind is FailureKind.RETRY
+    soon = not failure.stalled and (failure.retry_after or 0.0) <= 1.0 and tries.has_time_for(1.0)
+    if patient and soon and not tries.tried_again:
+        tries.tried_again = True
+        yield Pause(1.0, failure)
+        return None
+    if (yield SwitchProvider(failure)):
+        tries.tried_again, tries.retries = False, 0
+        return None
+    if patient and failure.transport and not tries.recovered:
+        tries.recovered = True
+        if (yield RecoverTransport(failure)):
+            return None
+    tries.retries += 1
+    wait = failure.retry_after if failure.retry_after is not None else 2.0**tries.retries
+    if not patient or tries.retries >= limits.max_retries or wait > limits.longest_wait:
+        return _failed(failure)
+    if not tries.has_time_for(wait):
+        return _failed(_name_clock(failure, limits))
+    yield Pause(wait, failure)
+    return None
 
 
 def _name_clock(failure: ModelFailure, limits: Limits) -> ModelFailure:
     """The failure, with a word on why it is not tried again."""
     what = f"{failure.what} It was tried again for {limits.longest_retry / 60:g} minutes, the longest for one step."
-    return ModelFailure(what, kind=failure.kind, status=failure.status, fix=failure.fix, transport=failure.transport)
+    named = copy.copy(failure)
+    named.what = what
+    return named
 
 
 def _failed(failure: ModelFailure) -> Done:

@@ -1,7 +1,7 @@
 """Which model answers: decided from settings, keys and what runs on this machine. Pure but for the probe passed in."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.model_metadata import get_model_context_length
@@ -15,7 +15,7 @@ Probe = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Everything a model call needs to know."""
+    """Everything a model call needs to know. Provider, address and key were resolved together, and stay together."""
 
     provider: str
     model: str
@@ -25,6 +25,7 @@ class Runtime:
     context_length: int
     max_tokens: int | None = None
     source: str = ""  # why this one, for the banner and `/model`
+    key_env: str = ""  # the variable that the key is looked up in before the provider's own
 
     @property
     def facts(self) -> Provider:
@@ -42,12 +43,9 @@ def resolve_runtime(
 ) -> Runtime:
     """What the owner named; else a key in the environment; else a local server; else the built-in model."""
     section = _section(settings, "model")
-    provider = provider or str(section.get("provider") or "")
-    if not provider and section.get("base_url"):
-        provider = "custom"
-    if provider:
-        named = find_provider(provider)
-        return _named_runtime(named, section, env, probe, model)
+    named = find_provider(provider) if provider else _provider_of(section)
+    if named is not None:
+        return _named_runtime(named, _words_on(named, section), env, probe, model)
     return (
         _from_environment(section, env, model)
         or _from_local_server(section, probe, model)
@@ -68,7 +66,14 @@ def runtime_of_entry(entry: Mapping[str, Any], env: Mapping[str, str]) -> Runtim
         context_length=get_model_context_length(model, config_context_length=entry.get("context_length")),
         max_tokens=entry.get("max_tokens"),
         source="fallback",
+        key_env=str(entry.get("key_env") or ""),
     )
+
+
+def entry_of_runtime(runtime: Runtime) -> dict[str, Any]:
+    """A model as an entry of a chain; its key is looked up anew when it is used."""
+    names = ("provider", "model", "base_url", "key_env", "api_mode", "context_length", "max_tokens")
+    return {name: getattr(runtime, name) for name in names if getattr(runtime, name)}
 
 
 def find_key(provider: Provider, env: Mapping[str, str], key_env: str = "") -> str:
@@ -86,6 +91,21 @@ def needs_key(provider: Provider, base_url: str) -> bool:
 def _section(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     section = settings.get(name)
     return section if isinstance(section, Mapping) else {}
+
+
+def _provider_of(section: Mapping[str, Any]) -> Provider | None:
+    """Whom the settings name; an address alone means an own one."""
+    name = str(section.get("provider") or ("custom" if section.get("base_url") else ""))
+    return find_provider(name) if name else None
+
+
+def _words_on(facts: Provider, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the settings say of this provider. Address, key, format and limits were written for the one that they name,
+    so that another's key never travels to that address."""
+    written_for = _provider_of(section)
+    if written_for is None:
+        return {name: value for name, value in section.items() if name != "key_env"}
+    return section if written_for is facts else {}
 
 
 def _make(facts: Provider, model: str, base_url: str, key: str, section: Mapping[str, Any], source: str) -> Runtime:
@@ -116,8 +136,9 @@ def _named_runtime(
     model = model or str(section.get("default") or facts.default_model)
     if not model:
         model = _first_model(base_url, probe)
-    key = find_key(facts, env, str(section.get("key_env") or ""))
-    return _make(facts, model, base_url, key, section, "named in the settings")
+    key_env = str(section.get("key_env") or "")
+    made = _make(facts, model, base_url, find_key(facts, env, key_env), section, "named in the settings")
+    return replace(made, key_env=key_env)
 
 
 def _first_model(base_url: str, probe: Probe) -> str:

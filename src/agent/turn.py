@@ -5,6 +5,7 @@ Each finished message is committed when it is finished, together with its call's
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -215,8 +216,10 @@ class Turn:
         live = LiveText(ports.redact, ports.on_text), LiveText(ports.redact, ports.on_reasoning)
         self._stream = dialect.format.read_answer(dialect.name, *(shown.feed for shown in live))
         try:
-            reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools)
+            patience = self._find_patience(step)
+            reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools, patience=patience)
         except ModelFailure as failure:
+            failure.at = time.monotonic()
             log.info("a model call failed: %s", failure)  # the person is told by a notice
             if failure.began:  # it was paid for, and nobody told how much
                 ports.journal.charge([self._ledger_row(None)])
@@ -227,6 +230,13 @@ class Turn:
                 shown.flush()
         self._stream = None
         return self._keep(reply)
+
+    def _find_patience(self, step: rules.CallModel) -> float | None:
+        """Seconds in which the answer has to begin; None: as long as the provider may take."""
+        limits = [step.until] if step.until is not None else []
+        if step.until_beside is not None and self._ports.model.could_switch():
+            limits.append(step.until_beside)
+        return max(0.1, min(limits) - time.monotonic()) if limits else None
 
     def _keep(self, reply: Reply) -> Reply:
         """Take the answer into the conversation, in the form in which it will be sent back."""
@@ -357,6 +367,8 @@ class Turn:
     def _end(self, done: rules.Done) -> None:
         result = self.result
         result.completed, result.reason = done.completed, done.reason
+        if done.failure is not None:
+            self._ports.model.note_failure(done.failure)
         if self._held is not None:
             message, usage = self._held
             result.text = self._transform(message["content"])

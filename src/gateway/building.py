@@ -111,7 +111,7 @@ class Builder:
             model=runtime.model,
             provider=runtime.provider,
             base_url=runtime.base_url,
-            key_env=str(cli_config.cfg_get(settings, "model", "key_env") or ""),
+            key_env=runtime.key_env,
             api_mode=runtime.api_mode,
             max_tokens=runtime.max_tokens,
             context_length=runtime.context_length,

@@ -11,6 +11,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from agent import choosing
 from agent.providers import PROVIDERS
 from gateway.agent_cache import Place
 from gateway.building import Choices, Plan, write_effort
@@ -226,10 +227,11 @@ def model(scene: Scene) -> Result:
         before = scene.plan().runtime
         provider = choice.provider or before.provider
         settings = cli_config.load_last_good()
-        scene.tools.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
+        chosen = scene.tools.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
         lines += _tell_cost(scene)
         if for_all:
-            lines += _choose_for_all(choice.model, provider)
+            choosing.keep(chosen)  # with its address: no key is left beside another's
+            lines.append("This is now the model of every conversation that did not choose its own.")
         scene.choose(model="" if for_all else choice.model, provider="" if for_all else provider)
     runtime = scene.plan().runtime
     lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {runtime.source}")
@@ -251,12 +253,6 @@ def parse_choice(words: Sequence[str]) -> ModelChoice:
     if len(words) == 2:
         return ModelChoice(words[1], words[0])
     return ModelChoice(provider=words[0]) if words[0].lower() in PROVIDERS else ModelChoice(words[0])
-
-
-def _choose_for_all(model_name: str, provider: str) -> list[str]:
-    cli_config.set_value("model.provider", provider)
-    cli_config.set_value("model.default", model_name)
-    return ["This is now the model of every conversation that did not choose its own."]
 
 
 def reasoning(scene: Scene) -> Result:

@@ -71,8 +71,17 @@ class FailureKind(StrEnum):
     STOP = "stop"  # nobody but the owner can put it right
 
 
+class FailureScope(StrEnum):
+    """What a failed model call says something about; whatever is not meant goes on being used."""
+
+    REQUEST = "request"  # this one request: the next one may go through
+    MODEL = "model"  # this model, asked for with this key at this address
+    KEY = "key"  # this key at this address, whatever the model
+    ADDRESS = "address"  # nobody answers there
+
+
 class ModelFailure(HermesError):
-    """A model call failed; `kind` says what it calls for."""
+    """A model call failed; `kind` says what it calls for, `scope` what is not well."""
 
     def __init__(
         self,
@@ -83,10 +92,14 @@ class ModelFailure(HermesError):
         retry_after: float | None = None,
         fix: str = "",
         transport: bool = False,
+        scope: FailureScope = FailureScope.REQUEST,
     ) -> None:
         super().__init__(what, fix=fix)
         self.kind = kind
         self.status = status
         self.retry_after = retry_after
         self.transport = transport
+        self.scope = scope
         self.began = False  # the answer had begun, so the call is paid for
+        self.stalled = False  # it was noticed by waiting: to try the same again would cost the same wait
+        self.at = 0.0  # when it was detected, by the driver's clock

@@ -21,7 +21,6 @@ from agent import anthropic_adapter, auxiliary_client, clients, embedded, rules
 from agent.compaction import compact
 from agent.context_compressor import ContextCompressor
 from agent.conversation import Conversation
-from agent.health import health, health_name
 from agent.ports import TurnFacts
 from agent.prefix import PrefixBreak
 from agent.prompt import PromptSources, build_system_prompt, turn_facts
@@ -47,7 +46,7 @@ from run_agent.assembly import make_ports
 from run_agent.cache_watch import CacheWatch
 from run_agent.ending import as_dict, log_end, tell_plugins
 from run_agent.events import EventCallbacks
-from run_agent.failover import fallback_chain
+from run_agent.failover import describe, fallback_chain
 from run_agent.options import AgentOptions, Scene, find_own_folder, runtime_of_options, with_options
 from run_agent.runtime_switch import SwitchableRuntime
 from run_agent.session_binding import SessionBinding
@@ -139,6 +138,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             turn = Message.of(user_message, inbox=inbox, goes_on=goes_on)
             return self._run_turn(turn, conversation_history, task_id)
         finally:
+            self._leave_model()
             self._turn = self._cancel = self._turn_stream = None
             self._turn_id = ""
             self._running.release()
@@ -175,14 +175,15 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         """Compact on request: the number of messages before and after, or None when there was nothing to do."""
         conversation = self._load_conversation()
         before = len(conversation)
-        self._begin_on_first_choice()
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, self.context_compressor.last_prompt_tokens)
         self._cancel = cancel = CancelToken()
         try:
+            self._begin_on_model()
             ports = make_ports(self, cancel, facts, conversation)
             shorter = compact(ports, conversation, tokens=tokens, force=True, focus=focus)
         finally:
+            self._leave_model()
             self._cancel = None
         if shorter is None:
             return None
@@ -257,7 +258,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         self, given: Message, history: Sequence[Mapping[str, Any]] | None, task_id: str | None
     ) -> dict[str, Any]:
         self._cancel = cancel = CancelToken()
-        self._begin_on_first_choice()
+        self._begin_on_model()
         conversation = self._load_conversation() if history is None else self._take_history(history)
         facts = TurnFacts(
             conversation.session,
@@ -311,26 +312,20 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             "provider": self.provider,
         }
 
-    def _begin_on_first_choice(self) -> None:
-        """Find the model if none is known yet; take the first choice back if it is well, else start on the chain."""
+    def _begin_on_model(self) -> None:
+        """Find the model if none is known yet, and start on whoever is well; a stand-in is told of once."""
         self._find_runtime()
-        primary = health_name(self._primary_runtime["provider"], self._primary_runtime["base_url"])
-        if self._fallback_activated:
-            if health.allows(primary) and self._restore_primary_runtime():
-                self.emit(Notice(f"{self.model} answers again."))
-                self.note_switch("a fallback", self.model, "restored")
-        elif self._fallback_chain and not health.allows(primary):
-            before = self.model
-            if self._try_activate_fallback():
-                self.note_switch(before, self.model, "unwell")
-        if self._fallback_activated:
-            self._fallback_index = 0  # the chain is whole for each turn
+        first = describe(self.runtime if not self._fallback_activated else self._first_as_it_was())
+        self._begin_on_the_best()
+        answering = describe(self.runtime)
+        if self._fallback_activated and answering != self._stand_in:
+            self.tell_switch(first, answering, "unwell", f"{first} failed a moment ago.")
 
     def _find_runtime(self) -> None:
         """What the options left open is decided now; what cannot be decided is said when the model is called."""
         self._runtime_problem = None
         if self.base_url:
-            self.api_key = self.api_key or self._todays_key(self.provider)
+            self._take_todays_key()
             return
         try:
             found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
@@ -339,6 +334,16 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             self._snapshot_primary()
         except ConfigProblem as problem:
             self._runtime_problem = problem
+
+    def _take_todays_key(self) -> None:
+        """A key that was put right since the last turn is used in this one."""
+        if self._fallback_activated or (self.provider == "embedded" and self.api_key):
+            return  # a fallback's key is looked up when it takes over; the built-in model's lives with its server
+        key = self._todays_key(self.provider, self.key_env)
+        if key != self.api_key:
+            self._adopt(replace(self.runtime, api_key=key))
+            self.release_clients()
+            self._snapshot_primary()
 
     def _load_conversation(self) -> Conversation:
         """The warm one while it is what the store has; else read anew."""
@@ -413,12 +418,11 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url)
         return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url)
 
-    def _todays_key(self, provider: str) -> str:
+    def _todays_key(self, provider: str, key_env: str) -> str:
         if provider == "embedded":
             return embedded.ensure_started().api_key
-        options = self._options
-        found = find_key(provider_or_custom(provider), auxiliary_client.environment(), options.get("key_env") or "")
-        return options.get("api_key") or found
+        given = self._options.get("api_key")
+        return given or find_key(provider_or_custom(provider), auxiliary_client.environment(), key_env)
 
     def _summarise(self, request: str, max_tokens: int) -> str:
         """The built-in engine's summary, by the model in use, charged to the conversation."""

@@ -23,6 +23,7 @@ class EventCallbacks:
     status_callback: Callable[[Notice], None] | None = None
     switch_callback: Callable[[str], None] | None = None  # another provider answers from now on: why
     _turn_stream: Callable[[str], None] | None = None  # given to one turn only
+    _stand_in: str = ""  # who answers in the place of the first choice, as people were told
 
     @property
     def redact(self) -> Redactor:
@@ -55,6 +56,20 @@ class EventCallbacks:
 
     def emit_reasoning(self, text: str) -> None:
         self._call_back(self.reasoning_callback, text)
+
+    def tell_switch(self, before: str, after: str, reason: str, why: str) -> None:
+        """D12: another model answers now. A person reads it once, until the first choice is back."""
+        self.note_switch(before, after, reason)
+        if after != self._stand_in:
+            self.emit(Notice(f"{why} {after} answers instead of {before} for now.".strip(), "warning"))
+        self._stand_in = after
+
+    def tell_return(self, after: str) -> None:
+        """The first choice has answered: if somebody stood in for it, that is over."""
+        before, self._stand_in = self._stand_in, ""
+        if before:
+            self.note_switch(before, after, "restored")
+            self.emit(Notice(f"{after} answers again."))
 
     def note_switch(self, before: str, after: str, reason: str) -> None:
         """D12: every switch and return stands in the log with from, to and reason."""

@@ -6,12 +6,20 @@ from typing import Any
 from agent.clients import is_oauth_token
 from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
 from agent.runtime import Runtime
+from hermes_base.addresses import describe_address
 
 
 def fallback_chain(option: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...]:
     """One entry or several, in their order; an entry without a provider and an address is none."""
     entries = [option] if isinstance(option, Mapping) else list(option or ())
     return tuple(entry for entry in entries if entry.get("provider") or entry.get("base_url"))
+
+
+def describe(runtime: Runtime) -> str:
+    """How people know it: the model and who serves it."""
+    facts = provider_or_custom(runtime.provider)
+    who = f"({facts.label})" if facts.name != "custom" else f"at {describe_address(runtime.base_url)}"
+    return f"{runtime.model} {who}"
 
 
 def uses_prompt_caching(runtime: Runtime) -> bool:
@@ -31,6 +39,7 @@ def snapshot(runtime: Runtime, engine: Any, *, caching: bool) -> dict[str, Any]:
         "context_length": runtime.context_length,
         "max_tokens": runtime.max_tokens,
         "source": runtime.source,
+        "key_env": runtime.key_env,
         "client_kwargs": {"api_key": runtime.api_key, "base_url": runtime.base_url},
         "use_prompt_caching": caching,
         "compressor_model": getattr(engine, "model", runtime.model),
@@ -56,6 +65,7 @@ def runtime_of_snapshot(taken: Mapping[str, Any], api_key: str) -> Runtime:
         taken["context_length"],
         taken["max_tokens"],
         taken["source"],
+        taken["key_env"],
     )
 
 

@@ -4,15 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agent.clients import StreamCall, stream
-from agent.health import health, health_name
 from agent.providers import Provider, provider_or_custom
 from agent.reply import Reply
 from agent.runtime import needs_key
 from agent.wire import AnswerReader, CallSettings, Dialect, dialect_of
-from hermes_base.addresses import describe_address
 from hermes_base.cancel import CancelToken
-from hermes_base.chat import Notice
 from hermes_base.errors import FailureKind, ModelFailure
+from run_agent.failover import describe
 
 if TYPE_CHECKING:
     from run_agent import AIAgent
@@ -54,9 +52,7 @@ class AgentModel:
 
     @property
     def label(self) -> str:
-        """How people know it: the model and who serves it."""
-        facts, address = self.facts, describe_address(self.base_url)
-        return f"{self.model} ({facts.label})" if facts.name != "custom" else f"{self.model} at {address}"
+        return describe(self._agent.runtime)
 
     def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
         agent = self._agent
@@ -64,11 +60,18 @@ class AgentModel:
         settings = CallSettings(agent.model, agent.max_tokens, agent.reasoning_config, with_tools, ttl)
         return self.dialect.format.make_tail(self.facts, settings)
 
-    def send(self, body: bytes, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]) -> Reply:
+    def send(
+        self,
+        body: bytes,
+        answer: AnswerReader,
+        cancel: CancelToken,
+        on_chunk: Callable[[], None],
+        patience: float | None = None,
+    ) -> Reply:
         self._require_key()
-        call = StreamCall(
-            self.dialect.format, body, self.label, self.facts.first_byte_seconds, self.facts.between_chunks_seconds
-        )
+        facts = self.facts
+        first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
+        call = StreamCall(self.dialect.format, body, self.label, first_byte, facts.between_chunks_seconds)
         return stream(self._agent.ensure_client(), call, answer, cancel, on_chunk)
 
     def _require_key(self) -> None:
@@ -83,21 +86,32 @@ class AgentModel:
                 fix=f"Set it with: hermes config set {self.facts.key_env[0]} KEY",
             )
 
+    def could_switch(self) -> bool:
+        return self._agent._could_switch()
+
     def switch(self, failure: ModelFailure) -> bool:
-        """Hand the turn to the next provider of the chain, and say so once."""
-        before = self.label
-        health.note_failure(health_name(self.provider, self.base_url), failure.retry_after)
-        if not self._agent._try_activate_fallback():
+        """Hand the turn to the next provider of the chain that is well, and say so once."""
+        agent, before = self._agent, self.label
+        self.note_failure(failure)
+        if not agent._try_activate_fallback() and not agent._return_to_first_choice():
             return False
-        self._agent.emit(Notice(f"{failure.what} {self.label} answers instead of {before} for now.", "warning"))
-        self._agent.note_switch(before, self.label, _word_failure(failure))
+        reason = _word_failure(failure)
+        if agent._fallback_activated:
+            agent.tell_switch(before, self.label, reason, failure.what)
+        else:  # that the first choice is back is said when it has answered
+            agent.note_switch(before, self.label, reason)
         return True
 
     def recover(self, failure: ModelFailure) -> bool:
         return self._agent._try_recover_primary_transport(failure, retry_count=1, max_retries=1)
 
     def note_success(self) -> None:
-        health.note_success(health_name(self.provider, self.base_url))
+        self._agent._permit.succeeded()
+        if not self._agent._fallback_activated:
+            self._agent.tell_return(self.label)
+
+    def note_failure(self, failure: ModelFailure) -> None:
+        self._agent._permit.failed(failure.scope, failure.retry_after)
 
 
 def _word_failure(failure: ModelFailure) -> str:

@@ -104,4 +104,5 @@ def runtime_of_options(options: AgentOptions) -> Runtime:
         context_length=get_model_context_length(model, config_context_length=options.get("context_length")),
         max_tokens=options.get("max_tokens"),
         source="named by the caller",
+        key_env=options.get("key_env") or "",
     )

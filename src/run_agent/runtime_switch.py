@@ -3,19 +3,19 @@
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from agent import auxiliary_client, clients
 from agent.compaction import guarded
 from agent.failures import is_transport_error
-from agent.health import health, health_name
-from agent.model_metadata import get_model_context_length
-from agent.providers import CHAT_COMPLETIONS, provider_or_custom
-from agent.runtime import Runtime
-from hermes_base.errors import HermesError
+from agent.health import Name, Permit, health, names_of
+from agent.providers import CHAT_COMPLETIONS
+from agent.runtime import Runtime, runtime_of_entry
+from hermes_base.errors import FailureScope, HermesError
 from run_agent.engines import model_facts
-from run_agent.failover import may_recover_transport, runtime_of_snapshot, snapshot, uses_prompt_caching
+from run_agent.failover import describe, may_recover_transport, runtime_of_snapshot, snapshot, uses_prompt_caching
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ class SwitchableRuntime:
     context_length: int = 0
     max_tokens: int | None = None
     runtime_source: str = ""
+    key_env: str = ""
     cache_ttl: str = "5m"
     context_compressor: Any = None
     _client: Any = None
@@ -42,6 +43,8 @@ class SwitchableRuntime:
     _fallback_activated: bool = False
     _use_prompt_caching: bool = False
     _primary_runtime: Mapping[str, Any] = MappingProxyType({})
+    _permit: Permit = health.insist(Runtime("", "", "", "", "", 0))  # of the model that the turn is on
+    _tried: frozenset[Name] = frozenset()  # models that this turn was on
 
     # --- the client
 
@@ -92,6 +95,7 @@ class SwitchableRuntime:
             self.context_length,
             self.max_tokens,
             self.runtime_source,
+            self.key_env,
         )
 
     def _adopt(self, runtime: Runtime) -> None:
@@ -99,7 +103,7 @@ class SwitchableRuntime:
         self.provider, self.model, self.base_url = runtime.provider, runtime.model, runtime.base_url
         self.api_key, self.api_mode = runtime.api_key, runtime.api_mode
         self.context_length, self.max_tokens = runtime.context_length, runtime.max_tokens
-        self.runtime_source = runtime.source
+        self.runtime_source, self.key_env = runtime.source, runtime.key_env
         self._use_prompt_caching = uses_prompt_caching(runtime)
         if self.context_compressor is not None:
             guarded(self.context_compressor.update_model, **model_facts(runtime))
@@ -107,10 +111,66 @@ class SwitchableRuntime:
     def _snapshot_primary(self) -> None:
         self._primary_runtime = snapshot(self.runtime, self.context_compressor, caching=self._use_prompt_caching)
 
+    # --- who starts a turn
+
+    def _begin_on_the_best(self) -> None:
+        """The turn starts on the first choice if that is well, else on the first of the chain that is; when nobody is,
+        on the first choice all the same. The chain is whole for every turn."""
+        self._leave_model()
+        self._fallback_index, self._tried = 0, frozenset()
+        if self._take_first_choice() or self._try_activate_fallback():
+            return
+        if self._fallback_activated:
+            self._restore_primary_runtime()
+        self._stay(health.insist(self.runtime))
+
+    def _take_first_choice(self) -> bool:
+        first = self._find_first_choice()
+        permit = health.admit(first) if first is not None else None
+        if permit is None:
+            return False
+        if self._fallback_activated and not self._restore_primary_runtime():
+            permit.release()
+            return False
+        self._stay(permit)
+        return True
+
+    def _find_first_choice(self) -> Runtime | None:
+        """The first choice with today's key; None when it cannot be had at all."""
+        if not self._fallback_activated:
+            return self.runtime
+        taken = self._primary_runtime
+        try:
+            return runtime_of_snapshot(taken, self._todays_key(taken["provider"], taken["key_env"]))
+        except HermesError as problem:
+            log.warning("the first choice %s cannot be had: %s", taken["provider"], problem)
+            return None
+
+    def _first_as_it_was(self) -> Runtime:
+        return runtime_of_snapshot(self._primary_runtime, "")
+
+    def _stay(self, permit: Permit) -> None:
+        """Calls go by this permit from now on; what the one before probed is free."""
+        self._permit.release()
+        self._permit = permit
+        self._tried |= {permit.names[FailureScope.MODEL]}
+
+    def _leave_model(self) -> None:
+        """The turn is over, however it ended: nothing is being probed any more."""
+        self._permit.release()
+
     # --- another provider for this turn
 
+    def _could_switch(self) -> bool:
+        """Whether somebody further down the chain is well."""
+        left = map(_complete, self._fallback_chain[self._fallback_index :])
+        return any(health.is_well(wanted) for wanted in left if wanted is not None and not self._was_tried(wanted))
+
+    def _was_tried(self, runtime: Runtime) -> bool:
+        return names_of(runtime)[FailureScope.MODEL] in self._tried
+
     def _try_activate_fallback(self) -> bool:
-        """The next entry of the chain that can be had takes over for this turn."""
+        """The next entry of the chain that is well and can be had takes over for this turn."""
         while self._fallback_index < len(self._fallback_chain):
             entry = self._fallback_chain[self._fallback_index]
             self._fallback_index += 1
@@ -119,15 +179,16 @@ class SwitchableRuntime:
         return False
 
     def _activate(self, entry: Mapping[str, Any]) -> bool:
-        name = str(entry.get("provider") or "custom")
-        facts = provider_or_custom(name)
-        address = str(entry.get("base_url") or facts.base_url)
-        if not health.allows(health_name(name, address)):
-            log.info("fallback %s is passed over: it failed a moment ago", name)
+        wanted = _complete(entry)
+        if wanted is None or self._was_tried(wanted):
+            return False
+        permit = health.admit(wanted)
+        if permit is None:
+            log.info("fallback %s is passed over: it failed a moment ago", describe(wanted))
             return False
         try:
             client, resolved = auxiliary_client.resolve_provider_client(
-                name,
+                wanted.provider,
                 entry.get("model"),
                 base_url=entry.get("base_url"),
                 api_key=entry.get("api_key"),
@@ -135,27 +196,30 @@ class SwitchableRuntime:
                 api_mode=entry.get("api_mode"),
             )
         except HermesError as problem:
-            log.warning("fallback %s cannot be used: %s", name, problem)
+            permit.release()
+            log.warning("fallback %s cannot be used: %s", describe(wanted), problem)
             return False
-        model = str(entry.get("model") or resolved or facts.default_model)
+        self._use_client(client, "fallback")
+        key = str(client.api_key or getattr(client, "auth_token", "") or "")
+        model = wanted.model or str(resolved or "")
+        self._adopt(replace(wanted, model=model, base_url=str(client.base_url), api_key=key))
+        self._fallback_activated = True
+        self._stay(permit)
+        return True
+
+    def _return_to_first_choice(self) -> bool:
+        """The last way out: the chain is at its end, and the first choice was not asked in this turn."""
+        first = self._find_first_choice()
+        if first is None or self._was_tried(first) or not self._restore_primary_runtime():
+            return False
+        self._fallback_index = len(self._fallback_chain)
+        self._stay(health.insist(first))
+        return True
+
+    def _use_client(self, client: Any, reason: str) -> None:
         old, self._client, self._client_released = self._client, client, False
         if old is not None:
-            self._close_openai_client(old, reason="fallback", shared=True)
-        window = get_model_context_length(model, config_context_length=entry.get("context_length"))
-        self._adopt(
-            Runtime(
-                name,
-                model,
-                str(client.base_url),
-                str(client.api_key or getattr(client, "auth_token", "") or ""),
-                str(entry.get("api_mode") or facts.api_mode),
-                window,
-                entry.get("max_tokens"),
-                "fallback",
-            )
-        )
-        self._fallback_activated = True
-        return True
+            self._close_openai_client(old, reason=reason, shared=True)
 
     # --- the first choice again
 
@@ -163,16 +227,15 @@ class SwitchableRuntime:
         """Back to the first choice with today's key; False (and still on the fallback) when that cannot be built."""
         if not self._fallback_activated:
             return False
-        taken = self._primary_runtime
-        runtime = runtime_of_snapshot(taken, self._todays_key(taken["provider"]))
+        taken, runtime = self._primary_runtime, self._find_first_choice()
+        if runtime is None:
+            return False
         try:
             client = self._build_client(runtime)
         except Exception:
             log.exception("the first choice %s cannot be restored; the fallback goes on", taken["provider"])
             return False
-        old, self._client, self._client_released = self._client, client, False
-        if old is not None:
-            self._close_openai_client(old, reason="restore", shared=True)
+        self._use_client(client, "restore")
         self._adopt(runtime)
         self._use_prompt_caching = taken["use_prompt_caching"]
         self.context_compressor.context_length = taken["compressor_context_length"]
@@ -180,8 +243,8 @@ class SwitchableRuntime:
         self._fallback_activated, self._fallback_index = False, 0
         return True
 
-    def _todays_key(self, provider: str) -> str:
-        """The key that is set now for a provider, by whatever the caller said about it."""
+    def _todays_key(self, provider: str, key_env: str) -> str:
+        """The key of the first choice that is set now, by whatever the caller said about it."""
         raise NotImplementedError
 
     def _try_recover_primary_transport(self, error: BaseException, *, retry_count: int, max_retries: int) -> bool:
@@ -198,3 +261,12 @@ class SwitchableRuntime:
             return False
         self._client_released = False
         return True
+
+
+def _complete(entry: Mapping[str, Any]) -> Runtime | None:
+    """An entry of the chain as a model with today's key; None (logged) when it names nobody."""
+    try:
+        return runtime_of_entry(entry, auxiliary_client.environment())
+    except HermesError as problem:
+        log.warning("a fallback cannot be used: %s", problem)
+        return None

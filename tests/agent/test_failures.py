@@ -3,7 +3,7 @@
 import pytest
 
 from agent.failures import classify, is_transport_error, parse_retry_after, transport_failure
-from hermes_base.errors import FailureKind
+from hermes_base.errors import FailureKind, FailureScope
 
 K = FailureKind
 BODIES = [
@@ -18,11 +18,11 @@ BODIES = [
     (400, '{"message": "Unrecognized request argument supplied: foo"}', K.FIX),
     (401, '{"message": "Incorrect API key provided"}', K.ROTATE),
     (402, '{"message": "Insufficient Balance"}', K.ROTATE),
-    (403, '{"message": "Forbidden"}', K.ROTATE),
+    (403, '{"message": "Forbidden"}', K.NEXT),
     (404, '{"message": "The model `x` does not exist"}', K.NEXT),
     (408, "timeout", K.RETRY),
     (413, "request_too_large", K.OVERFLOW),
-    (418, "teapot", K.FIX),
+    (418, "teapot", K.NEXT),
     (422, "unprocessable", K.FIX),
     (429, '{"message": "Rate limit reached"}', K.RETRY),
     (429, '{"message": "You exceeded your current quota, please check your plan and billing details"}', K.ROTATE),
@@ -38,6 +38,112 @@ def test_each_failure_calls_for_one_thing(status: int, body: str, kind: FailureK
     found = classify(status, body, None, "Somebody")
     assert (found.kind, found.status) == (kind, 402 if "quota" in body else status)
     assert "Somebody" in str(found)
+
+
+S = FailureScope
+#: Status, body as it is sent, what it calls for, what it is about.
+ABOUT = [
+    (
+        400,
+        '{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access '
+        'the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}',
+        K.ROTATE,
+        S.KEY,
+    ),
+    (
+        400,
+        '{"error":{"code":"Arrearage","message":"Access denied, please make sure your account is in good standing."}}',
+        K.ROTATE,
+        S.KEY,
+    ),
+    (
+        400,
+        '{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}',
+        K.ROTATE,
+        S.KEY,
+    ),
+    (
+        400,
+        '{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***ey."}',
+        K.ROTATE,
+        S.KEY,
+    ),
+    (400, '{"error":{"message":"openai/gpt-9 is not a valid model ID","code":400}}', K.NEXT, S.MODEL),
+    (400, '{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}', K.NEXT, S.MODEL),
+    (
+        400,
+        '{"error":{"message":"The model `llama3-70b-8192` has been decommissioned and is no longer supported.",'
+        '"type":"invalid_request_error","code":"model_decommissioned"}}',
+        K.NEXT,
+        S.MODEL,
+    ),
+    (
+        400,
+        '{"object":"error","message":"Invalid model: mistral-huge","type":"invalid_model","code":"1500"}',
+        K.NEXT,
+        S.MODEL,
+    ),
+    (400, '{"message":"The provided model identifier is invalid."}', K.NEXT, S.MODEL),
+    (
+        400,
+        '{"error":{"message":"Your request was rejected as a result of our safety system.",'
+        '"code":"content_policy_violation"}}',
+        K.NEXT,
+        S.REQUEST,
+    ),
+    (
+        400,
+        '{"error":{"message":"Invalid schema for function \'look\'","param":"tools[0].function.parameters"}}',
+        K.FIX,
+        S.REQUEST,
+    ),
+    (
+        400,
+        '{"error":{"message":"Unsupported value: \'temperature\' does not support 0.2 with this model."}}',
+        K.FIX,
+        S.REQUEST,
+    ),
+    (401, '{"error":{"message":"Incorrect API key provided: sk-***"}}', K.ROTATE, S.KEY),
+    (402, '{"error":{"message":"Insufficient credits"}}', K.ROTATE, S.KEY),
+    (
+        403,
+        '{"error":{"message":"openai/gpt-5 requires moderation. Your input was flagged for \\"violence\\"",'
+        '"metadata":{"reasons":["violence"],"flagged_input":"..."}}}',
+        K.NEXT,
+        S.REQUEST,
+    ),
+    (
+        403,
+        '{"error":{"message":"Project does not have access to model `gpt-5`","code":"model_not_found"}}',
+        K.NEXT,
+        S.MODEL,
+    ),
+    (403, '{"error":{"type":"permission_error","message":"Your API key does not have permission"}}', K.ROTATE, S.KEY),
+    (403, '{"error":{"message":"Country, region, or territory not supported"}}', K.ROTATE, S.KEY),
+    (404, '{"error":{"message":"The model `gpt-9` does not exist or you do not have access to it."}}', K.NEXT, S.MODEL),
+    (425, "too early", K.RETRY, S.REQUEST),
+    (429, '{"error":{"message":"Rate limit reached for gpt-5"}}', K.RETRY, S.MODEL),
+    (429, '{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}', K.ROTATE, S.KEY),
+    (451, "Unavailable For Legal Reasons", K.NEXT, S.REQUEST),
+    (499, "client closed request", K.RETRY, S.MODEL),
+    (503, '{"error":{"message":"No instances available"}}', K.RETRY, S.MODEL),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "scope"), ABOUT)
+def test_each_failure_is_about_one_thing(status: int, body: str, kind: FailureKind, scope: FailureScope) -> None:
+    """D1: the words of a body go before its status."""
+    found = classify(status, body, None, "Somebody")
+    assert (found.kind, found.scope) == (kind, scope)
+    assert f"HTTP {status}" in str(found)
+
+
+def test_who_refuses_a_connection_is_gone_and_who_says_nothing_may_serve_another_model() -> None:
+    """D2, D3"""
+    refused = transport_failure(ConnectionRefusedError("refused"), "Somebody", "http://h/v1")
+    assert (refused.scope, refused.stalled) == (S.ADDRESS, False)
+    silent = transport_failure(TimeoutError("timed out"), "Somebody", "http://h/v1")
+    assert (silent.scope, silent.stalled) == (S.MODEL, True)
 
 
 def test_a_long_body_is_cut_in_the_sentence() -> None:

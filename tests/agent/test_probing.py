@@ -58,7 +58,7 @@ def test_a_model_that_answers_works(lab: LabServer, api_mode: str) -> None:
         (fail(400, f"API key not valid: {KEY}"), probing.WRONG_KEY),
         (fail(402), probing.NO_CREDIT),
         (fail(429, "You exceeded your current quota, check billing"), probing.NO_CREDIT),
-        (fail(403), probing.NOT_ALLOWED),
+        (fail(403, f"Forbidden for {KEY}"), probing.NOT_ALLOWED),
         (fail(404), probing.NO_MODEL),
         (fail(400, "lab-model is not a valid model ID"), probing.NO_MODEL),
         (fail(429, "slow down"), probing.LIMITED),

@@ -167,7 +167,6 @@ def test_an_overflow_is_compacted_at_most_three_times() -> None:
 
 def test_a_step_that_was_tried_again_for_too_long_ends_and_says_which_clock_ended_it() -> None:
     """C11: the third clock, retry time of one model step."""
-    slow = failure(FailureKind.RETRY, retry_after=50.0)
     switches = iter([True, False] * 20)
     rules = reach_model(Limits(max_retries=9, longest_retry=120.0))
     pauses: list[float] = []
@@ -177,7 +176,10 @@ def test_a_step_that_was_tried_again_for_too_long_ends_and_says_which_clock_ende
         while True:
             step = rules.send(answer)
             pauses.extend([step.seconds] if isinstance(step, Pause) else [])
-            answer = slow if isinstance(step, CallModel) else isinstance(step, SwitchProvider) and next(switches)
+            answer = isinstance(step, SwitchProvider) and next(switches)
+            if isinstance(step, CallModel):
+                answer = failure(FailureKind.RETRY, retry_after=50.0)
+                answer.at = sum(pauses)
 
     with pytest.raises(StopIteration) as end:
         run_to_the_end()
@@ -201,11 +203,59 @@ def test_the_pauses_of_one_step_never_pass_their_limit(failures: list[tuple[Any,
             if isinstance(step, CallModel):
                 after, switch = next(waiting, (None, False))
                 answer = failure(FailureKind.RETRY, retry_after=after)
+                answer.at = paused
             else:
                 answer = switch
     except StopIteration:
         pass
     assert paused <= limit
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 700.0), st.booleans(), st.booleans()), min_size=1, max_size=20),
+    st.sampled_from([60.0, 300.0]),
+)
+def test_no_try_of_one_step_begins_or_waits_beyond_the_clock(
+    tries: list[tuple[float, bool, bool]], limit: float
+) -> None:
+    """C11: five minutes from the first failure that was detected, however long each try would like to take."""
+    rules = reach_model(Limits(max_retries=20, longest_retry=limit))
+    now, first, answer, left = 0.0, None, None, iter(tries)
+    switch = False
+    try:
+        while True:
+            step = rules.send(answer)
+            now += step.seconds if isinstance(step, Pause) else 0.0
+            if isinstance(step, CallModel):
+                takes, stalled, switch = next(left, (1.0, False, False))
+                assert step.until == (None if first is None else first + limit)
+                now += takes if step.until is None else min(takes, max(0.0, step.until - now))
+                first = now if first is None else first
+                answer = failure(FailureKind.RETRY, transport=stalled)
+                answer.at, answer.stalled = now, stalled
+            else:
+                answer = switch
+    except StopIteration:
+        assert first is not None
+        assert now <= first + limit
+
+
+def test_a_stalled_stream_is_handed_over_at_once_and_tried_again_only_where_nobody_else_is() -> None:
+    """C11, D2"""
+    stalled = failure(FailureKind.RETRY, transport=True)
+    stalled.stalled = True
+    steps, _ = play([stalled, Reply(text="ok")], SwitchProvider=True)
+    assert kinds(steps)[2:5] == [CallModel, SwitchProvider, CallModel]
+    steps, _ = play([stalled, Reply(text="ok")], SwitchProvider=False, RecoverTransport=True)
+    assert kinds(steps)[2:6] == [CallModel, SwitchProvider, RecoverTransport, CallModel]
+
+
+def test_a_second_try_is_short_where_another_provider_could_answer() -> None:
+    """D2: a provider that failed and then says nothing at all does not hold the turn."""
+    steps, _ = play([failure(FailureKind.RETRY), Reply(text="ok")])
+    first, second = (step for step in steps if isinstance(step, CallModel))
+    assert first.until is first.until_beside is None
+    assert (second.until, second.until_beside) == (300.0, 8.0)
 
 
 OUTCOMES = st.one_of(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.health import health, health_name
+from agent.health import health
 from hermes_base.chat import Notice
 from hermes_lab.server import LabServer
 
@@ -39,7 +39,7 @@ def test_a_failing_provider_is_replaced_for_this_turn_and_tried_again_in_the_nex
     assert "second at" in notices[0].text
 
     lab.set_plan([])
-    health._circuits.clear()  # the pause is over
+    health.forget()  # the pause is over
     asked = len(lab.requests)
     result = chained.run_conversation("[[say first again]]")
     assert (result["final_response"], result["model"]) == ("first again", "lab-model")
@@ -60,22 +60,13 @@ def test_while_the_first_choice_is_down_turns_start_on_the_fallback(
     assert len(second.requests) == 2
 
 
-def test_after_the_pause_one_turn_probes(lab: LabServer) -> None:
-    name = health_name("custom", lab.base_url)
-    health.note_failure(name, retry_after=0.0)
-    assert health.allows(name)
-    assert not health.allows(name)  # the probe is under way
-    health.note_success(name)
-    assert health.allows(name)
-
-
 def test_the_way_back_sends_the_first_bytes_again(chained: Any, lab: LabServer, second: LabServer) -> None:
     """A1, D7"""
     chained.run_conversation("one")
     lab.set_plan(DOWN)
     chained.run_conversation("two")
     lab.set_plan([])
-    health._circuits.clear()
+    health.forget()
     chained.run_conversation("three")
     kept = lab.requests[0].body
     assert lab.requests[-1].body.startswith(kept[: kept.rindex(b'],"stream"')])
@@ -100,7 +91,7 @@ def test_restoration_uses_todays_key(make_agent: Any, lab: LabServer, second: La
     agent.run_conversation("one")
     monkeypatch.setenv("CUSTOM_API_KEY", "todays-key")
     lab.set_plan([])
-    health._circuits.clear()
+    health.forget()
     agent.run_conversation("two")
     assert lab.requests[0].header("authorization") == "Bearer yesterdays-key"
     assert lab.requests[-1].header("authorization") == "Bearer todays-key"
@@ -114,6 +105,6 @@ def test_the_engine_learns_every_window(make_agent: Any, lab: LabServer, second:
     agent.run_conversation("one")
     assert engine.context_length == 70_000
     lab.set_plan([])
-    health._circuits.clear()
+    health.forget()
     agent.run_conversation("two")
     assert engine.context_length == 200_000
