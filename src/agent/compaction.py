@@ -18,7 +18,7 @@ from agent.ports import Ports
 from agent.prefix import PrefixBreak
 from agent.repair import repair_messages
 from agent.reply import OWN_DATA, without_own_data
-from hermes_base.chat import Notice
+from hermes_base.chat import LastingNotice, Notice
 from hermes_base.journal import Row, head_row
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def _tell_failure_once(ports: Ports) -> None:
     problem = getattr(ports.engine, "_last_summary_error", None)
     if problem and not getattr(ports.engine, "_summary_failure_told", False):
         text = f"The conversation could not be summarised; nothing was dropped. {problem}"
-        ports.emit(Notice(text, "warning"))
+        ports.emit(LastingNotice(text, "warning"))
     ports.engine._summary_failure_told = bool(problem)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Settings that are baked into an agent: a change of one of them needs a new agent.
+#: Settings that are baked into an agent: a change of one of them needs a new agent. An agent is built from these alone
+#: (`pick_baked`); all others reach it with each turn.
 CACHE_BUSTING_KEYS: tuple[tuple[str, str], ...] = (
     ("model", "context_length"),
     ("model", "max_tokens"),
@@ -16,7 +17,10 @@ CACHE_BUSTING_KEYS: tuple[tuple[str, str], ...] = (
     ("compression", "protect_first_n"),
     ("compression", "protect_last_n"),
     ("compression", "in_place"),
+    ("compression", "abort_on_summary_failure"),
+    ("agent", "context_files"),
     ("context", "engine"),
+    ("memory", "memory_enabled"),
     ("memory", "provider"),
 )
 _RUNTIME_KEYS = ("provider", "base_url", "api_mode")
@@ -47,6 +51,16 @@ def extract_cache_busting(config: Mapping[str, Any] | None, registry_generation:
     """The values of the settings above; None for what is missing or of the wrong form."""
     found = {f"{section}.{key}": _value(config, section, key) for section, key in CACHE_BUSTING_KEYS}
     return {**found, "tools.registry_generation": registry_generation}
+
+
+def pick_baked(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings that an agent may be built from: those that the signature stands for, and no others."""
+    picked: dict[str, dict[str, Any]] = {}
+    for section, key in CACHE_BUSTING_KEYS:
+        value = _value(config, section, key)
+        if value is not None:
+            picked.setdefault(section, {})[key] = value
+    return picked
 
 
 def _value(config: Mapping[str, Any] | None, section: str, key: str) -> Any:

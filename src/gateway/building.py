@@ -1,16 +1,21 @@
 """Builds the agent of a conversation from settings, from what was chosen for the conversation, and from whose it is."""
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.auxiliary_client import find_runtime
-from agent.runtime import Runtime
+from agent.auxiliary_client import environment, find_runtime
+from agent.runtime import Runtime, entry_of_runtime
+from gateway.agent_cache import pick_baked
+from gateway.config_watch import find_key_names
 from gateway.meters import MeteredJournal, Meters
 from gateway.people import Scope
 from gateway.run import GatewayRunner
+from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
 from hermes_base.keys import parse_key
 from hermes_base.tool_context import Notices
@@ -19,6 +24,7 @@ from hermes_cli.plugins import get_plugin_toolsets
 from hermes_state.interface import NewSession, Store
 from hermes_state.turns import TurnStore
 from run_agent import AIAgent
+from run_agent.options import Scene
 
 SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
@@ -56,6 +62,7 @@ class Plan:
     runtime: Runtime
     toolsets: tuple[str, ...]
     signature: str
+    fallbacks: tuple[Mapping[str, Any], ...] = ()  # who else may answer, in order
     changed: Mapping[str, Any] | None = None  # choices that are not stored yet
 
     @property
@@ -74,7 +81,7 @@ class Builder:
         self._notices = notices
         self._send_file = send_file
         self._meters = meters
-        self._found: dict[tuple[int, str, str], tuple[float, Runtime]] = {}
+        self._found: dict[tuple[str, str, str], tuple[float, Runtime]] = {}
 
     def plan(self, conversation: str, choices: Choices, scope: Scope) -> Plan:
         """What the conversation's agent has to be now; ConfigProblem when no model can be found."""
@@ -88,11 +95,26 @@ class Builder:
             scope.person_id,
             GatewayRunner._extract_cache_busting_config(settings),
         )
-        return Plan(conversation, settings, choices, scope, runtime, toolsets, signature)
+        fallbacks = self._list_fallbacks(settings, choices, runtime)
+        return Plan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks)
+
+    def _list_fallbacks(
+        self, settings: Mapping[str, Any], choices: Choices, runtime: Runtime
+    ) -> tuple[Mapping[str, Any], ...]:
+        """Behind a model that was chosen for the conversation stands the one of all others, then their fallbacks."""
+        configured = tuple(cli_config.cfg_get(settings, "model", "fallbacks", default=[]) or ())
+        if not (choices.model or choices.provider):
+            return configured
+        try:
+            usual = self.find_runtime(settings, "", "")
+        except ConfigProblem:  # nobody answers those who chose nothing, and they are told so
+            return configured
+        is_other = (usual.provider, usual.base_url, usual.model) != (runtime.provider, runtime.base_url, runtime.model)
+        return (entry_of_runtime(usual), *configured) if is_other and usual.provider != "embedded" else configured
 
     def find_runtime(self, settings: Mapping[str, Any], model: str, provider: str) -> Runtime:
         """Which model answers; looking for one may touch the network, so the result holds for a moment."""
-        wanted, now = (id(settings), model, provider), time.monotonic()
+        wanted, now = (fingerprint(settings), model, provider), time.monotonic()
         known = self._found.get(wanted)
         if known is not None and now - known[0] < FOUND_SECONDS:
             return known[1]
@@ -103,7 +125,17 @@ class Builder:
         return runtime
 
     def build(self, plan: Plan) -> AIAgent:
-        settings, runtime = plan.settings, plan.runtime
+        """An agent from what its signature stands for; all other settings are given to it as to a warm one."""
+        agent = self._make_agent(plan, pick_baked(plan.settings))
+        self.refresh(agent, plan)
+        return agent
+
+    def refresh(self, agent: AIAgent, plan: Plan) -> None:
+        """Today's settings for an agent that works outside a turn."""
+        agent.serve(Scene(settings=plan.settings, fallbacks=plan.fallbacks))
+
+    def _make_agent(self, plan: Plan, settings: Mapping[str, Any]) -> AIAgent:
+        runtime = plan.runtime
         platform = parse_key(plan.conversation).platform
         new = NewSession(plan.conversation, platform=platform, model=runtime.model, person=plan.scope.person_id)
         current = self._store.current(plan.conversation)
@@ -115,9 +147,7 @@ class Builder:
             api_mode=runtime.api_mode,
             max_tokens=runtime.max_tokens,
             context_length=runtime.context_length,
-            fallback_model=cli_config.cfg_get(settings, "model", "fallbacks", default=[]),
             reasoning_config=write_effort(plan.effort),
-            max_iterations=int(cli_config.cfg_get(settings, "agent", "max_iterations", default=90)),
             enabled_toolsets=list(plan.toolsets),
             skip_context_files=bool(plan.scope.person_id)
             or not cli_config.cfg_get(settings, "agent", "context_files", default=True),
@@ -140,6 +170,14 @@ class Builder:
             return [asdict(hit) for hit in self._store.search(words, limit=limit, person=person)]
 
         return search
+
+
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """One text for all that decides which model answers: the section of the settings, and the keys of today."""
+    env = environment()
+    keys = [(name, env.get(name, "")) for name in sorted(find_key_names(settings))]
+    text = json.dumps([settings.get("model"), keys], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def choose_toolsets(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -97,6 +97,7 @@ class Scene:
         current = tools.store.current(self.key)
         standing = (current.id, current.version) if current else ("", 0)
         agent = tools.runner.claim_agent(self.key, plan.signature, lambda: tools.builder.build(plan), standing=standing)
+        tools.builder.refresh(agent, plan)
         journal = agent.journal
         assert isinstance(journal, TurnJournal)
         journal.bind(self.job.claim, BegunTurn(self.item.row.seq, self.job.seqs, 1, frozenset()), answer)

@@ -23,6 +23,7 @@ from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.titling import Titler
 from gateway.turn import EventPipe
+from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.foreign import BACKGROUND, UPLOADED
 from hermes_base.inbound import NOTE, NOTICE, Address, FileRef, Inbound, Outgoing, as_fields
@@ -119,6 +120,7 @@ class Tools:
     end_draft: Callable[[Address], str]  # the platform's id of the draft that the answer takes the place of
     meters: Meters
     titler: Titler
+    post_note: Callable[[str, Outgoing], None]  # a word to a conversation, beside the answers of its turns
 
 
 class TurnPerformer:
@@ -209,7 +211,8 @@ class TurnPerformer:
         agent.stream_delta_callback = self._time_first(agent, pipe)
         agent.switch_callback = self._tools.meters.switches.add
         agent.reasoning_callback = pipe.put_reasoning
-        agent.tool_progress_callback = agent.status_callback = pipe.put
+        agent.tool_progress_callback = pipe.put
+        agent.status_callback = lambda notice: self._tell(job, pipe, notice)
         agent.reasoning_config = write_effort(plan.effort)
         agent.serve(
             Scene(
@@ -218,6 +221,7 @@ class TurnPerformer:
                 asker,
                 describe_session(first.inbound.address),
                 plan.settings,
+                plan.fallbacks,
                 int(plan.settings["agent"]["max_iterations"]),
                 list_foreign(item.inbound for item in job.items),
             )
@@ -235,6 +239,13 @@ class TurnPerformer:
         finally:
             self._tools.meters.turns.add(result)
             self._tools.meters.turn_seconds.note(time.monotonic() - began)
+
+    def _tell(self, job: Job, pipe: EventPipe, notice: Notice) -> None:
+        """Show a notice; what lasts is said in chats that show no events (D12, E3). On the turn's thread."""
+        pipe.put(Notice(notice.text, notice.level))
+        address = job.first.inbound.address
+        if isinstance(notice, LastingNotice) and not spec_of(address.platform).shows_events:
+            self._tools.post_note(job.claim.conversation, Outgoing(address, notice.text, NOTE, notice.level))
 
     def _note_waits(self, job: Job) -> None:
         """How long its messages waited; what is tried again has waited for other reasons."""

@@ -150,6 +150,7 @@ class Gateway:
             self._end_draft,
             self.meters,
             self.titler,
+            self._post_note,
         )
         self._turn_performer = TurnPerformer(tools)
         self.operations = Operations(self)
@@ -399,6 +400,11 @@ class Gateway:
         outgoing = Outgoing(address, caption, FILE, file=file)
         self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
         self.delivery.wake(address)
+
+    def _post_note(self, conversation: str, note: Outgoing) -> None:
+        """On a turn's thread."""
+        self.turns.post(conversation, f"note:{uuid.uuid4().hex[:16]}", note)
+        self.delivery.wake(note.address)
 
     def _operate(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """An operation asked for on the thread of a command."""

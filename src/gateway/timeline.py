@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hermes_base.cockpit import ASSISTANT, FILE, NOTE, TOOL, USER, Entry, Exchange
@@ -49,7 +50,8 @@ def _describe_answer(name: str, paged: PagedRow) -> Iterator[Entry]:
     if text.strip() or reasoning.strip():
         level, detail = ("warning", stopped[1]) if stopped else ("info", "")
         text = text.removesuffix(stopped[0]).rstrip() if stopped else text
-        yield Entry(name, ASSISTANT, text, paged.created, row.position, level=level, detail=detail, reasoning=reasoning)
+        entry = Entry(name, ASSISTANT, text, paged.created, row.position, level=level, detail=detail)
+        yield replace(entry, reasoning=reasoning, model=str(row.message.get("by") or ""))
 
 
 def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: PagedRow | None) -> Entry:

@@ -71,6 +71,11 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class LastingNotice(Notice):
+    """One that is also a message of its own in chats that do not show what happens while it happens."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     question: Question
 

@@ -87,6 +87,7 @@ class Entry:
     ok: bool | None = None  # of a tool: None while nothing came back
     reasoning: str = ""  # of an assistant's message, as far as it may be shown
     files: tuple[FileRef, ...] = ()
+    model: str = ""  # of an assistant's message: who wrote it, provider/model
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,12 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("off", "short", "full"),
     ),
     Setting(
+        "gateway.model_notices",
+        "bool",
+        True,
+        "Say when another model stands in for one that fails, and when that one is back.",
+    ),
+    Setting(
         "people.shared",
         "bool",
         True,

@@ -87,7 +87,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         if unknown:
             raise TypeError(f"AIAgent does not know the option(s) {', '.join(sorted(unknown))}")
         self._options = options
-        self._settings = options.get("settings") or cli_config.load_config_readonly()
+        self._take_settings(options.get("settings") or cli_config.load_config_readonly())
         self.session_id = options.get("session_id") or make_session_id()
         self.platform = options.get("platform") or "library"
         self.reasoning_config = options.get("reasoning_config")
@@ -99,7 +99,6 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         self._running = threading.Lock()
         self._cache_watch = CacheWatch()
         self._notes: list[str] = []
-        self.cache_ttl = str(cli_config.cfg_get(self._settings, "model", "cache_ttl", default="5m"))
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
         self._take_callbacks(options)
         self._adopt(runtime_of_options(options))
@@ -380,9 +379,15 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
     def serve(self, scene: Scene) -> None:
         """Where and for whom the coming turns work, and by which settings; the conversation stays the same."""
         self._scene = scene
-        self._settings = scene.settings or self._settings
+        self._take_settings(scene.settings or self._settings)
+        if scene.fallbacks is not None:
+            self._fallback_chain = fallback_chain(scene.fallbacks)
         self._asker = scene.asker or self._asker
         self.max_iterations = scene.max_iterations or self.max_iterations
+
+    def _take_settings(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self.cache_ttl = str(cli_config.cfg_get(settings, "model", "cache_ttl", default="5m"))
 
     def _build_system_prompt(self, *, small: bool = False) -> str:
         """Rendered once for a conversation; afterwards its stored bytes are sent."""

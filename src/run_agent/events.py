@@ -1,11 +1,12 @@
 """The callbacks of an agent: a host sets them for each turn, and each gets the events that are meant for it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
-from hermes_base.chat import Event, Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import Event, LastingNotice, Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
 from hermes_base.redact import Redactor
 from hermes_cli import config as cli_config
 from run_agent.options import AgentOptions
@@ -23,6 +24,7 @@ class EventCallbacks:
     status_callback: Callable[[Notice], None] | None = None
     switch_callback: Callable[[str], None] | None = None  # another provider answers from now on: why
     _turn_stream: Callable[[str], None] | None = None  # given to one turn only
+    _settings: Mapping[str, Any] = MappingProxyType({})
     _stand_in: str = ""  # who answers in the place of the first choice, as people were told
 
     @property
@@ -61,7 +63,7 @@ class EventCallbacks:
         """D12: another model answers now. A person reads it once, until the first choice is back."""
         self.note_switch(before, after, reason)
         if after != self._stand_in:
-            self.emit(Notice(f"{why} {after} answers instead of {before} for now.".strip(), "warning"))
+            self._tell_model_change(LastingNotice(f"{why} {after} answers instead of {before} for now.", "warning"))
         self._stand_in = after
 
     def tell_return(self, after: str) -> None:
@@ -69,7 +71,11 @@ class EventCallbacks:
         before, self._stand_in = self._stand_in, ""
         if before:
             self.note_switch(before, after, "restored")
-            self.emit(Notice(f"{after} answers again."))
+            self._tell_model_change(LastingNotice(f"{after} answers again."))
+
+    def _tell_model_change(self, notice: LastingNotice) -> None:
+        if cli_config.cfg_get(self._settings, "gateway", "model_notices", default=True):
+            self.emit(notice)
 
     def note_switch(self, before: str, after: str, reason: str) -> None:
         """D12: every switch and return stands in the log with from, to and reason."""

@@ -72,6 +72,7 @@ class Scene:
     asker: Asker | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # what plugins read as the session's environment
     settings: Mapping[str, Any] | None = None
+    fallbacks: Sequence[Mapping[str, Any]] | None = None
     max_iterations: int = 0
     foreign: tuple[str, ...] = ()  # origins of what comes along with the message and is not the sender's own words
 

@@ -228,6 +228,6 @@ def test_restoration_happens_at_the_start_of_the_next_turn_with_the_same_agent(r
         lab.set_plan([])
         from agent.health import health
 
-        health._circuits.clear()
+        health.forget()
         again, result = runner.talk("a", "[[say three]]")
         assert (again, result["model"]) == (agent, "m")

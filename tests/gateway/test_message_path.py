@@ -145,7 +145,7 @@ def test_after_a_fallback_the_next_message_starts_on_the_first_choice_with_the_s
         assert person.ask("[[say by the second]]") == "by the second"
         assert [request.json()["model"] for request in second.requests] == ["second"]
         lab.set_plan([])
-        health._circuits.clear()  # the pause of the first choice is over
+        health.forget()  # the pause of the first choice is over
         assert person.ask("[[say by the first]]") == "by the first"
         assert lab.requests[-1].json()["model"] == "lab-model"
         assert len(second.requests) == 1

@@ -134,7 +134,7 @@ def test_a_switch_of_provider_is_counted_with_its_reason(home: Path, lab: LabSer
         found = read_metrics(house)[1]
         assert pick(found, "hermes_provider_switches_total", reason="503") == 1
         lab.set_plan([])
-        health._circuits.clear()
+        health.forget()
         olga.ask("[[say again]]")
         assert pick(read_metrics(house)[1], "hermes_provider_switches_total", reason="restored") == 1
 

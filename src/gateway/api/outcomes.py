@@ -21,6 +21,7 @@ class Outcome:
     reason: str = ""  # of an interrupted one: who or what stopped it
     files: tuple[FileRef, ...] = ()
     session: str = ""
+    model: str = ""  # which one answered, as far as it is known
     usage: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -62,6 +63,12 @@ def join_turn(entries: Sequence[Entry], answer: str) -> str:
         if entry.kind == ASSISTANT and entry.text.strip() and (texts or entry.text.strip() == answer.strip()):
             texts.append(entry.text.strip())
     return GAP.join(reversed(texts))
+
+
+def find_model(entries: Sequence[Entry]) -> str:
+    """The model that wrote the last answer."""
+    wrote = next((entry.model for entry in reversed(entries) if entry.kind == ASSISTANT), "")
+    return wrote.partition("/")[2]
 
 
 def missing_end(streamed: str, text: str) -> str:

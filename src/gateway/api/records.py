@@ -97,6 +97,7 @@ class Record:
             self._add_text(left, always=True)
         self.question = None
         self.outcome = outcome
+        self.model = outcome.model or self.model  # from here on it is named who answered, not who was asked for
         self.ended = time.monotonic()
         self.status = FAILED if outcome.error else STOPPED if outcome.interrupted else COMPLETED
         self._add(ENDED)

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from gateway.api.outcomes import Outcome, read_outcome
+from gateway.api.outcomes import Outcome, find_model, read_outcome
 from gateway.api.problems import ApiProblem
 from gateway.api.records import Record
 from gateway.api.tickets import Ticket
@@ -178,7 +178,8 @@ class Runs:
         outcome = read_outcome(answers, "" if record.lossy and entries else record.streamed, entries)
         session = timeline.thread.session if timeline is not None and timeline.thread is not None else ""
         usage = {} if record.status == "queued" else await desk.usage(conversation, record.begun)
-        record.end(replace(outcome, session=session, usage=usage))
+        model = find_model(timeline.entries) if timeline is not None else ""
+        record.end(replace(outcome, session=session, usage=usage, model=model))
 
     async def _read(self, record: Record) -> Timeline | None:
         limit = 100 if record.lossy else 1
