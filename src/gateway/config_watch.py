@@ -17,6 +17,7 @@ from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
 from hermes_cli import logs
+from plugins import context_engine
 
 if TYPE_CHECKING:
     from gateway.service import Gateway
@@ -97,6 +98,8 @@ class ConfigWatch:
         self._known: Known | None = None
         self._loaded_at = 0.0
         self._changes: deque[Change] = deque(maxlen=KEPT_CHANGES)
+        self._engine = ""
+        self.engine_problem = ""  # why the context engine that the settings name is not used
 
     @property
     def problem(self) -> str:
@@ -116,10 +119,18 @@ class ConfigWatch:
         before = self._known
         self._known = after = await start_thread(lambda: read_known(before), "settings")
         self._stamp = stamp if is_settled(stamp, time.time_ns()) else None
+        await self._prepare_engine(after)
         if before is None:
             self._loaded_at = time.time()
             return
         self._tell(before, after)
+
+    async def _prepare_engine(self, known: Known) -> None:
+        """A context engine is made ready when it is named: before the first agent, and when another one is."""
+        name = str(cli_config.cfg_get(known.settings, "context", "engine") or "")
+        if name != self._engine:
+            self._engine = name
+            self.engine_problem = await start_thread(lambda: context_engine.prepare(name), "engine")
 
     def _tell(self, before: Known, after: Known) -> None:
         now = time.time()

@@ -47,7 +47,8 @@ class LocalDoor:
         choices = Choices.of(self._gateway.turns.choices(conversation))
         settings = cli_config.load_last_good()
         runtime = self._gateway.builder.find_runtime(settings, choices.model, choices.provider)
-        banner = (*describe_model(self._gateway.version, runtime), *list_changed(), *lines)
+        problems = [*list_changed(), *filter(None, [self._gateway.config_watch.engine_problem])]
+        banner = (*describe_model(self._gateway.version, runtime), *problems, *lines)
         return Opened(conversation, banner, self._gateway.mailbox.showing(conversation))
 
     def _find_session(self, hello: Hello) -> SessionInfo | None:

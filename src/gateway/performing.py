@@ -5,6 +5,7 @@ import logging
 import mimetypes
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -120,7 +121,7 @@ class Tools:
     end_draft: Callable[[Address], str]  # the platform's id of the draft that the answer takes the place of
     meters: Meters
     titler: Titler
-    post_note: Callable[[str, Outgoing], None]  # a word to a conversation, beside the answers of its turns
+    wake: Callable[[Address], None]  # there is something to deliver; on any thread
 
 
 class TurnPerformer:
@@ -245,7 +246,9 @@ class TurnPerformer:
         pipe.put(Notice(notice.text, notice.level))
         address = job.first.inbound.address
         if isinstance(notice, LastingNotice) and not spec_of(address.platform).shows_events:
-            self._tools.post_note(job.claim.conversation, Outgoing(address, notice.text, NOTE, notice.level))
+            note = Outgoing(address, notice.text, NOTE, notice.level)
+            self._tools.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
+            self._tools.wake(address)
 
     def _note_waits(self, job: Job) -> None:
         """How long its messages waited; what is tried again has waited for other reasons."""

@@ -110,6 +110,7 @@ class Gateway:
         self.node = await self.call(self.turns.join, NodeInfo(VERSION, alone=True))
         await self.call(self.people.void_questions)
         self._assemble()
+        await self.config_watch.look()
         await self._connect()
         self.started = time.time()
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
@@ -150,7 +151,7 @@ class Gateway:
             self._end_draft,
             self.meters,
             self.titler,
-            self._post_note,
+            lambda address: self.delivery.wake(address),
         )
         self._turn_performer = TurnPerformer(tools)
         self.operations = Operations(self)
@@ -400,11 +401,6 @@ class Gateway:
         outgoing = Outgoing(address, caption, FILE, file=file)
         self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
         self.delivery.wake(address)
-
-    def _post_note(self, conversation: str, note: Outgoing) -> None:
-        """On a turn's thread."""
-        self.turns.post(conversation, f"note:{uuid.uuid4().hex[:16]}", note)
-        self.delivery.wake(note.address)
 
     def _operate(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """An operation asked for on the thread of a command."""

@@ -323,6 +323,18 @@ def _check_plugins(home: Path) -> Iterator[Finding]:  # noqa: ARG001
         yield Finding(OK, "The enabled plugins are as they were enabled.")
 
 
+def _check_engine(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+    """Whether the context engine that the settings name is there; none of it is run."""
+    missing = context_engine.find_missing()
+    if not missing:
+        return
+    if config.cfg_get(config.load_config_readonly(), "plugins", "enabled", default=[]):
+        what = f"No folder holds a context engine called '{missing}'. If no enabled plugin brings it, the built-in one"
+        yield Finding(INFO, f"{what} is used.", context_engine.MISSING_FIX)
+        return
+    yield Finding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
+
+
 CHECKS: tuple[Check, ...] = (
     _check_python,
     _check_home,
@@ -336,6 +348,7 @@ CHECKS: tuple[Check, ...] = (
     _check_tools,
     _check_sandbox,
     _check_plugins,
+    _check_engine,
 )
 
 

@@ -155,6 +155,12 @@ class PluginRecords:
         self._plugin_commands[clean] = {**facts, "args_hint": args_hint.strip()}
         return clean
 
+    def drop_commands(self, owners: str, keep: str) -> None:
+        """Forget the commands of all whose name begins like this, except of the one that stays."""
+        for name, facts in list(self._plugin_commands.items()):
+            if facts["plugin"].startswith(owners) and facts["plugin"] != keep:
+                del self._plugin_commands[name]
+
     def set_context_engine(self, engine: Any, owner: str) -> bool:
         """Keep the one engine that plugins may offer; it runs only when `context.engine` names it."""
         if self._context_engine is not None:

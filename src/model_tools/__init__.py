@@ -45,8 +45,10 @@ def get_tool_definitions(
     disabled_toolsets: Sequence[str] | None = None,
     quiet_mode: bool = False,
 ) -> list[dict[str, Any]]:
-    """The schemas of the tools in these toolsets, in a fixed order; one list shared by all who ask for the same."""
-    key = registry.generation, tool_names(registry, enabled_toolsets, disabled_toolsets)
+    """The schemas of the tools in these toolsets that can be used now, in a fixed order; one list shared by all who
+    ask for the same. A tool whose check failed is back with the first agent after it passes."""
+    names = tool_names(registry, enabled_toolsets, disabled_toolsets)
+    key = registry.generation, frozenset(name for name in names if registry.is_available(name))
     found = _rendered.get(key)
     if found is None:
         found = registry.get_definitions(key[1], quiet=quiet_mode)

@@ -107,7 +107,8 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             self.context_compressor.summarise = self._summarise
         self.tools = self._offered_tools()
         self._snapshot_primary()
-        engines.bind_session(self.context_compressor, self.session_id, self._engine_facts())
+        if options.get("session_id") or not options.get("journal"):
+            self._bind_engine(self.session_id)  # otherwise nobody knows yet which session it will be
         self._last_activity_ts = time.time()
 
     # --- what a host calls
@@ -348,9 +349,8 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         """The warm one while it is what the store has; else read anew."""
         if self._conversation is None or not self._conversation.stands_at(self._journal.standing()):
             self._conversation = Conversation(self._journal.load())
-            if self._conversation.session != self.session_id:
-                self.session_id = self._conversation.session
-                engines.bind_session(self.context_compressor, self.session_id, self._engine_facts())
+            if self._conversation.session != self._bound_session:
+                self._bind_engine(self._conversation.session)
         return self._conversation
 
     def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:

@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.compaction import guarded
 from agent.context_compressor import ContextCompressor
+from agent.context_engine import accepted_arguments
 from agent.runtime import Runtime
 from hermes_cli import config as cli_config
 from plugins import context_engine as engine_plugins
@@ -21,12 +22,17 @@ def choose_engine(settings: Mapping[str, Any], runtime: Runtime) -> Any:
     engine = engine_plugins.select_context_engine(name) if name != BUILT_IN else None
     if engine is None:
         return _build_compressor(settings, runtime)
-    guarded(engine.update_model, **model_facts(runtime))
+    tell_model(engine, runtime)
     return engine
 
 
+def tell_model(engine: Any, runtime: Runtime) -> None:
+    """Tell an engine which model answers from now on, as far as it wants to know."""
+    guarded(engine.update_model, **accepted_arguments(engine.update_model, model_facts(runtime)))
+
+
 def model_facts(runtime: Runtime) -> dict[str, Any]:
-    """What every engine's `update_model` is told."""
+    """What an engine's `update_model` is told; those that do not know of the output limit are told the rest."""
     return {
         "model": runtime.model,
         "context_length": runtime.context_length,
@@ -34,6 +40,7 @@ def model_facts(runtime: Runtime) -> dict[str, Any]:
         "api_key": runtime.api_key,
         "provider": runtime.provider,
         "api_mode": runtime.api_mode,
+        "max_tokens": runtime.max_tokens,
     }
 
 

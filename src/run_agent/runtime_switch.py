@@ -8,13 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from agent import auxiliary_client, clients
-from agent.compaction import guarded
 from agent.failures import is_transport_error
 from agent.health import Name, Permit, health, names_of
 from agent.providers import CHAT_COMPLETIONS
 from agent.runtime import Runtime, runtime_of_entry
 from hermes_base.errors import FailureScope, HermesError
-from run_agent.engines import model_facts
+from run_agent.engines import tell_model
 from run_agent.failover import describe, may_recover_transport, runtime_of_snapshot, snapshot, uses_prompt_caching
 
 log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ class SwitchableRuntime:
         self.runtime_source, self.key_env = runtime.source, runtime.key_env
         self._use_prompt_caching = uses_prompt_caching(runtime)
         if self.context_compressor is not None:
-            guarded(self.context_compressor.update_model, **model_facts(runtime))
+            tell_model(self.context_compressor, runtime)
 
     def _snapshot_primary(self) -> None:
         self._primary_runtime = snapshot(self.runtime, self.context_compressor, caching=self._use_prompt_caching)

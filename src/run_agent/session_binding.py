@@ -19,6 +19,7 @@ class SessionBinding:
     _conversation: Conversation | None = None
     _cached_system_prompt: str | None = None
     _gateway_session_key: str = ""
+    _bound_session: str = ""  # which session the engine was told of last
 
     def shutdown_memory_provider(self, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
         """The conversation is over: the engine may store what it keeps of it."""
@@ -59,14 +60,18 @@ class SessionBinding:
             carry_over=carry_over_context,
             facts=self._engine_facts(),
         )
+        self._bound_session = new_session_id or self.session_id
+
+    def _bind_engine(self, session: str, **facts: Any) -> None:
+        """Tell the engine which session it works for; only of one that there is."""
+        self.session_id = self._bound_session = session
+        engines.bind_session(self.context_compressor, session, {**facts, **self._engine_facts()})
 
     def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:
         """A compaction moved the conversation to a new session: everyone who knows the old id learns the new one."""
-        self.session_id = new
         if hasattr(self.context_compressor, "on_session_end"):
             guarded(self.context_compressor.on_session_end, old, messages)
-        facts = {"boundary_reason": "compression", "old_session_id": old, **self._engine_facts()}
-        engines.bind_session(self.context_compressor, new, facts)
+        self._bind_engine(new, boundary_reason="compression", old_session_id=old)
 
     def _engine_facts(self) -> dict[str, Any]:
         return {

@@ -280,3 +280,10 @@ def test_as_a_command_without_network_it_reads_well(home: Path) -> None:
     assert done.stdout.startswith("ok    hermes")
     assert done.stdout.rstrip().endswith("No fault found." if done.returncode == 0 else ".")
     assert done.stderr == ""
+
+
+def test_a_context_engine_that_is_not_there_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3: the built-in one works in its place, and that is said."""
+    (home / "config.yaml").write_text("context: {engine: nowhere}\n")
+    found = _find(_examine(capsys)[1], "no context engine called 'nowhere'")
+    assert found["fix"].startswith("Set context.engine")

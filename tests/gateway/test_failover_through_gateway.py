@@ -195,3 +195,14 @@ def test_the_words_on_models_can_be_silenced(house: House, lab: LabServer, secon
     house.write_settings(model=section(lab, fallbacks=[entry(second)]), gateway={"model_notices": False})
     lab.set_plan(DOWN)
     assert house.person("olga").ask("[[say one]]") == ["one"]
+
+
+def test_a_chat_reads_of_a_summary_that_failed_once(house: House, lab: LabServer) -> None:
+    """E3: nothing is dropped, and the person is told."""
+    house.write_settings(model=section(lab, context_length=8000))
+    lab.set_plan([{"contains": "Summarise the conversation below", "fault": {"status": 400}, "times": 0}])
+    olga = house.person("olga")
+    for _ in range(8):
+        olga.ask("[[say well]] " + "word " * 800)
+    assert olga.count("could not be summarised; nothing was dropped") == 1
+    assert olga.count("well") == 8

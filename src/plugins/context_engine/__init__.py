@@ -23,6 +23,9 @@ from hermes_constants import get_hermes_home
 log = logging.getLogger(__name__)
 
 BUILT_IN = "compressor"
+MISSING = "There is no context engine called '{name}'; the built-in one is used."
+MISSING_FIX = "Set context.engine to a name that `hermes plugins list` shows, or to compressor."
+_OWNERS = "context-engine:"
 _BUILT_IN_ROW = (BUILT_IN, "Built in: puts a summary in place of the middle of a long conversation.", True)
 _BUNDLED = Path(__file__).resolve().parent
 #: Our own engines need arguments; a module that merely imports one does not offer it.
@@ -67,11 +70,32 @@ def select_context_engine(name: str) -> Any:
     engine = load_context_engine(name)
     if engine is not None:
         return engine
-    registered = plugin_host.get_plugin_context_engine()
-    if registered is not None and getattr(registered, "name", None) == name:
+    if _is_registered(name):
         return plugin_host.get_plugin_manager().make_context_engine()
     log.warning("there is no context engine called %s; the built-in one is used", name)
     return None
+
+
+def prepare(name: str) -> str:
+    """Make ready what the settings name, before the first agent: its slash commands are known, and those of an engine
+    that is not named any more are gone. A sentence when there is no such engine."""
+    plugin_host.get_plugin_manager().drop_commands(_OWNERS, keep=_OWNERS + name)
+    if not name or name == BUILT_IN or load_context_engine(name) is not None or _is_registered(name):
+        return ""
+    sentence = MISSING.format(name=name)
+    log.warning("%s %s", sentence, MISSING_FIX)
+    return f"{sentence} {MISSING_FIX}"
+
+
+def _is_registered(name: str) -> bool:
+    return getattr(plugin_host.get_plugin_context_engine(), "name", None) == name
+
+
+def find_missing() -> str:
+    """The engine that the settings name and that no folder holds; empty: there is one, or a plugin may bring it.
+    Nothing of it is run."""
+    chosen = _read_chosen()
+    return "" if not chosen or chosen == BUILT_IN or _find_folder(chosen) is not None else chosen
 
 
 # --- folders
@@ -198,7 +222,7 @@ class _EngineCollector:
 
     def __init__(self, engine_name: str = "") -> None:
         self.engine: Any = None
-        self._owner = f"context-engine:{engine_name}"
+        self._owner = _OWNERS + engine_name
 
     def register_context_engine(self, engine: Any) -> None:
         self.engine = engine
