@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from agent.failures import _BY_STATUS
 from agent.providers import _ALIASES, PROVIDERS, Provider
+from hermes_base.errors import Concern, FailureKind
 from hermes_base.settings import OPEN_SECTIONS, SETTINGS, Setting
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -36,6 +38,58 @@ of your own holds the scheme and, for most, `/v1`: `http://127.0.0.1:8000/v1`. A
 from the next message on; the format can be changed with `model.api_mode`. `hermes doctor` asks the model for two letters
 and says what is wrong if it does not answer.
 """
+FAILOVER_INTRO = """## When one fails
+
+`model.fallbacks` names who else may answer, in order; behind a model that was chosen with `/model` stands the usual one
+first. Each entry has a provider, its address and its key together: a key is never sent to another provider's address. A
+failed call is read, its words before its status, for what it calls for and for what it is about:
+"""
+CALLS_FOR = {
+    FailureKind.RETRY: "a second try after a second, then the next in the chain, else more tries",
+    FailureKind.ROTATE: "the next in the chain",
+    FailureKind.NEXT: "the next in the chain",
+    FailureKind.OVERFLOW: "a shorter conversation, at most three times",
+    FailureKind.FIX: "nothing: nobody would take this request",
+}
+IS_ABOUT = {
+    Concern.REQUEST: ("this request", "nobody; the next request goes there again"),
+    Concern.MODEL: ("the model", "this model with this key at this address"),
+    Concern.KEY: ("the key", "every model with this key at this address"),
+    Concern.ADDRESS: ("the address", "everything at this address"),
+}
+FAILOVER_RULES = """
+- A body may say more than its status: credit that is used up, a key that is not valid, a model that is unknown or was
+  withdrawn, a text that a filter refuses. Such words count, also in a 400.
+- It is left alone for 30 s, or as long as the provider asks for, doubling up to 5 minutes; then one turn probes it. A
+  probe ends with its turn, however that ends. All conversations share this.
+- Every turn begins with the first of the chain that is well: the first choice, if it is. If nobody is well, with the
+  first choice. Within a turn each one is asked once.
+- All tries of one model step share 5 minutes, counted from the first failure that was detected. A stream that stalls is
+  handed over at once; so is a second try that says nothing for 8 s, while another provider is well.
+- That another model stands in, and that the first one is back, is said once (`gateway.model_notices`) and logged with
+  from, to and reason. The API names in `model` who answered.
+- A key that was put right, and an edit of `model.fallbacks`, count with the next message."""
+
+
+def write_failover() -> str:
+    statuses = [
+        (f"HTTP {status}", reading.what, CALLS_FOR[reading.kind], IS_ABOUT[reading.concern][0])
+        for status, reading in _BY_STATUS.items()
+    ]
+    retry, next_one = CALLS_FOR[FailureKind.RETRY], CALLS_FOR[FailureKind.NEXT]
+    statuses += [
+        ("other 4xx", "does not take this request", next_one, IS_ABOUT[Concern.REQUEST][0]),
+        ("5xx", "has a problem of its own", retry, IS_ABOUT[Concern.MODEL][0]),
+        ("no connection", "cannot be reached", retry, IS_ABOUT[Concern.ADDRESS][0]),
+        ("silence, a broken stream", "broke off", retry, IS_ABOUT[Concern.MODEL][0]),
+    ]
+    parts = [
+        FAILOVER_INTRO,
+        _write_table(("failure", "the provider", "calls for", "is about"), statuses),
+        _write_table(("is about", "is left alone for a while"), IS_ABOUT.values()),
+        FAILOVER_RULES,
+    ]
+    return "\n\n".join(part.strip() for part in parts)
 
 
 def write_settings() -> str:
@@ -52,6 +106,7 @@ def write_providers() -> str:
     columns = ("name", "provider", "key", "address", "default model", "format")
     aliases = ", ".join(f"`{alias}` for `{name}`" for alias, name in _ALIASES.items())
     parts = [PROVIDERS_INTRO, _write_table(columns, map(_provider_row, PROVIDERS.values())), f"Also taken: {aliases}."]
+    parts.append(write_failover())
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.wire_limits import NotUnderstood, read_json
 from hermes_base.addresses import describe_address
-from hermes_base.errors import FailureKind, FailureScope, ModelFailure
+from hermes_base.errors import Concern, FailureKind, ModelFailure
 
 #: Errors of the connection itself, by the name of their class (SDKs and HTTP libraries agree on these names).
 TRANSPORT_ERRORS = frozenset(
@@ -48,13 +48,13 @@ class Reading:
     """What a failure calls for, what it is about, and how it is said."""
 
     kind: FailureKind
-    scope: FailureScope
+    concern: Concern
     what: str
     fix: str = ""
     status: int | None = None  # which status says this elsewhere
 
 
-_K, _S = FailureKind, FailureScope
+_K, _S = FailureKind, Concern
 _REFUSED = Reading(_K.FIX, _S.REQUEST, "refused the request")
 _NO_CREDIT = Reading(_K.ROTATE, _S.KEY, "has no credit left for this key", "Add credit, or set another provider.", 402)
 _BAD_KEY = Reading(
@@ -171,7 +171,7 @@ def classify(status: int | None, body: str, retry_after: float | None, who: str,
         status=reading.status or status,
         retry_after=retry_after,
         fix=reading.fix,
-        scope=reading.scope,
+        concern=reading.concern,
     )
 
 
@@ -223,7 +223,7 @@ def transport_failure(error: BaseException, who: str, address: str) -> ModelFail
         kind=FailureKind.RETRY,
         fix="Check the address (hermes config get model.base_url) and that the server runs.",
         transport=True,
-        scope=FailureScope.MODEL if silent else FailureScope.ADDRESS,  # who took the request may serve another model
+        concern=Concern.MODEL if silent else Concern.ADDRESS,  # who took the request may serve another model
     )
     failure.stalled = silent
     return failure
@@ -232,7 +232,7 @@ def transport_failure(error: BaseException, who: str, address: str) -> ModelFail
 def cut_failure(who: str, error: BaseException | None = None) -> ModelFailure:
     """The stream ended before the answer did, or nothing more came of it."""
     failure = ModelFailure(
-        f"The answer of {who} broke off.", kind=FailureKind.RETRY, transport=True, scope=FailureScope.MODEL
+        f"The answer of {who} broke off.", kind=FailureKind.RETRY, transport=True, concern=Concern.MODEL
     )
     failure.began = True
     failure.stalled = error is not None and _is_silence(error)
@@ -256,7 +256,7 @@ def misunderstood_failure(error: Exception, who: str) -> ModelFailure:
         f"{who} sent something that is not understood{why}.",
         kind=FailureKind.RETRY,
         fix="Check that model.base_url is the address of a model server and that model.api_mode is its format.",
-        scope=FailureScope.MODEL,
+        concern=Concern.MODEL,
     )
     failure.began = True
     return failure

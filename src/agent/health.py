@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.runtime import Runtime
-from hermes_base.errors import FailureScope
+from hermes_base.errors import Concern
 
 OPEN_SECONDS = 30.0
 LONGEST_OPEN_SECONDS = 300.0
@@ -24,11 +24,11 @@ FORGOTTEN_SECONDS = 3600.0
 Name = tuple[str, ...]
 
 
-def names_of(runtime: Runtime) -> dict[FailureScope, Name]:
-    """What a call to this model depends on, by the scope of a failure. A key is known by its fingerprint only."""
+def names_of(runtime: Runtime) -> dict[Concern, Name]:
+    """What a call to this model depends on, by the concern of a failure. A key is known by its fingerprint only."""
     address = runtime.provider, runtime.base_url.rstrip("/")
     key = *address, _fingerprint(runtime.api_key)
-    return {FailureScope.ADDRESS: address, FailureScope.KEY: key, FailureScope.MODEL: (*key, runtime.model)}
+    return {Concern.ADDRESS: address, Concern.KEY: key, Concern.MODEL: (*key, runtime.model)}
 
 
 def _fingerprint(key: str) -> str:
@@ -58,8 +58,8 @@ class Permit:
     def succeeded(self) -> None:
         self._health.close(self)
 
-    def failed(self, scope: FailureScope, retry_after: float | None = None) -> None:
-        self._health.open(self, scope, retry_after)
+    def failed(self, concern: Concern, retry_after: float | None = None) -> None:
+        self._health.open(self, concern, retry_after)
 
     def release(self) -> None:
         """The stay is over; what it probed without a result may be probed by the next."""
@@ -110,9 +110,9 @@ class ProviderHealth:
                 self._circuits.pop(name, None)
         permit.failed_before.clear()
 
-    def open(self, permit: Permit, scope: FailureScope, retry_after: float | None) -> None:
+    def open(self, permit: Permit, concern: Concern, retry_after: float | None) -> None:
         """Close the way for a while: 30 s, twice as long each time; the tries of one stay count as one failure."""
-        name = permit.names.get(scope)
+        name = permit.names.get(concern)
         if name is None:
             return
         with self._lock:

@@ -71,7 +71,7 @@ class FailureKind(StrEnum):
     STOP = "stop"  # nobody but the owner can put it right
 
 
-class FailureScope(StrEnum):
+class Concern(StrEnum):
     """What a failed model call says something about; whatever is not meant goes on being used."""
 
     REQUEST = "request"  # this one request: the next one may go through
@@ -81,7 +81,7 @@ class FailureScope(StrEnum):
 
 
 class ModelFailure(HermesError):
-    """A model call failed; `kind` says what it calls for, `scope` what is not well."""
+    """A model call failed; `kind` says what it calls for, `concern` what is not well."""
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class ModelFailure(HermesError):
         retry_after: float | None = None,
         fix: str = "",
         transport: bool = False,
-        scope: FailureScope = FailureScope.REQUEST,
+        concern: Concern = Concern.REQUEST,
     ) -> None:
         super().__init__(what, fix=fix)
         self.kind = kind
         self.status = status
         self.retry_after = retry_after
         self.transport = transport
-        self.scope = scope
+        self.concern = concern
         self.began = False  # the answer had begun, so the call is paid for
         self.stalled = False  # it was noticed by waiting: to try the same again would cost the same wait
         self.at = 0.0  # when it was detected, by the driver's clock

@@ -318,7 +318,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         first = describe(self.runtime if not self._fallback_activated else self._first_as_it_was())
         self._begin_on_the_best()
         answering = describe(self.runtime)
-        if self._fallback_activated and answering != self._stand_in:
+        if self._fallback_activated and answering != self._told_of:
             self.tell_switch(first, answering, "unwell", f"{first} failed a moment ago.")
 
     def _find_runtime(self) -> None:

@@ -25,7 +25,8 @@ class EventCallbacks:
     switch_callback: Callable[[str], None] | None = None  # another provider answers from now on: why
     _turn_stream: Callable[[str], None] | None = None  # given to one turn only
     _settings: Mapping[str, Any] = MappingProxyType({})
-    _stand_in: str = ""  # who answers in the place of the first choice, as people were told
+    _stand_in: str = ""  # who answers in the place of the first choice
+    _told_of: str = ""  # the same, as people were told
 
     @property
     def redact(self) -> Redactor:
@@ -62,15 +63,18 @@ class EventCallbacks:
     def tell_switch(self, before: str, after: str, reason: str, why: str) -> None:
         """D12: another model answers now. A person reads it once, until the first choice is back."""
         self.note_switch(before, after, reason)
-        if after != self._stand_in:
-            self._tell_model_change(LastingNotice(f"{why} {after} answers instead of {before} for now.", "warning"))
         self._stand_in = after
+        if after != self._told_of:
+            self._told_of = after if self.status_callback is not None else ""
+            self._tell_model_change(LastingNotice(f"{why} {after} answers instead of {before} for now.", "warning"))
 
     def tell_return(self, after: str) -> None:
         """The first choice has answered: if somebody stood in for it, that is over."""
         before, self._stand_in = self._stand_in, ""
+        told, self._told_of = self._told_of, ""
         if before:
             self.note_switch(before, after, "restored")
+        if told:
             self._tell_model_change(LastingNotice(f"{after} answers again."))
 
     def _tell_model_change(self, notice: LastingNotice) -> None:

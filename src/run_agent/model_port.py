@@ -111,7 +111,7 @@ class AgentModel:
             self._agent.tell_return(self.label)
 
     def note_failure(self, failure: ModelFailure) -> None:
-        self._agent._permit.failed(failure.scope, failure.retry_after)
+        self._agent._permit.failed(failure.concern, failure.retry_after)
 
 
 def _word_failure(failure: ModelFailure) -> str:

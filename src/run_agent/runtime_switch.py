@@ -12,7 +12,7 @@ from agent.failures import is_transport_error
 from agent.health import Name, Permit, health, names_of
 from agent.providers import CHAT_COMPLETIONS
 from agent.runtime import Runtime, runtime_of_entry
-from hermes_base.errors import FailureScope, HermesError
+from hermes_base.errors import Concern, HermesError
 from run_agent.engines import tell_model
 from run_agent.failover import describe, may_recover_transport, runtime_of_snapshot, snapshot, uses_prompt_caching
 
@@ -152,7 +152,7 @@ class SwitchableRuntime:
         """Calls go by this permit from now on; what the one before probed is free."""
         self._permit.release()
         self._permit = permit
-        self._tried |= {permit.names[FailureScope.MODEL]}
+        self._tried |= {permit.names[Concern.MODEL]}
 
     def _leave_model(self) -> None:
         """The turn is over, however it ended: nothing is being probed any more."""
@@ -166,7 +166,7 @@ class SwitchableRuntime:
         return any(health.is_well(wanted) for wanted in left if wanted is not None and not self._was_tried(wanted))
 
     def _was_tried(self, runtime: Runtime) -> bool:
-        return names_of(runtime)[FailureScope.MODEL] in self._tried
+        return names_of(runtime)[Concern.MODEL] in self._tried
 
     def _try_activate_fallback(self) -> bool:
         """The next entry of the chain that is well and can be had takes over for this turn."""

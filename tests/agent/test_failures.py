@@ -3,7 +3,7 @@
 import pytest
 
 from agent.failures import classify, is_transport_error, parse_retry_after, transport_failure
-from hermes_base.errors import FailureKind, FailureScope
+from hermes_base.errors import Concern, FailureKind
 
 K = FailureKind
 BODIES = [
@@ -40,7 +40,7 @@ def test_each_failure_calls_for_one_thing(status: int, body: str, kind: FailureK
     assert "Somebody" in str(found)
 
 
-S = FailureScope
+S = Concern
 #: Status, body as it is sent, what it calls for, what it is about.
 ABOUT = [
     (
@@ -130,20 +130,20 @@ ABOUT = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "kind", "scope"), ABOUT)
-def test_each_failure_is_about_one_thing(status: int, body: str, kind: FailureKind, scope: FailureScope) -> None:
+@pytest.mark.parametrize(("status", "body", "kind", "concern"), ABOUT)
+def test_each_failure_is_about_one_thing(status: int, body: str, kind: FailureKind, concern: Concern) -> None:
     """D1: the words of a body go before its status."""
     found = classify(status, body, None, "Somebody")
-    assert (found.kind, found.scope) == (kind, scope)
+    assert (found.kind, found.concern) == (kind, concern)
     assert f"HTTP {status}" in str(found)
 
 
 def test_who_refuses_a_connection_is_gone_and_who_says_nothing_may_serve_another_model() -> None:
     """D2, D3"""
     refused = transport_failure(ConnectionRefusedError("refused"), "Somebody", "http://h/v1")
-    assert (refused.scope, refused.stalled) == (S.ADDRESS, False)
+    assert (refused.concern, refused.stalled) == (S.ADDRESS, False)
     silent = transport_failure(TimeoutError("timed out"), "Somebody", "http://h/v1")
-    assert (silent.scope, silent.stalled) == (S.MODEL, True)
+    assert (silent.concern, silent.stalled) == (S.MODEL, True)
 
 
 def test_a_long_body_is_cut_in_the_sentence() -> None:

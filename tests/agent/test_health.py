@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from agent.health import LONGEST_OPEN_SECONDS, OPEN_SECONDS, PROBE_SECONDS, Permit, ProviderHealth, names_of
 from agent.runtime import Runtime
-from hermes_base.errors import FailureScope
+from hermes_base.errors import Concern
 
-S = FailureScope
+S = Concern
 ONE = Runtime("custom", "model-a", "http://one/v1", "key-1", "chat_completions", 8000)
 OTHERS = {
     "other model": replace(ONE, model="model-b"),
@@ -38,14 +38,14 @@ def health(clock: Clock) -> ProviderHealth:
     return ProviderHealth(clock)
 
 
-def fail(health: ProviderHealth, runtime: Runtime, scope: FailureScope, retry_after: float | None = None) -> None:
+def fail(health: ProviderHealth, runtime: Runtime, concern: Concern, retry_after: float | None = None) -> None:
     permit = health.insist(runtime)
-    permit.failed(scope, retry_after)
+    permit.failed(concern, retry_after)
     permit.release()
 
 
 @pytest.mark.parametrize(
-    ("scope", "still_well"),
+    ("concern", "still_well"),
     [
         (S.REQUEST, {"other model", "other key", "other address", "itself"}),
         (S.MODEL, {"other model", "other key", "other address"}),
@@ -54,10 +54,10 @@ def fail(health: ProviderHealth, runtime: Runtime, scope: FailureScope, retry_af
     ],
 )
 def test_a_failure_closes_the_way_for_what_it_is_about(
-    health: ProviderHealth, scope: FailureScope, still_well: set[str]
+    health: ProviderHealth, concern: Concern, still_well: set[str]
 ) -> None:
     """D1, D3: a fallback at the same address is used; what concerns one request concerns nobody else."""
-    fail(health, ONE, scope)
+    fail(health, ONE, concern)
     everybody = {"itself": ONE, **OTHERS}
     assert {name for name, runtime in everybody.items() if health.is_well(runtime)} == still_well
     assert {name for name, runtime in everybody.items() if health.admit(runtime)} == still_well
