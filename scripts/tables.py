@@ -33,10 +33,10 @@ Written by `scripts/tables.py` from `agent.providers`; do not edit.
 
 `hermes config set model.provider NAME` chooses one, `model.default` the model, `model.base_url` another address.
 Without a choice the first provider in this list whose key is set answers, then a server that runs on this machine, then
-the built-in model. `custom` is any address in the OpenAI format; it takes a key if it needs one. The address of a server
-of your own holds the scheme and, for most, `/v1`: `http://127.0.0.1:8000/v1`. A key or a choice that is changed counts
-from the next message on; the format can be changed with `model.api_mode`. `hermes doctor` asks the model for two letters
-and says what is wrong if it does not answer.
+the built-in model. `custom` is any address in the OpenAI format; it takes a key if it needs one. The address of a
+server holds the scheme and, for most, `/v1`: `http://127.0.0.1:8000/v1`. A key or a choice that is changed counts from
+the next message on; the format can be changed with `model.api_mode`. `hermes doctor` asks the model for two letters and
+says what is wrong if it does not answer.
 """
 FAILOVER_INTRO = """## When one fails
 

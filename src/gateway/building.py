@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.auxiliary_client import environment, find_runtime
+from agent.key_names import find_key_names
 from agent.runtime import Runtime, entry_of_runtime
 from gateway.agent_cache import pick_baked
-from gateway.config_watch import find_key_names
 from gateway.meters import MeteredJournal, Meters
 from gateway.people import Scope
 from gateway.run import GatewayRunner
