@@ -15,7 +15,7 @@ from hermes_state.turns import TurnStore
 
 
 class Delivery:
-    """All accounts. Calls are made on the event loop, but for `wake`, which any thread may call."""
+    """All accounts. Calls are made on the event loop, but for `wake` and `find_draft`, which any thread may call."""
 
     def __init__(
         self,
@@ -83,11 +83,13 @@ class Delivery:
         """The turn is at work: show so until its draft ends."""
         self._show(address, turn, lambda draft: draft)
 
-    async def end_draft(self, address: Address) -> str:
-        """The turn ends: nothing is drafted any more. The platform's id of the draft, for `Outgoing.draft`."""
+    def find_draft(self, address: Address, turn: str) -> str:
+        """Where the answer of the turn goes, as far as it is known by now, for `Outgoing.draft`. Any thread may ask;
+        nothing is waited for."""
         account = self._accounts.get(address.account_key)
         chat = account.chats.get(address.chat_key) if account else None
-        return await chat.end_draft() if chat else ""
+        draft = chat.draft if chat else None
+        return draft.place if draft and draft.turn == turn else ""
 
     async def tell(self, address: Address, text: str) -> None:
         """A word to a chat while the store does not answer; it may be lost. Platforms with events are shown it."""

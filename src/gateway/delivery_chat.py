@@ -105,13 +105,6 @@ class Chat:
             if pause:
                 await self._rest(pause)
 
-    async def end_draft(self) -> str:
-        """Stop drafting; the platform's id of the draft, or nothing. Waits for the call under way."""
-        async with self._drafting:
-            draft = self.draft
-            self.draft = replace(draft, ended=True) if draft and draft.unsure else None
-        return draft.message if draft else ""
-
     async def tell(self, address: Address, text: str) -> None:
         """A word that cannot be stored now: said at once if the budget has room for it, and not again."""
         async with self._drafting:
@@ -139,6 +132,7 @@ class Chat:
             return False
         self.has_rows = True
         self.address = row.outgoing.address
+        self._end_draft(row.outgoing)
         try:
             await self._send_row(row, epoch)
         except Halted:
@@ -202,10 +196,14 @@ class Chat:
         """The draft that the answer takes the place of."""
         if outgoing.kind != ANSWER or not self._desk.adapter.spec.can_edit:
             return None
-        alive = self.draft if self.draft and self.draft.turn == outgoing.turn else None
-        if outgoing.draft:
-            return Draft(outgoing.turn, message=outgoing.draft)
-        return alive if alive and (alive.message or alive.unsure) else None
+        if self.draft and self.draft.turn == outgoing.turn:
+            return self.draft
+        if not outgoing.draft:
+            return None
+        lost = Draft(outgoing.turn, unsure=True)  # a process that is gone may have sent it
+        if outgoing.draft == lost.key:
+            return lost if self._desk.adapter.spec.takes_keys else None
+        return Draft(outgoing.turn, message=outgoing.draft)
 
     async def _attempt(self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int) -> T:
         """One call within the budget; once more as plain text when the platform did not like the markup."""
@@ -249,6 +247,7 @@ class Chat:
         if isinstance(verdict, GiveUp):
             _log.error("A message to %s in %s was refused and is kept: %s", self.key, desk.name, verdict.reason)
             desk.counts["failed"] += 1
+            self.draft = None if self.draft and self.draft.ended else self.draft
             await self._note(desk.turns.outbox_fail, row.id, epoch, verdict.reason)
             return
         _log.warning("A message to %s in %s waits %.1f s: %s", self.key, desk.name, verdict.seconds, error)
@@ -288,6 +287,12 @@ class Chat:
                 pause = min(2 * pause, 5.0)
 
     # --- the draft
+
+    def _end_draft(self, answer: Outgoing) -> None:
+        """The answer is here: nothing more is drafted. What the chat may show of the draft waits for it."""
+        draft = self.draft
+        if draft and answer.kind == ANSWER and draft.turn == answer.turn:
+            self.draft = replace(draft, ended=True) if draft.message or draft.unsure else None
 
     async def _step_draft(self) -> float:
         """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""

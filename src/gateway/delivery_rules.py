@@ -13,7 +13,7 @@ class Pace:
 
     lease: float = 30.0  # of an account; renewed at each poll
     call: float = 15.0  # a platform that has not answered by then is taken for gone
-    draft_call: float = 5.0  # the same for a draft: the end of a turn waits for it
+    draft_call: float = 5.0  # the same for a draft: its answer waits for it
     poll: float = 5.0
     first_pause: float = 1.0
     longest_pause: float = 60.0

@@ -40,6 +40,12 @@ class Draft:
         """The same after a restart: the turn that goes on finds its draft again where keys are taken."""
         return f"draft:{self.turn}" if self.turn else ""
 
+    @property
+    def place(self) -> str:
+        """Where its answer goes, for `Outgoing.draft`: the platform's id, or the key while nobody knows the id. Empty:
+        there is nothing to show."""
+        return self.message or (self.key if (self.text or self.lines) and not self.given_up else "")
+
 
 @dataclass(frozen=True, slots=True)
 class SendDraft:

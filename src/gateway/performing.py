@@ -118,7 +118,7 @@ class Tools:
     mailbox: Mailbox
     people: PeopleStore
     make_pipe: Callable[[Job, LiveTurn], EventPipe]
-    end_draft: Callable[[Address], str]  # the platform's id of the draft that the answer takes the place of
+    find_draft: Callable[[Address, str], str]  # the draft whose place a turn's answer takes; waits for nothing
     meters: Meters
     titler: Titler
     wake: Callable[[Address], None]  # there is something to deliver; on any thread
@@ -270,7 +270,8 @@ class TurnPerformer:
 
     def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
         inbound = job.first.inbound
-        return replace(answer_of(inbound, end), draft=self._tools.end_draft(inbound.address), turn=live.draft_id)
+        draft = self._tools.find_draft(inbound.address, live.draft_id)
+        return replace(answer_of(inbound, end), draft=draft, turn=live.draft_id)
 
     def _bury(self, job: Job, turn: BegunTurn, reason: str) -> Done:
         agent = self._tools.builder.build(self.make_plan(job.claim.conversation, job.first))

@@ -148,7 +148,7 @@ class Gateway:
             self.mailbox,
             self.people,
             self._make_pipe,
-            self._end_draft,
+            lambda address, turn: self.delivery.find_draft(address, turn),
             self.meters,
             self.titler,
             lambda address: self.delivery.wake(address),
@@ -372,12 +372,6 @@ class Gateway:
                 draft.show(event)
 
         return EventPipe(self._loop, show)
-
-    def _end_draft(self, address: Address) -> str:
-        """Called on the turn's thread at its end: the platform's id of the draft, whose place the answer takes."""
-        if spec_of(address.platform).shows_events:
-            return ""
-        return asyncio.run_coroutine_threadsafe(self.delivery.end_draft(address), self._loop).result(timeout=30)
 
     def _announce(self, question: Question, person: str) -> None:
         """A question is on its way to a person; called on the asking thread."""

@@ -91,7 +91,7 @@ class Outgoing:
     kind: str = ANSWER
     level: str = "info"  # of a note: info, warning, error
     reply_to: str = ""  # platform id of the message it answers
-    draft: str = ""  # platform id of the streamed draft whose place it takes
+    draft: str = ""  # the streamed draft whose place it takes: its platform id, or its key while that is not known
     question: str = ""  # id of the question it asks
     choices: tuple[str, ...] = ()
     reason: str = ""  # why it asks; of an interrupted answer: who or what stopped it

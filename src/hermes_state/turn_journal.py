@@ -79,7 +79,7 @@ class TurnJournal(StoreJournal):
         session = self._begun()
         with self._lock:
             answer = self._get_bound().answer
-        answers = answer(end)  # may wait for the event loop, which must be able to suspend meanwhile
+        answers = answer(end)  # values only: nothing is waited for before the transaction
         with self._lock:
             bound = self._get_bound()
             seqs = sorted({bound.turn.seq, *bound.taken})

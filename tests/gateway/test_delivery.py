@@ -165,7 +165,7 @@ def test_the_budget_of_the_platform_is_kept(turns: TurnStore) -> None:
                     post.put(f"note {n}", kind=NOTE)
                     delivery.wake(place())
                 await asyncio.sleep(0.02)
-            draft = await delivery.end_draft(place())
+            draft = delivery.find_draft(place(), "t")
             post.put("final", draft=draft, turn="t")
             delivery.wake(place())
             await until(lambda: post.waits() == 0)
@@ -186,7 +186,7 @@ def test_the_answer_takes_the_place_of_its_draft(turns: TurnStore, known: bool) 
             delivery.progress(place(), "⚙ terminal", "t1")
             delivery.draft(place(), "The ans", "t1")
             await until(lambda: post.service.seen("c1") == ["The ans\n\n⚙ terminal …"])
-            draft = await delivery.end_draft(place()) if known else ""
+            draft = delivery.find_draft(place(), "t1") if known else ""
             assert bool(draft) == known
             post.put("The answer.", draft=draft, turn="t1")
             delivery.wake(place())
