@@ -15,6 +15,7 @@ from agent.chat_answers import StreamDecoder, find_family
 from agent.multimodal import as_words, find_parts
 from agent.providers import Provider
 from agent.reply import own_data
+from hermes_base.whole_text import encode_text
 
 if TYPE_CHECKING:
     from agent.wire import CallSettings
@@ -30,7 +31,7 @@ _CALL_ID_FORMS: Mapping[str, re.Pattern[str]] = {"mistral": re.compile("[a-zA-Z0
 
 def encode_json(value: Any) -> bytes:
     """The one way JSON is written to the wire: no spaces, UTF-8, keys in the order they were given."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return encode_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:

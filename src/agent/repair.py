@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.wire_limits import is_shallow
+from hermes_base.whole_text import clean_text
 
 ROLES = frozenset({"user", "assistant", "tool"})
 UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'
@@ -52,11 +53,6 @@ def open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     return waiting
 
 
-def clean_text(text: str) -> str:
-    """Text without lone surrogates, which no provider and no store takes."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
 def repair_arguments(arguments: object) -> str:
     """Tool arguments as a JSON object in text; what is none is kept as a string inside one."""
     if isinstance(arguments, Mapping):
@@ -80,7 +76,8 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
     role = message.get("role")
     if role not in ROLES:
         return None
-    clean = {name: value for name, value in message.items() if value is not None and name != "tool_calls"}
+    given = {name: value for name, value in message.items() if value is not None and name != "tool_calls"}
+    clean = {name: clean_text(value) if isinstance(value, str) else value for name, value in given.items()}
     clean["content"] = _clean_content(message.get("content"))
     if role == "tool":
         clean["tool_call_id"] = clean_text(str(message.get("tool_call_id") or ""))

@@ -15,6 +15,7 @@ from hermes_base import chat
 from hermes_base.chat import Event
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef, Outgoing
+from hermes_base.whole_text import clean_text, encode_text
 
 SOCKET_FILE = "hermes.sock"
 MAX_LINE = 4 * 1024 * 1024  # bytes, with the line's end
@@ -265,7 +266,7 @@ _KIND_OF = {made: word for word, made in EVENTS.items()}
 def encode(message: FromClient | FromGateway) -> bytes:
     """The message as one line; WireProblem when it is longer than a line may be."""
     plain = {"type": _TYPE_OF[type(message)], **_write_fields(message)}
-    line = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+    line = encode_text(json.dumps(plain, ensure_ascii=False, separators=(",", ":"))) + b"\n"
     if len(line) > MAX_LINE:
         raise WireProblem(f"The message is {len(line):,} bytes long; {MAX_LINE:,} is the limit of a line.")
     return line
@@ -340,7 +341,7 @@ def _reader(hint: Any) -> _Reader:
 def _read_text(value: Any, place: str) -> str:
     if not isinstance(value, str):
         raise _say_wrong(place, "a text")
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()  # a lone surrogate is no text
+    return clean_text(value)
 
 
 def _read_number(value: Any, place: str) -> int:

@@ -7,6 +7,8 @@ letter by letter, and what the user typed without a space has to occur without o
 import re
 import unicodedata
 
+from hermes_base.whole_text import clean_text
+
 EXCERPT = 160
 PREVIEW = 80
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -16,9 +18,7 @@ _WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}](?:[^\\W_{_UNSPACED}]|[\u03
 
 def clean(text: str) -> str:
     """The text as valid Unicode without NUL: split pairs are joined, lone surrogates become U+FFFD."""
-    if not text.isascii():
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text.replace("\0", "\ufffd")
+    return clean_text(text).replace("\0", "\ufffd")
 
 
 def shorten(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from hermes_base.errors import ToolFailure
 from hermes_base.foreign import NETWORKED
 from hermes_base.tool_context import ToolContext
+from hermes_base.whole_text import decode_whole
 from tools.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
 from tools.registry import registry, tool_result
@@ -179,20 +180,10 @@ def _show_news(entry: TaskProcess) -> dict[str, Any]:
 
 
 def _show_output(entry: TaskProcess, offset: int) -> dict[str, Any]:
+    ended = entry.drained.is_set()  # asked first: what comes after it is more to come
     start, data = entry.running.spool.read(offset, SHOWN_BYTES)
-    if start + len(data) < entry.running.spool.total:
-        data = _cut_whole(data)
-    return {"offset": start, "output": data.decode("utf-8", "replace"), "next_offset": start + len(data)}
-
-
-def _cut_whole(data: bytes) -> bytes:
-    """Without a character at the end of which only a part is there."""
-    for length in range(1, min(4, len(data))):
-        if data[-length] >= 0xC0:
-            return data[:-length]
-        if data[-length] < 0x80:
-            break
-    return data
+    text, length = decode_whole(data, more=not ended or start + len(data) < entry.running.spool.total)
+    return {"offset": start, "output": text, "next_offset": start + length}
 
 
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], ToolContext], dict[str, Any]]] = {

@@ -87,7 +87,7 @@ def test_a_lone_surrogate_is_no_text() -> None:
     """It could be stored by no database."""
     say = wire.decode_from_client(b'{"type":"say","id":"1","text":"a\\ud800b"}')
     assert isinstance(say, wire.Say)
-    assert say.text == "a?b"
+    assert say.text == "a\ufffdb"
 
 
 def test_a_line_has_a_limit() -> None:

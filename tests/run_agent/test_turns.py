@@ -84,7 +84,7 @@ def test_a_message_of_a_megabyte_and_broken_unicode_go_through(make_agent: Any) 
     assert agent.run_conversation("x" * 1_000_000)["completed"]
     result = agent.run_conversation("half a pair \udc00 [[say fine]]")
     assert result["final_response"] == "fine"
-    assert "half a pair ?" in result["messages"][2]["content"]
+    assert "half a pair \ufffd" in result["messages"][2]["content"]
 
 
 def test_an_empty_answer_is_asked_for_again(make_agent: Any, lab: LabServer) -> None:

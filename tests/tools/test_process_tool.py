@@ -174,3 +174,13 @@ def test_writing_to_what_has_ended_is_a_sentence(hands: Hands) -> None:
     hands.process("wait", id=id, timeout=20)
     with pytest.raises(ToolFailure, match="no input any more"):
         hands.process("write", id=id, input="x")
+
+
+def test_c7_a_character_that_is_printed_in_halves_is_shown_whole(hands: Hands) -> None:
+    """C7: what a running process has printed ends within a character; the rest of it comes with the next look."""
+    id = hands.process("start", command=r"printf 'a\360\237'; read x; printf '\230\200b'; read x")["id"]
+    wait_until(lambda: hands.process("list")["processes"][0]["output_bytes"] == 3)
+    assert hands.process("poll", id=id)["output"] == "a"
+    hands.process("write", id=id, input="\n")
+    wait_until(lambda: hands.process("list")["processes"][0]["output_bytes"] == 6)
+    assert hands.process("poll", id=id)["output"] == "😀b"

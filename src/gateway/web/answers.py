@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from hermes_base.cockpit import NotAllowed, NotNow, NotThere
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
+from hermes_base.whole_text import encode_text
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def answer_error(status: int, code: str, message: str, headers: Mapping[str, str
 
 def write_json(value: Any) -> bytes:
     """Text from tools may hold halves of characters, which no UTF-8 has."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return encode_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def answer_failure(error: Exception) -> Response:

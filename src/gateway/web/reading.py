@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from gateway.web.answers import Refusal
+from hermes_base.whole_text import clean_text
 
 MOST_BODY = 2 * 1024 * 1024
 MOST_NUMBER = 2**53
@@ -69,7 +70,7 @@ def read_text(fields: Mapping[str, Any], name: str, default: str | None = None, 
         raise wrong_field(name, "a text")
     if len(value) > most:
         raise wrong_field(name, f"at most {most} characters long")
-    return value.encode("utf-8", "replace").decode()
+    return clean_text(value)
 
 
 def read_name(fields: Mapping[str, Any], name: str) -> str:

@@ -24,6 +24,7 @@ from gateway.web.reading import (
 )
 from gateway.web.views import view_entry, view_thread
 from hermes_base.cockpit import Thread
+from hermes_base.whole_text import encode_text
 
 MOST_ROWS = 500
 MOST_THREADS = 200
@@ -87,7 +88,7 @@ class ThreadRoutes:
         text = await self._threads.export(self._caller, session, form)
         name = make_safe_name(f"{thread.title[:60]}.{form}").encode("ascii", "replace").decode().replace("?", "_")
         headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
-        return Response(text.encode("utf-8", "replace"), headers=headers, media_type=FORMS[form])
+        return Response(encode_text(text), headers=headers, media_type=FORMS[form])
 
     # --- changing
 
