@@ -19,16 +19,17 @@ from agent.multimodal import find_parts
 from agent.parallel import run_in_order
 from agent.ports import Ports, TurnFacts
 from agent.prefix import PrefixBreak
-from agent.repair import clean_text, open_calls, repair_messages, unknown_result
+from agent.repair import open_calls, repair_messages, unknown_result
 from agent.reply import Reply, ToolCall
 from agent.request import ModelCaller
+from agent.shown import ShownText
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
 from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.foreign import FOREIGN, SAID_BY
 from hermes_base.journal import LOST, Row, TurnEnd, UsageRow, text_of
-from hermes_base.redact import LiveText
+from hermes_base.whole_text import clean_text
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class Turn:
         self._steering_lock = threading.Lock()
         self._over = False
         self._stream: AnswerReader | None = None  # the answer being read
+        self._shown = ShownText(ports)  # what the person sees of the last model call
         self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
 
     def steer(self, text: str, inbox: tuple[int, ...] = ()) -> bool:
@@ -213,21 +215,23 @@ class Turn:
         ports = self._ports
         ports.touch("waiting for the model")
         dialect = ports.model.dialect
-        live = LiveText(ports.redact, ports.on_text), LiveText(ports.redact, ports.on_reasoning)
-        self._stream = dialect.format.read_answer(dialect.name, *(shown.feed for shown in live))
+        # What a plugin may put in the place of an answer is not shown before it has.
+        shown = self._shown = ShownText(ports, live=not ports.hooks.has("transform_llm_output"))
+        self._stream = dialect.format.read_answer(dialect.name, shown.text.feed, shown.reasoning.feed)
         try:
             patience = self._find_patience(step)
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools, patience=patience)
         except ModelFailure as failure:
             failure.at = time.monotonic()
             log.info("a model call failed: %s", failure)  # the person is told by a notice
+            shown.flush()
+            shown.take_back()
             if failure.began:  # it was paid for, and nobody told how much
                 ports.journal.charge([self._ledger_row(None)])
             self._stream = None
             return failure
         finally:
-            for shown in live:
-                shown.flush()
+            shown.flush()
         self._stream = None
         return self._keep(reply)
 
@@ -243,6 +247,7 @@ class Turn:
         self.result.usage += reply.usage or CanonicalUsage()
         spent = self._ledger_row(reply.usage)
         if reply.empty:
+            self._shown.take_back()
             self._ports.journal.charge([spent])
             return reply
         message = repair_messages([reply.as_message()])[0]
@@ -252,6 +257,7 @@ class Turn:
         calls = tuple(ToolCall(p["id"], p["function"]["name"], p["function"]["arguments"]) for p in parts)
         if calls:
             self._append(message, usage=spent)
+            self._shown.keep(self._as_shown(message["content"]))
         else:
             self._held = message, spent
         return replace(reply, tool_calls=calls)
@@ -345,6 +351,7 @@ class Turn:
             message, usage = self._held
             self._held = None
             self._append(message, usage=usage)
+            self._shown.keep(self._as_shown(message["content"]))
         for each in said:
             self._append({"role": "user", "content": clean_text(each.text)}, inbox=each.inbox)
         return bool(said)
@@ -372,6 +379,7 @@ class Turn:
         if self._held is not None:
             message, usage = self._held
             result.text = self._transform(message["content"])
+            self._shown.correct(self._as_shown(result.text))
             self._finish(message, TurnEnd(result.text, done.completed), [usage])
         else:
             excuse = EXCUSES[done.reason]
@@ -385,15 +393,18 @@ class Turn:
         """What was read so far stays, with a word on who stopped it."""
         if not self._message_taken:
             self._append({"role": "user", "content": clean_text(self._message.text)}, inbox=self._message.inbox)
-        text = self._stream.text if self._stream is not None else ""
+        text = clean_text(self._stream.text) if self._stream is not None else ""
         result = self.result
         result.text, result.interrupted, result.reason = text, True, stop.what
         usage = [self._ledger_row(None)] if self._stream is not None else []
         if self._held is not None:
             message, held_usage = self._held
             result.text = message["content"]
+            self._shown.correct(self._as_shown(result.text))
             self._finish(message, TurnEnd(result.text), [held_usage])  # it was whole when it was stopped
             return
+        if self._stream is not None:
+            self._shown.correct(self._as_shown(text))
         mark = f"[interrupted: {stop.what}]"
         message = {"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}
         self._finish(message, TurnEnd(text, False, True, stop.what), usage)
@@ -410,6 +421,9 @@ class Turn:
             platform=self._facts.platform,
         )
         return next((answer for answer in answers if isinstance(answer, str) and answer), text)
+
+    def _as_shown(self, text: str) -> str:
+        return self._ports.redact(clean_text(text))
 
     # --- writing
 

@@ -24,7 +24,7 @@ from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.titling import Titler
 from gateway.turn import EventPipe
-from hermes_base.chat import LastingNotice, Notice
+from hermes_base.chat import LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.foreign import BACKGROUND, UPLOADED
 from hermes_base.inbound import NOTE, NOTICE, Address, FileRef, Inbound, Outgoing, as_fields
@@ -212,8 +212,10 @@ class TurnPerformer:
         agent.stream_delta_callback = self._time_first(agent, pipe)
         agent.switch_callback = self._tools.meters.switches.add
         agent.reasoning_callback = pipe.put_reasoning
-        agent.tool_progress_callback = pipe.put
+        agent.text_end_callback = agent.tool_progress_callback = pipe.put
         agent.status_callback = lambda notice: self._tell(job, pipe, notice)
+        if first.row.attempts:  # what an earlier attempt showed of an answer that it did not finish
+            pipe.put(TextEnded(kept=False))
         agent.reasoning_config = write_effort(plan.effort)
         agent.serve(
             Scene(
@@ -315,7 +317,7 @@ def describe_stop(reason: str) -> str:
 
 def hush(agent: AIAgent) -> None:
     """Callbacks belong to a turn."""
-    agent.stream_delta_callback = agent.reasoning_callback = None
+    agent.stream_delta_callback = agent.reasoning_callback = agent.text_end_callback = None
     agent.tool_progress_callback = agent.status_callback = agent.switch_callback = None
 
 

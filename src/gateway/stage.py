@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gateway.delivery import Delivery
 from gateway.drafts import word_progress
 from gateway.platforms.base import Adapter, LiveEvent
-from hermes_base.chat import ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.inbound import Address
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Draft:
         self._address = address
         self._turn = turn
         self._progress = progress  # off, short, full
-        self._text: list[str] = []
+        self._texts = TurnTexts()
 
     def begin(self) -> None:
         """The turn is at work; on the event loop."""
@@ -76,8 +76,10 @@ class Draft:
     def show(self, event: LiveEvent) -> None:
         match event:
             case TextDelta(text):
-                self._text.append(text)
-                self._delivery.draft(self._address, "".join(self._text), self._turn)
+                self._texts.add(text)
+                self._delivery.draft(self._address, self._texts.whole, self._turn)
+            case TextEnded(kept):
+                self._texts.end(kept)
             case ToolStarted() | ToolEnded():
                 line = word_progress(event, self._progress)
                 if line:

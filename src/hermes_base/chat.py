@@ -47,6 +47,15 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class TextEnded:
+    """The text and the thoughts of a model call that were shown so far are over. `kept`: they stand in the transcript,
+    and what comes next is another text. If not, they do not count: whoever shows them takes them back, and the text
+    begins anew. The text that ends a turn has no such event: the turn's answer says how it stands."""
+
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted:
     id: str
     name: str
@@ -116,8 +125,56 @@ class Closed:
 
 
 Event = (
-    TextDelta | ReasoningDelta | ToolStarted | ToolEnded | Notice | Asked | Said | FileSent | TurnEnded | Idle | Closed
+    TextDelta
+    | ReasoningDelta
+    | TextEnded
+    | ToolStarted
+    | ToolEnded
+    | Notice
+    | Asked
+    | Said
+    | FileSent
+    | TurnEnded
+    | Idle
+    | Closed
 )
+
+
+GAP = "\n\n"  # between the texts of a turn that are read as one
+
+
+class TurnTexts:
+    """The texts of a turn as events tell them: those that stand, and the one that is under way."""
+
+    def __init__(self) -> None:
+        self._kept = ""
+        self._open: list[str] = []
+
+    @property
+    def whole(self) -> str:
+        """All of them, read as one."""
+        return self._kept + "".join(self._open)
+
+    @property
+    def kept(self) -> str:
+        return self._kept
+
+    @property
+    def open(self) -> str:
+        """The text under way, with the gap before it."""
+        return "".join(self._open)
+
+    def add(self, piece: str) -> str:
+        """Take a piece of text; how it is read, with the gap before it if it begins another text."""
+        if self._kept and not self._open:
+            piece = GAP + piece
+        self._open.append(piece)
+        return piece
+
+    def end(self, kept: bool) -> None:
+        """The text under way is over; what is not kept is taken back."""
+        self._kept += "".join(self._open) if kept else ""
+        self._open = []
 
 
 T = TypeVar("T")

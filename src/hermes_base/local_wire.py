@@ -245,6 +245,7 @@ EVENTS: Mapping[str, type] = MappingProxyType(
     {
         "text": chat.TextDelta,
         "reasoning": chat.ReasoningDelta,
+        "text_ended": chat.TextEnded,
         "tool_started": chat.ToolStarted,
         "tool_ended": chat.ToolEnded,
         "notice": chat.Notice,

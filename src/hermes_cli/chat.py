@@ -14,7 +14,7 @@ from typing import BinaryIO, TextIO
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_cli.joining import ChatOptions, OpenedHost, open_host
-from hermes_cli.terminal_plain import Lines, PlainChat, PlainView
+from hermes_cli.terminal_plain import Lines, PlainChat, PlainView, Shows
 from hermes_cli.terminal_words import Display, clean_shown, clean_typed, read_display
 
 _QUERY = ("-q", "--query")
@@ -95,7 +95,8 @@ def _answer(opened: OpenedHost, question: str, display: Display) -> int:
     """`-q`: nothing but the answer goes to stdout."""
     if not sys.stderr.isatty():
         display = Display(display.markdown, "off", reasoning=False)  # progress is for eyes only
-    view = PlainView(sys.stdout, sys.stderr, sys.stderr, display, stream=sys.stdout.isatty())
+    shows = Shows.LETTERS if _is_terminal(sys.stdout) else Shows.ANSWER
+    view = PlainView(sys.stdout, sys.stderr, sys.stderr, display, shows)
     answers = Lines(_open_stdin()) if sys.stdin is not None and sys.stdin.isatty() else Lines(io.BytesIO())
     return PlainChat(opened.host, view, answers).answer_one(question)
 
@@ -112,7 +113,8 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 def _chat_in_lines(opened: OpenedHost, display: Display) -> int:
     """Lines in, plain text out."""
-    view = PlainView(sys.stdout, sys.stdout, sys.stderr, display, stream=True)
+    shows = Shows.LETTERS if _is_terminal(sys.stdout) else Shows.TEXTS
+    view = PlainView(sys.stdout, sys.stdout, sys.stderr, display, shows)
     for line in opened.banner:
         view.say(sys.stdout, clean_shown(line))
     lines = Lines(_open_stdin(), _show_prompt if _is_terminal(sys.stdin) else lambda: None)

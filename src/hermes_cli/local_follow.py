@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hermes_base import local_wire as wire
-from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Question, Said, TurnEnded
+from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Question, Said, TextEnded, TurnEnded
 from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, Outgoing
 
 _MOST_REMEMBERED = 10_000  # rows and messages; older ones do not come again
@@ -78,14 +78,17 @@ class Follower:
         return replace(taken, events=(*taken.events, *self._settle()))
 
     def _take_welcome(self, welcome: wire.Welcome) -> Taken:
-        if not self.conversation:
+        came_back = bool(self.conversation)
+        if not came_back:
             self._cursor = welcome.cursor
         self.conversation = welcome.conversation
         self._old_row = welcome.cursor.outbox
         for pending in self._pending.values():
             if pending.seq is not None and pending.seq not in welcome.open:
                 pending.due = welcome.cursor.outbox
-        return Taken(replies=tuple(pending.say for pending in self._pending.values() if not pending.stored))
+        replies = tuple(pending.say for pending in self._pending.values() if not pending.stored)
+        # Nobody knows how a text goes on that was cut with the connection; the answer comes whole.
+        return Taken((TextEnded(kept=False),) if came_back else (), replies)
 
     def _take_stored(self, stored: wire.Stored) -> Taken:
         pending = self._pending.get(stored.id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import BinaryIO, TextIO
 
 from hermes_base import commands
@@ -17,6 +18,7 @@ from hermes_base.chat import (
     ReasoningDelta,
     Said,
     TextDelta,
+    TextEnded,
     ToolEnded,
     ToolStarted,
     TurnEnded,
@@ -51,16 +53,24 @@ class Outcome:
     left: bool = False  # and pressed again, or the host is gone
 
 
+class Shows(Enum):
+    """What is written of a turn's texts. Nothing that was written can be taken back here."""
+
+    LETTERS = auto()  # all of them as they come, for eyes; one that does not count is followed by a word on that
+    TEXTS = auto()  # each as soon as it stands, for programs
+    ANSWER = auto()  # the last one alone, when the turn has ended
+
+
 class PlainView:
     """Writes events as plain text: the answer to `out`, other words to `side`, faults and progress to `notes`."""
 
-    def __init__(self, out: TextIO, side: TextIO, notes: TextIO, display: words.Display, *, stream: bool) -> None:
+    def __init__(self, out: TextIO, side: TextIO, notes: TextIO, display: words.Display, shows: Shows) -> None:
         self._out = out
         self._side = side
         self._notes = notes
         self._display = display
-        self._stream = stream  # False: only the whole answer, when the turn has ended
-        self._since_tool: list[str] = []
+        self._shows = shows
+        self._open: list[str] = []  # the text under way
         self._asked: dict[str, str] = {}  # tools under way and what they were asked for
         self._unfinished: TextIO | None = None  # the stream whose last line has no end yet
         self._explained = False
@@ -71,8 +81,9 @@ class PlainView:
                 self._take_text(text)
             case ReasoningDelta(text) if self._display.reasoning:
                 self._write(self._notes, words.clean_shown(text))
+            case TextEnded(kept):
+                self._end_text(kept)
             case ToolStarted():
-                self._since_tool.clear()
                 self._asked[event.id] = event.preview
                 if self._display.tool_progress == "full":
                     self.say(self._notes, words.describe_start(event))
@@ -101,9 +112,18 @@ class PlainView:
         print(text, file=stream, flush=True)
 
     def _take_text(self, text: str) -> None:
-        self._since_tool.append(text)
-        if self._stream:
+        self._open.append(text)
+        if self._shows is Shows.LETTERS:
             self._write(self._out, words.clean_shown(text))
+
+    def _end_text(self, kept: bool) -> None:
+        text, self._open = "".join(self._open), []
+        if self._shows is Shows.TEXTS and kept:
+            self._write(self._out, words.clean_shown(text))
+        if text and self._shows is not Shows.ANSWER:
+            self._end_line()
+        if text and self._shows is Shows.LETTERS and not kept:
+            self.hint(words.BEGINS_ANEW)
 
     def _write(self, stream: TextIO, text: str) -> None:
         """Write a part of a line; a part for another stream starts on a line of its own."""
@@ -120,13 +140,16 @@ class PlainView:
             self._unfinished = None
 
     def _end_turn(self, event: TurnEnded, stopped_here: bool) -> None:
-        shown = "".join(self._since_tool) if self._stream else ""
-        self._write(self._out, words.clean_shown(words.find_missing(shown, event)))
+        shown = "".join(self._open) if self._shows is Shows.LETTERS else ""
+        missing = words.find_missing(shown, event.answer) if event.answer else ""
+        if missing is None:
+            self._end_text(kept=False)
+        self._write(self._out, words.clean_shown(event.answer if missing is None else missing))
         self._end_line()
         ending = words.describe_ending(event, stopped_here=stopped_here, explained=self._explained)
         if ending:
             self.hint(ending)
-        self._since_tool.clear()
+        self._open = []
         self._explained = False
 
 

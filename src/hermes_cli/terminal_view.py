@@ -13,6 +13,7 @@ from hermes_base.chat import (
     ReasoningDelta,
     Said,
     TextDelta,
+    TextEnded,
     ToolEnded,
     ToolStarted,
     TurnEnded,
@@ -66,7 +67,8 @@ class TerminalView:
         self._tools: dict[str, ToolStarted] = {}
         self._finished: list[str] = []
         self._last_kind: _Kind | None = None
-        self._since_tool: list[str] = []
+        self._open: list[str] = []  # the text under way
+        self._stays = False  # some of it, or of the thoughts before it, cannot be taken off the screen any more
         self._begun = clock()
         self._explained = False
 
@@ -84,6 +86,8 @@ class TerminalView:
                 self._take_text(text)
             case ReasoningDelta(text) if self._display.reasoning:
                 self._keep_reasoning(self._reasoning.feed(words.clean_shown(text)))
+            case TextEnded(kept):
+                self._end_text(kept)
             case ToolStarted():
                 self._start_tool(event)
             case ToolEnded():
@@ -148,10 +152,23 @@ class TerminalView:
 
     def _take_text(self, text: str) -> None:
         self._keep_reasoning(self._reasoning.finish())
-        self._since_tool.append(text)
+        self._open.append(text)
         self._keep_text(self._text.feed(words.clean_shown(text)))
 
+    def _end_text(self, kept: bool) -> None:
+        """What is kept stays. Of the rest, what is still drawn anew each time goes; what does not go is said to be
+        void."""
+        if kept:
+            self.flush()
+        else:
+            self._text.finish()
+            self._reasoning.finish()
+        stays, self._open, self._stays = self._stays, [], False
+        if stays and not kept:
+            self.notice(words.BEGINS_ANEW, "warning")
+
     def _keep_text(self, pieces: list[str]) -> None:
+        self._stays |= bool(pieces)
         for piece in pieces:
             if self._display.markdown:
                 self._keep(_Kind.BLOCK, self._renderer.draw_markdown(piece))
@@ -159,12 +176,12 @@ class TerminalView:
                 self._keep(_Kind.LINE, self._renderer.draw_lines(piece) or "\n")
 
     def _keep_reasoning(self, lines: list[str]) -> None:
+        self._stays |= bool(lines)
         for line in lines:
             self._keep(_Kind.REASONING, self._renderer.draw_lines(line, "dim italic"))
 
     def _start_tool(self, event: ToolStarted) -> None:
         self.flush()
-        self._since_tool.clear()
         self._tools[event.id] = event
         if self._display.tool_progress == "full":
             self._keep(_Kind.TOOL, self._renderer.draw_lines(words.describe_start(event), "dim"))
@@ -181,15 +198,17 @@ class TerminalView:
             self._keep(_Kind.TOOL, self._renderer.draw_lines("\n".join(lines), style))
 
     def _end_turn(self, event: TurnEnded, stopped_here: bool) -> None:
-        missing = words.find_missing("".join(self._since_tool), event)
+        missing = words.find_missing("".join(self._open), event.answer) if event.answer else ""
+        if missing is None:
+            self._end_text(kept=False)
+            missing = event.answer
         if missing:
             self._take_text(missing)
-        self.flush()
+        self._end_text(kept=True)
         ending = words.describe_ending(event, stopped_here=stopped_here, explained=self._explained)
         if ending:
             self.notice(ending, "warning")
         self._tools.clear()
-        self._since_tool.clear()
         self._explained = False
 
     # --- what still changes

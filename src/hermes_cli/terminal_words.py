@@ -69,6 +69,10 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_ASKED else text[: _LONGEST_ASKED - 1] + "…"
 
 
+#: What is said where the beginning of an answer that does not count any more cannot be taken off the screen.
+BEGINS_ANEW = "The answer above broke off and does not count; it begins anew."
+
+
 def describe_seconds(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -86,12 +90,10 @@ def describe_ending(event: TurnEnded, *, stopped_here: bool, explained: bool) ->
     return "The turn ended without an answer. What was said is kept; /retry asks again."
 
 
-def find_missing(streamed: str, event: TurnEnded) -> str:
-    """The part of the answer that has not been shown yet; `streamed` is the text since the last tool."""
-    answer, shown = event.answer.strip(), streamed.strip()
-    if not answer or answer in shown or (event.interrupted and shown):
-        return ""
-    return answer.removeprefix(shown)
+def find_missing(shown: str, answer: str) -> str | None:
+    """The part of the answer that has not been shown yet; None: what was shown is not the beginning of it."""
+    shown, answer = shown.strip(), answer.strip()
+    return answer[len(shown) :] if answer.startswith(shown) else None
 
 
 def describe_question(question: Question) -> list[str]:

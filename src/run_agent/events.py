@@ -6,7 +6,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from hermes_base.chat import Event, LastingNotice, Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import (
+    Event,
+    LastingNotice,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    TextEnded,
+    ToolEnded,
+    ToolStarted,
+)
 from hermes_base.redact import Redactor
 from hermes_cli import config as cli_config
 from run_agent.options import AgentOptions
@@ -19,6 +28,7 @@ class EventCallbacks:
 
     stream_delta_callback: Callable[[str], None] | None = None
     reasoning_callback: Callable[[str], None] | None = None
+    text_end_callback: Callable[[TextEnded], None] | None = None  # what was streamed stands, or is taken back
     tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None = None
     step_callback: Callable[[int], None] | None = None
     status_callback: Callable[[Notice], None] | None = None
@@ -40,6 +50,8 @@ class EventCallbacks:
                 self.emit_text(text)
             case ReasoningDelta(text):
                 self.emit_reasoning(text)
+            case TextEnded():
+                self._call_back(self.text_end_callback, event)
             case ToolStarted() | ToolEnded():
                 redact = self.redact
                 clean = replace(event, name=redact(event.name), preview=redact(event.preview))
@@ -89,6 +101,7 @@ class EventCallbacks:
     def _take_callbacks(self, options: AgentOptions) -> None:
         self.stream_delta_callback = options.get("stream_delta_callback")
         self.reasoning_callback = options.get("reasoning_callback")
+        self.text_end_callback = options.get("text_end_callback")
         self.tool_progress_callback = options.get("tool_progress_callback")
         self.step_callback = options.get("step_callback")
         self.status_callback = options.get("status_callback")

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from agent.model_metadata import get_model_context_length
 from agent.providers import PROVIDERS, provider_or_custom
 from agent.runtime import Runtime
-from hermes_base.chat import Asker, Notice, ToolEnded, ToolStarted
+from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
 from hermes_base.tool_context import FileSender, Notices, Searcher
@@ -52,6 +52,7 @@ class AgentOptions(TypedDict, total=False):
     # what is called while it works
     stream_delta_callback: Callable[[str], None] | None
     reasoning_callback: Callable[[str], None] | None
+    text_end_callback: Callable[[TextEnded], None] | None
     tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None
     step_callback: Callable[[int], None] | None
     status_callback: Callable[[Notice], None] | None

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from gateway.api import reading
 from gateway.api.asking import HEAD_BEGINS, NOTHING_ASKED, Said, fold
-from gateway.api.outcomes import Outcome, join_turn, missing_end, read_outcome
+from gateway.api.outcomes import Outcome, join_turn, read_outcome
 from gateway.api.problems import ApiProblem
 from gateway.api.reading import Fields, parse_json
 from gateway.api.reading_chat import read_chat
 from gateway.api.records import Record
 from gateway.api.repeats import Repeats
+from gateway.api.sent_text import SentText
 from gateway.api.tickets import RESPONSE, RUN, Ticket, read_ticket
-from hermes_base.chat import TextDelta, ToolStarted
+from hermes_base.chat import TextDelta, TextEnded, ToolStarted
 from hermes_base.cockpit import Caller, Entry, Exchange
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
 
@@ -107,9 +108,27 @@ def test_a_message_that_was_turned_away_is_refused() -> None:
     assert read_outcome([], "").error
 
 
-@given(st.text(max_size=20), st.text(max_size=20))
-def test_a_reader_of_the_stream_has_the_whole_text(streamed: str, text: str) -> None:
-    assert (streamed + missing_end(streamed, text)).rstrip().endswith(text.strip())
+PIECES = st.one_of(st.builds(TextDelta, st.text("ab", min_size=1, max_size=3)), st.builds(TextEnded, st.booleans()))
+
+
+@given(st.lists(PIECES, max_size=30), st.one_of(st.none(), st.text("ab", max_size=9)))
+def test_c7_who_joins_the_pieces_has_the_text_or_is_told(
+    events: list[TextDelta | TextEnded], other: str | None
+) -> None:
+    """C7: whatever was begun anew, and whatever a plugin made of the answer."""
+    record = Record(Ticket("c", "m"), Caller(), "hermes", 0.0)
+    for event in events:
+        record.show(event)
+    text = record.streamed if other is None else other
+    record.end(Outcome(text))
+    sent, joined = SentText(record), ""
+    for told in record.events:
+        joined += sent.take(told) if sent.problem is None else ""
+    if sent.problem is None:
+        sent.finish(text)
+    assert joined.strip() == text.strip() or sent.problem is not None
+    if not any(event == TextEnded(kept=False) for event in events) and other is None:
+        assert sent.problem is None
 
 
 def test_followers_read_the_same_whenever_they_come() -> None:
@@ -120,7 +139,7 @@ def test_followers_read_the_same_whenever_they_come() -> None:
         early = asyncio.create_task(_collect(record))
         await asyncio.sleep(0)
         record.begin(1.0)
-        for event in (TextDelta("One."), ToolStarted("1", "t", ""), TextDelta("Two")):
+        for event in (TextDelta("One."), TextEnded(True), ToolStarted("1", "t", ""), TextDelta("Two")):
             record.show(event)
             await asyncio.sleep(0)
         record.end(Outcome("One.\n\nTwo."))

@@ -49,6 +49,7 @@ def test_a_run_is_followed_from_its_beginning(api: ApiHouse) -> None:
     assert [data["type"] for _, data in events] == [
         "run.started",
         "text",
+        "text.ended",
         "tool.started",
         "tool.ended",
         "text",

@@ -15,7 +15,7 @@ from hermes_base.chat import FileSent, Said
 from hermes_base.errors import HermesError
 from hermes_cli import chat
 from hermes_cli.joining import ChatOptions, OpenedHost
-from hermes_cli.terminal_plain import Lines, PlainChat, PlainView
+from hermes_cli.terminal_plain import Lines, PlainChat, PlainView, Shows
 from hermes_cli.terminal_words import Display
 
 
@@ -209,7 +209,7 @@ def test_a_host_that_breaks_is_reported_by_whoever_started_the_chat(stage):
 
 def test_reasoning_and_progress_go_to_the_notes():
     out, notes = io.StringIO(), io.StringIO()
-    view = PlainView(out, out, notes, Display(tool_progress="full", reasoning=True), stream=True)
+    view = PlainView(out, out, notes, Display(tool_progress="full", reasoning=True), Shows.LETTERS)
     PlainChat(ScriptedHost(), view, Lines(io.BytesIO(b"tools\n"))).answer_lines()
     assert out.getvalue() == "Let me look.\nFound it.\n"
     assert notes.getvalue().splitlines() == [
@@ -231,7 +231,7 @@ def test_one_question_loads_neither_screen_nor_markdown():
 def test_words_of_others_and_files_are_lines():
     """B3"""
     out, side = io.StringIO(), io.StringIO()
-    view = PlainView(out, side, side, Display(), stream=True)
+    view = PlainView(out, side, side, Display(), Shows.LETTERS)
     view.show(Said("hello", "Anna"))
     view.show(FileSent("/tmp/plan.txt", "plan.txt"))
     assert side.getvalue() == "Anna › hello\nFile plan.txt (/tmp/plan.txt)\n"

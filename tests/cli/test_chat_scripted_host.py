@@ -15,6 +15,7 @@ from hermes_base.chat import (
     Question,
     ReasoningDelta,
     TextDelta,
+    TextEnded,
     ToolEnded,
     ToolStarted,
     TurnEnded,
@@ -157,6 +158,7 @@ class ScriptedHost:
     def _do_tools(self, _text):
         self.emit(ReasoningDelta("I should look.\nThen answer."))
         self._stream("Let me look.")
+        self.emit(TextEnded(kept=True))
         self.emit(ToolStarted("t1", "read_file", "notes.txt"), ToolStarted("t2", "terminal", "ls -l"))
         time.sleep(self.pause * 30)
         self.emit(ToolEnded("t1", "read_file", True, 0.21, "3 lines"))

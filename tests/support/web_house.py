@@ -223,7 +223,7 @@ class PageState:
     @property
     def live_text(self) -> str:
         live = self.live
-        return live["text"] if live else ""
+        return live["text"] + live["open"]["text"] if live else ""
 
     def take(self, event: dict[str, Any]) -> None:
         getattr(self, f"_take_{event['type']}", lambda _: None)(event)
@@ -237,11 +237,19 @@ class PageState:
         self.waiting = {**self.waiting, event["seq"]: event["text"]}
 
     def _take_begun(self, event: dict[str, Any]) -> None:
-        self.live = {"seqs": event["seqs"], "text": "", "reasoning": "", "tools": []}
+        nothing = {"text": "", "reasoning": ""}
+        self.live = {"seqs": event["seqs"], **nothing, "tools": [], "open": nothing}
 
     def _take_text(self, event: dict[str, Any]) -> None:
         if self.live is not None:
-            self.live = {**self.live, "text": self.live["text"] + event["text"]}
+            open = self.live["open"]
+            gap = "\n\n" if self.live["text"] and not open["text"] else ""
+            self.live = {**self.live, "open": {**open, "text": open["text"] + gap + event["text"]}}
+
+    def _take_text_ended(self, event: dict[str, Any]) -> None:
+        if self.live is not None:
+            stays = self.live["open"]["text"] if event["kept"] else ""
+            self.live = {**self.live, "text": self.live["text"] + stays, "open": {"text": "", "reasoning": ""}}
 
     def _take_notice(self, event: dict[str, Any]) -> None:
         self.notices.append(event["text"])

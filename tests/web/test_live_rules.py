@@ -18,7 +18,7 @@ from gateway.web.files import FileShelf
 from gateway.web.live import LiveView, cut_picture, find_fresh, mark
 from gateway.web.parts import Parts
 from gateway.web.views import Json, strip_way
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted, join_deltas
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.cockpit import NOTE, USER, Caller, Entry, Thread, Timeline
 from hermes_base.inbound import Outgoing
 
@@ -113,10 +113,12 @@ def test_a_picture_stays_small_whatever_the_turn_says() -> None:
     for number in range(2_000):
         picture.add(TextDelta("x" * 1_000))
         picture.add(ReasoningDelta("y" * 1_000))
+        picture.add(TextEnded(kept=True))
         picture.add(ToolStarted(str(number), "tool", "preview"))
         picture.add(ToolEnded(str(number), "tool", True, 0.1, "result"))
-    assert len(picture.text) <= pictures.MOST_TEXT + 1
-    assert len(picture.reasoning) <= pictures.MOST_REASONING + 1
+    assert len(picture.text.kept) <= pictures.MOST_TEXT + 1
+    assert len(picture.reasoning.kept) <= pictures.MOST_REASONING + 1
+    assert not picture.text.open
     assert len(picture.tools) == pictures.MOST_TOOLS
     assert picture.tools[-1].result == "result"
 
@@ -132,11 +134,11 @@ def test_pictures_come_and_go(tmp_path: Path) -> None:
     asyncio.run(show(TextDelta("nobody's"), Begun((1, 2)), TextDelta("a"), Dealt((9,)), TextDelta("b")))
     picture = web.picture("c")
     assert picture is not None
-    assert picture.text == "ab"
+    assert picture.text.open == "ab"
     asyncio.run(show(Begun((2, 3)), TextDelta("new")))
     again = web.picture("c")
     assert again is not None
-    assert (again.seqs, again.text) == ((2, 3), "new")
+    assert (again.seqs, again.text.open) == ((2, 3), "new")
     asyncio.run(show(Dealt((3,))))
     assert web.picture("c") is None
 

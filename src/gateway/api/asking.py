@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.api.images import Image
+from hermes_base.chat import GAP
 from hermes_base.cockpit import Exchange
 
-GAP = "\n\n"  # between texts that are read as one
 MODEL = "hermes"  # whatever answers here
 HEAD_BEGINS, HEAD_ENDS = "[Instructions of the program that asks]", "[End of the instructions]"
 #: The house has no conversation that begins with an answer, nor a message without words.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway.api.asking import GAP
+from hermes_base.chat import GAP
 from hermes_base.cockpit import ASSISTANT, USER, Entry
 from hermes_base.inbound import ANSWER, FILE, NOTE, FileRef, Outgoing
 
@@ -69,10 +69,3 @@ def find_model(entries: Sequence[Entry]) -> str:
     """The model that wrote the last answer."""
     wrote = next((entry.model for entry in reversed(entries) if entry.kind == ASSISTANT), "")
     return wrote.partition("/")[2]
-
-
-def missing_end(streamed: str, text: str) -> str:
-    """What has to be sent so that a reader of the stream has the whole text."""
-    if text.startswith(streamed):
-        return text[len(streamed) :]
-    return "" if streamed.rstrip().endswith(text.strip()) else GAP + text

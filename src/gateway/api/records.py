@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.api.asking import GAP
-from gateway.api.outcomes import Outcome, missing_end
+from gateway.api.outcomes import Outcome
 from gateway.api.tickets import Ticket
-from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.cockpit import Caller
 
 QUEUED, RUNNING, COMPLETED, FAILED, STOPPED = "queued", "in_progress", "completed", "failed", "stopped"
 #: Kinds of events.
-TEXT, REASONING, TOOL_STARTED, TOOL_ENDED, NOTICE = "text", "reasoning", "tool.started", "tool.ended", "notice"
+TEXT, REASONING, TEXT_ENDED = "text", "reasoning", "text.ended"
+TOOL_STARTED, TOOL_ENDED, NOTICE = "tool.started", "tool.ended", "notice"
 STARTED, QUESTION, ENDED, CLOSING = "run.started", "question", "run.ended", "closing"
 MOST_CHARS = 2_000_000  # of events of one run; the answer comes whole at its end
 
@@ -49,13 +49,17 @@ class Record:
         self.lossy = False  # something that was shown was not seen here
         self.events: list[RunEvent] = []
         self.size = 0
-        self._texts: list[str] = []
-        self._gap = False  # something else came since the last text
+        self._texts = TurnTexts()
+        self._thoughts = TurnTexts()
         self._woken: set[asyncio.Event] = set()
 
     @property
     def streamed(self) -> str:
-        return "".join(self._texts)
+        return self._texts.whole
+
+    @property
+    def reasoning(self) -> str:
+        return self._thoughts.whole
 
     @property
     def is_over(self) -> bool:
@@ -68,17 +72,19 @@ class Record:
         if self.status == QUEUED:
             self.begun = now
         self.status = RUNNING
-        self._gap = bool(self._texts)
         self._add(STARTED)
 
-    def show(self, event: TextDelta | ReasoningDelta | ToolStarted | ToolEnded | Notice) -> None:
+    def show(self, event: TextDelta | ReasoningDelta | TextEnded | ToolStarted | ToolEnded | Notice) -> None:
         match event:
             case TextDelta(text):
                 self._add_text(text)
             case ReasoningDelta(text):
-                self._add(REASONING, text=text)
+                self._add(REASONING, text=self._thoughts.add(text))
+            case TextEnded(kept):
+                self._texts.end(kept)
+                self._thoughts.end(kept)
+                self._add(TEXT_ENDED, kept=kept)
             case ToolStarted(id, name, preview):
-                self._gap = bool(self._texts)
                 self._add(TOOL_STARTED, id=id, name=name, preview=preview)
             case ToolEnded(id, name, ok, seconds, preview):
                 self._add(TOOL_ENDED, id=id, name=name, ok=ok, seconds=round(seconds, 3), preview=preview)
@@ -91,10 +97,10 @@ class Record:
         self._add(QUESTION, question=describe_question(question))
 
     def end(self, outcome: Outcome) -> None:
-        left = "" if outcome.error else missing_end(self.streamed, outcome.text)
-        if left:
-            self._gap = False
-            self._add_text(left, always=True)
+        """What is missing of the text is added; if it is another one than was streamed, the end tells it."""
+        streamed = self.streamed
+        if not outcome.error and outcome.text != streamed and outcome.text.startswith(streamed):
+            self._add(TEXT, text=outcome.text[len(streamed) :])
         self.question = None
         self.outcome = outcome
         self.model = outcome.model or self.model  # from here on it is named who answered, not who was asked for
@@ -106,15 +112,12 @@ class Record:
         self.closing = True
         self._add(CLOSING)
 
-    def _add_text(self, text: str, *, always: bool = False) -> None:
+    def _add_text(self, text: str) -> None:
         """Between the texts of two model calls stands an empty line, the same for everybody who reads along."""
-        if self.size > MOST_CHARS and not always:
+        if self.size > MOST_CHARS:
             self.lossy = True
             return
-        text = GAP + text if self._gap else text
-        self._gap = False
-        self._texts.append(text)
-        self._add(TEXT, text=text)
+        self._add(TEXT, text=self._texts.add(text))
 
     def _add(self, kind: str, **data: Any) -> None:
         self.size += 100 + len(data.get("text", ""))

@@ -19,7 +19,7 @@ from gateway.api.tickets import Ticket
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.base import Asking, Begun, Dealt, Refused
 from gateway.platforms.hub import Ended, Lost, Watch, Watched
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.cockpit import Caller, Cockpit, Entry, NotThere, Timeline
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Inbound
@@ -149,7 +149,7 @@ class Runs:
                 await self._check_stored(record)
             case Asking(question) if record.status == "in_progress":
                 record.ask(question)
-            case TextDelta() | ReasoningDelta() | ToolStarted() | ToolEnded() | Notice():
+            case TextDelta() | ReasoningDelta() | TextEnded() | ToolStarted() | ToolEnded() | Notice():
                 if record.status == "in_progress":
                     record.show(event)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from gateway.api.outcomes import Outcome
 from gateway.api.problems import ApiProblem
-from gateway.api.records import CLOSING, ENDED, REASONING, STARTED, TEXT, Record, RunEvent
+from gateway.api.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record, RunEvent
+from gateway.api.sent_text import SentText
 from gateway.api.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from gateway.api.tickets import COMPLETION, RUN
 
@@ -15,7 +16,7 @@ STOPPING = (
 
 
 def write_completion(record: Record, outcome: Outcome) -> dict[str, Any]:
-    reasoning = "".join(str(event.data["text"]) for event in record.events if event.kind == REASONING)
+    reasoning = record.reasoning
     message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning
@@ -62,25 +63,39 @@ def problem_with(record: Record) -> ApiProblem | None:
     return None
 
 
+def find_problem(record: Record, sent: SentText) -> ApiProblem | None:
+    """The same for whoever was sent the text in pieces."""
+    problem = problem_with(record)
+    if problem is None and record.outcome is not None:
+        sent.finish(record.outcome.text)
+    return problem or sent.problem
+
+
 async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIterator[str]:
     """The run as chunks, from its beginning, however far it is already."""
     yield _chunk(record, {"role": "assistant", "content": ""})
+    sent = SentText(record)
     async for event in record.follow(pulse=PULSE_SECONDS):
         if event is None:
             yield PULSE
-        elif event.kind == TEXT:
-            yield _chunk(record, {"content": event.data["text"]})
+        elif event.kind in (TEXT, TEXT_ENDED):
+            piece = sent.take(event)
+            if piece:
+                yield _chunk(record, {"content": piece})
+            elif sent.problem is not None:
+                yield write_event({"error": sent.problem.describe()})
+                return
         elif event.kind == REASONING:
             yield _chunk(record, {"reasoning_content": event.data["text"]})
         elif event.kind in (ENDED, CLOSING):
-            for piece in _write_end(record, usage):
-                yield piece
+            for written in _write_end(record, sent, usage):
+                yield written
         elif events:
             yield _event_chunk(record, event)
 
 
-def _write_end(record: Record, usage: bool) -> list[str]:
-    problem = problem_with(record)
+def _write_end(record: Record, sent: SentText, usage: bool) -> list[str]:
+    problem = find_problem(record, sent)
     if problem is not None or record.outcome is None:
         return [write_event({"error": problem.describe()})] if problem else []
     extras = write_extras(record.outcome)

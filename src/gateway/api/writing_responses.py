@@ -7,10 +7,11 @@ from typing import Any
 from gateway.api import records
 from gateway.api.outcomes import Outcome
 from gateway.api.problems import ApiProblem
-from gateway.api.records import CLOSING, ENDED, TEXT, Record
+from gateway.api.records import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
+from gateway.api.sent_text import SentText
 from gateway.api.streams import PULSE, PULSE_SECONDS, write_event
 from gateway.api.tickets import ITEM, RESPONSE
-from gateway.api.writing_chat import problem_with, write_extras
+from gateway.api.writing_chat import find_problem, problem_with, write_extras
 
 _STATUS: Mapping[str, str] = MappingProxyType(
     {
@@ -134,8 +135,8 @@ class _Events:
         ]
 
     def fail(self, problem: ApiProblem) -> str:
-        """A run that failed is a failed response; one that goes on later is an error of this stream alone."""
-        if self._record.outcome is not None:
+        """A run that failed is a failed response; one that goes on, or has ended well, is an error of this stream."""
+        if self._record.outcome is not None and problem_with(self._record) is not None:
             return self.write("response.failed", {"response": {**write_response(self._record), "status": "failed"}})
         return self.write("error", {"code": problem.code, "message": problem.message, "param": None})
 
@@ -145,14 +146,19 @@ async def write_typed_events(record: Record, *, events: bool) -> AsyncIterator[s
     written = _Events(record)
     for piece in written.begin():
         yield piece
+    sent = SentText(record)
     async for event in record.follow(pulse=PULSE_SECONDS):
         if event is None:
             yield PULSE
-        elif event.kind == TEXT:
-            for piece in written.text(str(event.data["text"])):
+        elif event.kind in (TEXT, TEXT_ENDED):
+            new = sent.take(event)
+            for piece in written.text(new) if new else ():
                 yield piece
+            if sent.problem is not None:
+                yield written.fail(sent.problem)
+                return
         elif event.kind in (ENDED, CLOSING):
-            problem = problem_with(record)
+            problem = find_problem(record, sent)
             outcome = record.outcome
             pieces = [written.fail(problem)] if problem is not None else written.finish(outcome) if outcome else []
             for piece in pieces:

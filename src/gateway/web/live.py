@@ -25,7 +25,7 @@ from gateway.web.views import (
     view_snapshot,
     view_thread,
 )
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, ToolEnded, ToolStarted, join_deltas
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.cockpit import ASSISTANT, TOOL, USER, Entry, Timeline
 from hermes_base.errors import HermesError
 
@@ -150,6 +150,8 @@ class LiveView:
                 return {"type": "text", "text": text}
             case ReasoningDelta(text):
                 return {"type": "reasoning", "text": text}
+            case TextEnded(kept):
+                return {"type": "text_ended", "kept": kept}
             case ToolStarted(id, name, preview):
                 return {"type": "tool_started", "id": id, "name": name, "preview": preview}
             case ToolEnded(id, name, ok, seconds, preview):

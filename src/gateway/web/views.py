@@ -72,7 +72,9 @@ def view_picture(picture: Picture | None) -> Json | None:
     if picture is None:
         return None
     tools = [asdict(tool) for tool in picture.tools]
-    return {"seqs": picture.seqs, "text": picture.text, "reasoning": picture.reasoning, "tools": tools}
+    text, reasoning = picture.text, picture.reasoning
+    open = {"text": text.open, "reasoning": reasoning.open}
+    return {"seqs": picture.seqs, "text": text.kept, "reasoning": reasoning.kept, "tools": tools, "open": open}
 
 
 def view_snapshot(timeline: Timeline, entries: Iterable[Entry], picture: Picture | None, shelf: NamesFiles) -> Json:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 
-from hermes_base.chat import Event, ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import Event, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.inbound import Outgoing
 from hermes_base.local_wire import (
     Closing,
@@ -71,14 +71,14 @@ class Attached:
         self._wake.set()
 
     def show(self, event: Event) -> None:
-        """Push a live event, or leave it out: text only as long as all of it since the last tool has come."""
+        """Push a live event, or leave it out: text only as long as all of it since its beginning has come."""
         if self._held:
             self._hold(event)
         else:
             self._show_now(event)
 
     def _show_now(self, event: Event) -> None:
-        if isinstance(event, ToolStarted):
+        if isinstance(event, ToolStarted | TextEnded):
             self._skipping = False
         if isinstance(event, _DROPPABLE) and self._waiting_bytes > SLOW_BYTES:
             self._skipping = True
@@ -93,7 +93,7 @@ class Attached:
             self._skipping = True
 
     def skip_rest(self) -> None:
-        """Leave out streamed text until the next tool or the end: its beginning was missed."""
+        """Leave out streamed text until the next text, tool or end: its beginning was missed."""
         self._skipping = True
 
     def deliver(self, row: int, outgoing: Outgoing, key: str) -> None:

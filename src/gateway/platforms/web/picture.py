@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gateway.platforms.base import LiveEvent
-from hermes_base.chat import ReasoningDelta, TextDelta, ToolEnded, ToolStarted
+from hermes_base.chat import GAP, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 
 MOST_TEXT = 1_000_000
 MOST_REASONING = 200_000
@@ -52,24 +52,39 @@ class Tail:
         return bool(self._size)
 
 
+class GrowingText:
+    """The ends of what stands and of what is under way, which may still be taken back."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept, self._open = Tail(most), Tail(most)
+
+    @property
+    def kept(self) -> str:
+        return self._kept.read()
+
+    @property
+    def open(self) -> str:
+        return self._open.read()
+
+    def add(self, piece: str) -> None:
+        self._open.add(GAP + piece if self._kept and not self._open else piece)
+
+    def end(self, kept: bool) -> None:
+        if kept and self._open:
+            self._kept.add(self._open.read())
+        self._open = Tail(self._most)
+
+
 class Picture:
     """One turn, from its beginning on."""
 
     def __init__(self, seqs: tuple[int, ...], begun: float) -> None:
         self.seqs = seqs
         self.begun = begun  # what the transcript got since then is part of this picture
-        self._text = Tail(MOST_TEXT)
-        self._reasoning = Tail(MOST_REASONING)
+        self.text = GrowingText(MOST_TEXT)
+        self.reasoning = GrowingText(MOST_REASONING)
         self._tools: dict[str, ToolShown] = {}
-        self._interrupted = False  # something stands between the text so far and the next piece
-
-    @property
-    def text(self) -> str:
-        return self._text.read()
-
-    @property
-    def reasoning(self) -> str:
-        return self._reasoning.read()
 
     @property
     def tools(self) -> tuple[ToolShown, ...]:
@@ -81,12 +96,13 @@ class Picture:
     def add(self, event: LiveEvent) -> None:
         match event:
             case TextDelta(text):
-                self._text.add(f"\n\n{text}" if self._interrupted and self._text else text)
-                self._interrupted = False
+                self.text.add(text)
             case ReasoningDelta(text):
-                self._reasoning.add(text)
+                self.reasoning.add(text)
+            case TextEnded(kept):
+                self.text.end(kept)
+                self.reasoning.end(kept)
             case ToolStarted(id, name, preview):
-                self._interrupted = True
                 self._tools[id] = ToolShown(id, name, preview)
                 if len(self._tools) > MOST_TOOLS:
                     del self._tools[next(iter(self._tools))]

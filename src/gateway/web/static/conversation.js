@@ -41,6 +41,11 @@ const HANDLERS = {
   },
   text: (state, { text }) => addPiece(state, "text", text),
   reasoning: (state, { text }) => addPiece(state, "reasoning", text),
+  text_ended(state, { kept }) {
+    if (!state.live) return;
+    if (!kept) state.live.segments = state.live.segments.filter((segment) => !segment.open);
+    for (const segment of state.live.segments) segment.open = false;
+  },
   tool_started(state, { id, name, preview }) {
     const segments = openTurn(state).segments;
     segments.push({
@@ -97,20 +102,24 @@ function openTurn(state) {
   return state.live;
 }
 
-/** Text of one kind goes on in the same segment until something else comes between. */
+/** Text of one kind goes on in the same segment until something else comes between. What is open may be taken back. */
 function addPiece(state, kind, text) {
   const segments = openTurn(state).segments;
   const last = segments.at(-1);
-  if (last?.kind === kind) last.text += text;
-  else segments.push({ key: `s${makeNumber()}`, kind, text });
+  if (last?.kind === kind && last.open) last.text += text;
+  else segments.push({ key: `s${makeNumber()}`, kind, text, open: true });
 }
 
 /** The segments of a turn that was under way before this page looked. */
-function readPicture({ text, reasoning, tools }) {
-  const segments = tools.map((tool) => ({ ...tool, key: `t${tool.id}`, kind: "tool", since: now() }));
-  if (reasoning) segments.unshift({ key: `s${makeNumber()}`, kind: "reasoning", text: reasoning });
-  if (text) segments.push({ key: `s${makeNumber()}`, kind: "text", text });
-  return segments;
+function readPicture({ text, reasoning, tools, open }) {
+  const words = (kind, text, open) => (text ? [{ key: `s${makeNumber()}`, kind, text, open }] : []);
+  return [
+    ...words("reasoning", reasoning, false),
+    ...tools.map((tool) => ({ ...tool, key: `t${tool.id}`, kind: "tool", since: now() })),
+    ...words("text", text, false),
+    ...words("reasoning", open.reasoning, true),
+    ...words("text", open.text, true),
+  ];
 }
 
 const SHOWN_AS = { tool: "tool", assistant: "text" };

@@ -1,0 +1,175 @@
+"""One gateway with everything that shows an answer, and somebody who looks at a conversation through all of it."""
+
+import io
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from api_house import ApiHouse
+from waiting import wait_until
+from web_house import PageState, Stream, Visitor
+
+from gateway.platforms import registry
+from gateway.platforms.pretend.adapter import PretendAdapter, describe
+from gateway.platforms.pretend.service import PretendService, Rules
+from hermes_base.chat import Event, Idle, TextDelta, TurnEnded
+from hermes_base.errors import HermesError
+from hermes_base.inbound import ANSWER, Address
+from hermes_base.journal import shown_text
+from hermes_base.local_wire import Hello
+from hermes_cli.local_client import Connection, LocalClient, connect
+from hermes_cli.terminal_plain import PlainView, Shows
+from hermes_cli.terminal_render import Renderer
+from hermes_cli.terminal_view import TerminalView
+from hermes_cli.terminal_words import BEGINS_ANEW, Display
+
+PATIENCE = 60.0
+ACCOUNT = "bot"
+_BOLD = re.compile(r"\x1b\[1m.*?\x1b\[0m", re.DOTALL)  # what others said, which may come in the middle of a text
+
+
+class EveryHouse(ApiHouse):
+    """A gateway with the page, the API, the socket of the terminals, and a chat service."""
+
+    def __init__(self, home: Path, base_url: str, rules: Rules | None = None, **settings: Any) -> None:
+        self.service = PretendService(rules or Rules())
+        pretend = {"enabled": True, "account": ACCOUNT, "owner": "ann"}
+        super().__init__(home, base_url, platforms={"pretend": pretend}, **settings)
+
+    def start(self) -> None:
+        registry.register(
+            describe(self.service.rules),
+            lambda account, given, home: PretendAdapter(account, {**given, "service": self.service}, home),
+        )
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        registry.unregister("pretend")
+
+    def visit(self, **headers: str) -> Visitor:
+        """Somebody at the page, who came by the printed address."""
+        assert self.server is not None
+        self._visitors.append(visitor := Visitor(self.url, headers))
+        assert visitor.http.get(self.server.address).status_code == 303
+        return visitor
+
+    def write_in_chat(self, chat: str, text: str) -> None:
+        """Ann writes; a direct message each."""
+
+        async def write() -> None:
+            self.service.say(chat, text)
+
+        self.run(write())
+
+    def chat_key(self, chat: str) -> str:
+        return Address("pretend", ACCOUNT, chat).conversation(self.gateway.profile)
+
+    def wait_done(self, conversation: str) -> None:
+        """Until every message of the conversation is dealt with and all that was said has arrived."""
+        turns = self.gateway.turns
+        wait_until(lambda: not turns.open_seqs(conversation) and conversation not in self.gateway.lanes, PATIENCE)
+
+    def transcript(self, conversation: str) -> list[str]:
+        """What the assistant said there, as people are shown it."""
+        session = self.gateway.store.current(conversation)
+        assert session is not None
+        rows = self.gateway.store.load(session.id).rows
+        said = [row for row in rows if row.message.get("role") == "assistant"]
+        return [text for row in said if (text := shown_text(row).partition("[interrupted: ")[0].strip())]
+
+    def answers(self, conversation: str) -> list[str]:
+        """The answers in the outbox, without the word on who stopped them."""
+        rows = self.gateway.turns.outbox_since(conversation, 0)
+        ends = [row.outgoing for row in rows if row.outgoing.kind == ANSWER]
+        return [end.text.removesuffix(f"({end.reason})").strip() for end in ends]
+
+
+class Terminals:
+    """A terminal that looks at a conversation in each way a terminal can: with a screen, without one, into a pipe."""
+
+    def __init__(self, home: Path, name: str, conversation: str) -> None:
+        self.events: list[Event] = []
+        display = Display(markdown=False, tool_progress="off")
+        self._view = TerminalView(display, Renderer(lambda: 100_000), clock=lambda: 0.0)
+        self._letters, self._texts, self._answer = io.StringIO(), io.StringIO(), io.StringIO()
+        self._plain = [
+            PlainView(out, io.StringIO(), io.StringIO(), display, shows)
+            for out, shows in (
+                (self._letters, Shows.LETTERS),
+                (self._texts, Shows.TEXTS),
+                (self._answer, Shows.ANSWER),
+            )
+        ]
+        self._home = home
+        self.client = LocalClient(Hello(name, conversation=conversation), self._reach)
+        self.client.open()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _reach(self, _tell: Callable[[Event], None], is_over: Callable[[], bool]) -> Connection:
+        """Comes back whenever the gateway does."""
+        found: list[Connection] = []
+
+        def try_once() -> bool:
+            made = None if is_over() else connect(self._home)
+            found.extend([made] if made else [])
+            return bool(found) or is_over()
+
+        wait_until(try_once, PATIENCE)
+        if not found:
+            raise HermesError("closed")
+        return found[0]
+
+    def _follow(self) -> None:
+        for event in self.client.events():
+            self._view.show(event)
+            for view in self._plain:
+                view.show(event)
+            self.events.append(event)
+
+    def count(self, kind: type) -> int:
+        return sum(isinstance(event, kind) for event in list(self.events))
+
+    @property
+    def streamed(self) -> int:
+        """Characters of text that have come live."""
+        return sum(len(event.text) for event in list(self.events) if isinstance(event, TextDelta))
+
+    def wait_ended(self, turns: int = 1) -> None:
+        wait_until(lambda: self.count(TurnEnded) >= turns, PATIENCE)
+
+    def wait_idle(self) -> None:
+        wait_until(lambda: self.count(Idle) > 0, PATIENCE)
+
+    def check(self, texts: list[str]) -> None:
+        """C7: the texts are there, each once; what is void stands before the word that says so, or nowhere."""
+        assert squeeze(self._texts.getvalue()) == squeeze(" ".join(texts))
+        assert squeeze(self._answer.getvalue()) == squeeze(texts[-1] if texts else "")
+        screen = squeeze(_BOLD.sub("", self._view.pop_finished()))
+        valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")
+        for text in texts:
+            assert screen.count(squeeze(text)) == 1, (text, screen)
+            assert squeeze(self._letters.getvalue()).count(squeeze(text)) == 1
+        assert not texts or squeeze(texts[-1]) in valid[-1]
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def check_page(stream: Stream, texts: list[str], turns: int = 1) -> None:
+    """C7: what the page shows of the turn when it ends, and afterwards, is what the transcript has."""
+    stream.wait_for("settled", turns)
+    events = list(stream.events)
+    last = max(place for place, event in enumerate(events) if event["type"] == "settled")
+    before = PageState()
+    for event in events[:last]:
+        before.take(event)
+    live = squeeze(before.live_text)
+    assert squeeze(" ".join(texts)).endswith(live), (live, texts)
+    assert [squeeze(text) for text in stream.state.texts("assistant") if text.strip()] == list(map(squeeze, texts))
+
+
+def squeeze(text: str) -> str:
+    return " ".join(text.split())
