@@ -94,8 +94,7 @@ class TerminalView:
                 self._end_tool(event)
             case Notice(text, level):
                 self.notice(text, level)
-            case Said():
-                self.flush()
+            case Said():  # it comes before the text under way, which stays in one piece
                 self._keep(_Kind.TYPED, self._renderer.draw_lines(words.describe_said(event), "bold"))
             case FileSent():
                 self.notice(words.describe_file(event))

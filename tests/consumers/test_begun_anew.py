@@ -91,8 +91,8 @@ def test_terminals_page_and_chat_have_the_text_once(house: EveryHouse, lab: LabS
     house.wait_quiet()
     texts = house.transcript(key)
     assert texts[-1] == plan[-1]["text"]
-    terminals.check(texts)
-    check_page(page, texts)
+    terminals.check(texts, texts[-1:])
+    check_page(page, texts, [])
     assert house.service.seen("c1") == house.answers(key) == texts[-1:]
     assert terminals.count(TextEnded) >= 1
     terminals.close()
@@ -125,8 +125,8 @@ def test_a_steered_answer_is_two_texts(house: EveryHouse, lab: LabServer) -> Non
     texts = house.transcript(key)
     assert texts == [WHOLE, OTHER]
     house.wait_quiet()
-    terminals.check(texts)
-    check_page(page, texts)
+    terminals.check(texts, texts[-1:])
+    check_page(page, texts, [])
     terminals.close()
 
 

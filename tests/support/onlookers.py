@@ -1,7 +1,6 @@
 """One gateway with everything that shows an answer, and somebody who looks at a conversation through all of it."""
 
 import io
-import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,14 @@ from api_house import ApiHouse
 from waiting import wait_until
 from web_house import PageState, Stream, Visitor
 
+from agent.turn import EXCUSES
 from gateway.platforms import registry
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendService, Rules
 from hermes_base.chat import Event, Idle, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, Address
-from hermes_base.journal import shown_text
+from hermes_base.journal import Row, shown_text
 from hermes_base.local_wire import Hello
 from hermes_cli.local_client import Connection, LocalClient, connect
 from hermes_cli.terminal_plain import PlainView, Shows
@@ -27,7 +27,7 @@ from hermes_cli.terminal_words import BEGINS_ANEW, Display
 
 PATIENCE = 60.0
 ACCOUNT = "bot"
-_BOLD = re.compile(r"\x1b\[1m.*?\x1b\[0m", re.DOTALL)  # what others said, which may come in the middle of a text
+_EXCUSED = [f"[{excuse}]" for excuse in EXCUSES.values()]  # turns that ended without an answer
 
 
 class EveryHouse(ApiHouse):
@@ -74,17 +74,28 @@ class EveryHouse(ApiHouse):
 
     def transcript(self, conversation: str) -> list[str]:
         """What the assistant said there, as people are shown it."""
+        said = [row for row in self._rows(conversation) if row.message["content"] not in _EXCUSED]
+        return [text for row in said if (text := shown_text(row).partition("[interrupted: ")[0].strip())]
+
+    def excuses(self, conversation: str) -> list[str]:
+        """What stands there in the place of answers that never came."""
+        return [shown_text(row) for row in self._rows(conversation) if row.message["content"] in _EXCUSED]
+
+    def _rows(self, conversation: str) -> list[Row]:
         session = self.gateway.store.current(conversation)
         assert session is not None
         rows = self.gateway.store.load(session.id).rows
-        said = [row for row in rows if row.message.get("role") == "assistant"]
-        return [text for row in said if (text := shown_text(row).partition("[interrupted: ")[0].strip())]
+        return [row for row in rows if row.message["role"] == "assistant"]
 
     def answers(self, conversation: str) -> list[str]:
         """The answers in the outbox, without the word on who stopped them."""
         rows = self.gateway.turns.outbox_since(conversation, 0)
-        ends = [row.outgoing for row in rows if row.outgoing.kind == ANSWER]
-        return [end.text.removesuffix(f"({end.reason})").strip() for end in ends]
+        ends = [row.outgoing for row in rows if row.outgoing.kind == ANSWER and row.outgoing.level != "error"]
+        return [text for end in ends if (text := end.text.removesuffix(f"({end.reason})").strip())]
+
+    def count_ends(self, conversation: str) -> int:
+        """Turns that have ended there, however they did."""
+        return sum(row.outgoing.kind == ANSWER for row in self.gateway.turns.outbox_since(conversation, 0))
 
 
 class Terminals:
@@ -143,24 +154,28 @@ class Terminals:
     def wait_idle(self) -> None:
         wait_until(lambda: self.count(Idle) > 0, PATIENCE)
 
-    def check(self, texts: list[str]) -> None:
-        """C7: the texts are there, each once; what is void stands before the word that says so, or nowhere."""
+    def check(self, texts: list[str], answers: list[str]) -> None:
+        """C7: the texts are there, each once; what is void stands before the word that says so, or nowhere. The last
+        text of each turn is its answer."""
         assert squeeze(self._texts.getvalue()) == squeeze(" ".join(texts))
-        assert squeeze(self._answer.getvalue()) == squeeze(texts[-1] if texts else "")
-        screen = squeeze(_BOLD.sub("", self._view.pop_finished()))
+        assert squeeze(self._answer.getvalue()) == squeeze(" ".join(answers))
+        screen = squeeze(self._view.pop_finished())
         valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")
-        for text in texts:
-            assert screen.count(squeeze(text)) == 1, (text, screen)
-            assert squeeze(self._letters.getvalue()).count(squeeze(text)) == 1
-        assert not texts or squeeze(texts[-1]) in valid[-1]
+        letters = join(self._letters.getvalue())  # a word of somebody else may break a line anywhere
+        last = squeeze(answers[-1]) if answers and answers[-1] == texts[-1] else ""
+        for text in map(squeeze, texts[:-1] if last else texts):
+            assert (screen.count(text), letters.count(join(text))) == (1, 1), (text, screen, letters)
+        # Of an answer that was stopped, a void text may have the beginning.
+        assert not last or (valid[-1].count(last) == 1 and letters.endswith(join(last))), (last, screen, letters)
 
     def close(self) -> None:
         self.client.close()
 
 
-def check_page(stream: Stream, texts: list[str], turns: int = 1) -> None:
+def check_page(stream: Stream, texts: list[str], excuses: list[str]) -> None:
     """C7: what the page shows of the turn when it ends, and afterwards, is what the transcript has."""
-    stream.wait_for("settled", turns)
+    stream.wait_for("settled")
+    wait_until(lambda: not stream.state.waiting and stream.state.live is None, PATIENCE)
     events = list(stream.events)
     last = max(place for place, event in enumerate(events) if event["type"] == "settled")
     before = PageState()
@@ -168,8 +183,13 @@ def check_page(stream: Stream, texts: list[str], turns: int = 1) -> None:
         before.take(event)
     live = squeeze(before.live_text)
     assert squeeze(" ".join(texts)).endswith(live), (live, texts)
-    assert [squeeze(text) for text in stream.state.texts("assistant") if text.strip()] == list(map(squeeze, texts))
+    shown = [text for text in stream.state.texts("assistant") if text.strip() and text not in excuses]
+    assert list(map(squeeze, shown)) == list(map(squeeze, texts))
 
 
 def squeeze(text: str) -> str:
     return " ".join(text.split())
+
+
+def join(text: str) -> str:
+    return "".join(text.split())
