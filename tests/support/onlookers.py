@@ -1,6 +1,7 @@
 """One gateway with everything that shows an answer, and somebody who looks at a conversation through all of it."""
 
 import io
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from hermes_cli.terminal_words import BEGINS_ANEW, Display
 
 PATIENCE = 60.0
 ACCOUNT = "bot"
+_SAID = re.compile(r"\x1b\[1m.*?\x1b\[0m\n")  # what others said stands between the lines of a text
 _EXCUSED = [f"[{excuse}]" for excuse in EXCUSES.values()]  # turns that ended without an answer
 
 
@@ -159,7 +161,7 @@ class Terminals:
         text of each turn is its answer."""
         assert squeeze(self._texts.getvalue()) == squeeze(" ".join(texts))
         assert squeeze(self._answer.getvalue()) == squeeze(" ".join(answers))
-        screen = squeeze(self._view.pop_finished())
+        screen = squeeze(_SAID.sub("", self._view.pop_finished()))
         valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")
         letters = join(self._letters.getvalue())  # a word of somebody else may break a line anywhere
         last = squeeze(answers[-1]) if answers and answers[-1] == texts[-1] else ""
