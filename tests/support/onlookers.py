@@ -89,10 +89,11 @@ class EveryHouse(ApiHouse):
         rows = self.gateway.store.load(session.id).rows
         return [row for row in rows if row.message["role"] == "assistant"]
 
-    def answers(self, conversation: str) -> list[str]:
-        """The answers in the outbox, without the word on who stopped them."""
+    def answers(self, conversation: str, platform: str = "") -> list[str]:
+        """The answers in the outbox, or those for one platform, without the word on who stopped them."""
         rows = self.gateway.turns.outbox_since(conversation, 0)
         ends = [row.outgoing for row in rows if row.outgoing.kind == ANSWER and row.outgoing.level != "error"]
+        ends = [end for end in ends if platform in ("", end.address.platform)]
         return [text for end in ends if (text := end.text.removesuffix(f"({end.reason})").strip())]
 
     def count_ends(self, conversation: str) -> int:
