@@ -12,6 +12,7 @@ from waiting import wait_until
 from web_house import PageState, Stream, Visitor
 
 from agent.turn import EXCUSES
+from gateway.performing import GOING_ON
 from gateway.platforms import registry
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendService, Rules
@@ -162,7 +163,7 @@ class Terminals:
         text of each turn is its answer."""
         assert squeeze(self._texts.getvalue()) == squeeze(" ".join(texts))
         assert squeeze(self._answer.getvalue()) == squeeze(" ".join(answers))
-        screen = squeeze(_SAID.sub("", self._view.pop_finished()))
+        screen = squeeze(_SAID.sub("", self._view.pop_finished()).replace(f"{GOING_ON}\n", ""))
         valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")
         letters = join(self._letters.getvalue())  # a word of somebody else may break a line anywhere
         last = squeeze(answers[-1]) if answers and answers[-1] == texts[-1] else ""

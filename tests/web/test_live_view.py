@@ -48,12 +48,12 @@ def test_a_page_that_is_loaded_in_mid_answer_goes_on(web: WebHouse) -> None:
     second = web.visit().watch(conversation)
     snapshot = second.events[0]
     assert snapshot["live"]["seqs"] == [seq]
-    assert len(snapshot["live"]["text"]) > 10
+    assert len(snapshot["live"]["open"]["text"]) > 10
     assert [entry["kind"] for entry in snapshot["entries"]] == []  # the question waits with its turn
     assert [message["seq"] for message in snapshot["waiting"]] == [seq]
     whole = first.wait_for("settled")["entries"][-1]["text"]
     second.wait_for("settled")
-    assert snapshot["live"]["text"] + "".join(event["text"] for event in second.of("text")) == whole
+    assert snapshot["live"]["open"]["text"] + "".join(event["text"] for event in second.of("text")) == whole
     assert second.state.entries == first.state.entries
     assert second.state.texts("assistant") == [whole]
     assert second.state.live is None
@@ -73,7 +73,8 @@ def test_a_page_that_comes_between_tools_sees_each_of_them_once(web: WebHouse) -
     first.wait_until(lambda state: "It is" in state.live_text)
     late = web.visit().watch(conversation)
     live = late.events[0]["live"]
-    assert live["text"].startswith("Looking.\n\nIt is")
+    assert live["text"] == "Looking."
+    assert live["open"]["text"].startswith("\n\nIt is")
     assert [(tool["name"], tool["ok"]) for tool in live["tools"]] == [("terminal", True)]
     assert late.events[0]["entries"] == []
     late.wait_for("settled")
