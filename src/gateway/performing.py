@@ -244,10 +244,12 @@ class TurnPerformer:
             self._tools.meters.turn_seconds.note(time.monotonic() - began)
 
     def _tell(self, job: Job, pipe: EventPipe, notice: Notice) -> None:
-        """Show a notice; what lasts is said in chats that show no events (D12, E3). On the turn's thread."""
-        pipe.put(Notice(notice.text, notice.level))
+        """Show a notice; what lasts is a message in chats that show no events (D12, E3), and whoever looks at such a
+        chat from elsewhere reads that. On the turn's thread."""
         address = job.first.inbound.address
-        if isinstance(notice, LastingNotice) and not spec_of(address.platform).shows_events:
+        if not isinstance(notice, LastingNotice) or spec_of(address.platform).shows_events:
+            pipe.put(Notice(notice.text, notice.level))
+        else:
             note = Outgoing(address, notice.text, NOTE, notice.level)
             self._tools.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
             self._tools.wake(address)

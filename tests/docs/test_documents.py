@@ -91,7 +91,7 @@ def keep_running(command: list[str], folder: Path, env: dict[str, str]) -> Itera
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         try:
-            assert "runs" in program.stdout.readline()
+            assert any("Hermes runs" in line for line in program.stdout)
             yield
             assert program.wait(SECONDS) == 0
         finally:

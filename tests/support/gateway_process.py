@@ -70,8 +70,8 @@ class GatewayProcess:
     def wait_ready(self) -> None:
         assert self._child is not None
         assert self._child.stdout is not None
-        line = self._child.stdout.readline()
-        assert "runs" in line, f"the gateway did not start: {line!r}\n{self.log[-3000:]}"
+        said = next((line for line in self._child.stdout if "Hermes runs" in line), "")
+        assert said, f"the gateway did not start\n{self.log[-3000:]}"
 
     @property
     def is_dead(self) -> bool:

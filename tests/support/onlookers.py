@@ -29,6 +29,7 @@ from hermes_cli.terminal_words import BEGINS_ANEW, Display
 
 PATIENCE = 60.0
 ACCOUNT = "bot"
+_NOTICE = "\x1b[33m!"
 _SAID = re.compile(r"\x1b\[1m.*?\x1b\[0m\n")  # what others said stands between the lines of a text
 _EXCUSED = [f"[{excuse}]" for excuse in EXCUSES.values()]  # turns that ended without an answer
 
@@ -163,7 +164,7 @@ class Terminals:
         text of each turn is its answer."""
         assert squeeze(self._texts.getvalue()) == squeeze(" ".join(texts))
         assert squeeze(self._answer.getvalue()) == squeeze(" ".join(answers))
-        screen = squeeze(_SAID.sub("", self._view.pop_finished()).replace(f"{GOING_ON}\n", ""))
+        screen = squeeze(_drop_words_between(self._view.pop_finished()))
         valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")
         letters = join(self._letters.getvalue())  # a word of somebody else may break a line anywhere
         last = squeeze(answers[-1]) if answers and answers[-1] == texts[-1] else ""
@@ -174,6 +175,12 @@ class Terminals:
 
     def close(self) -> None:
         self.client.close()
+
+
+def _drop_words_between(screen: str) -> str:
+    """Without what the house and others said between the lines of a text; the word that a text is void stays."""
+    lines = _SAID.sub("", screen).replace(f"{GOING_ON}\n", "").splitlines()
+    return "\n".join(line for line in lines if not line.startswith(_NOTICE) or BEGINS_ANEW in line)
 
 
 def check_page(stream: Stream, texts: list[str], excuses: list[str]) -> None:
