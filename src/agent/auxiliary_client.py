@@ -26,7 +26,7 @@ from hermes_base.journal import text_of
 from hermes_base.turn_context import current_turn
 from hermes_cli import config as cli_config
 
-_THINK = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THINK = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 DEFAULT_TIMEOUT = 60.0
 
 

@@ -10,7 +10,7 @@ from gateway.lengths import SPAN
 
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<run>`{3,16}|~{3,16})(?P<info>[^\n]*)\n?")
-_RULE = re.compile(r"\s*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?\s*")
+_RULE = re.compile(r"\s*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?\s*+")
 _LONGEST_INFO = 24  # of a code block's first line, when it is repeated
 
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+")

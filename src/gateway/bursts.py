@@ -14,7 +14,9 @@ MAX_BYTES = 32 * 1024  # of text
 _NAME_CHARS = 64
 _DOTS = "·•‧∙⋅・･"
 _BLANK = r"\s\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x1c-\x1f"
-_LIKE_A_SPEAKER = re.compile(rf"((?:^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])[{_BLANK}]*)[\[［【](?=[^\n]*[{_DOTS}])")
+#: A bracket with all the blanks before it. Each run of blanks is read once, however many there are.
+_OPENING = re.compile(rf"(?:^|(?<=[^{_BLANK}]))([{_BLANK}]*+)[\[［【]")
+_BREAK = re.compile(r"[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,20 @@ def _is_mark(char: str) -> bool:
 
 def _guard_text(text: str) -> str:
     """The text of a speaker, in which no line begins as one of another speaker does."""
-    return _LIKE_A_SPEAKER.sub(r"\1(", text)
+    return "\n".join(map(_guard_line, text.split("\n")))
+
+
+def _guard_line(line: str) -> str:
+    """A speaker's line begins, for whoever looks at it, with a bracket that has a dot of ours behind it."""
+    last_dot = max(map(line.rfind, _DOTS))
+    if last_dot < 0:
+        return line
+
+    def open_softly(found: re.Match[str]) -> str:
+        begins = found.start() == 0 or _BREAK.search(found[1])
+        return f"{found[1]}(" if begins and found.end() <= last_dot else found[0]
+
+    return _OPENING.sub(open_softly, line)
 
 
 def _list_file(file: FileRef) -> str:

@@ -56,7 +56,7 @@ PATCH_SCHEMA = _schema(
 )
 SEARCH_SCHEMA = _schema(
     "search_files",
-    "Search file contents (regular expression) or file names (glob, or a part of the name) below a folder.",
+    "Search file contents (regular expression, RE2) or file names (glob, or a part of the name) below a folder.",
     ("pattern",),
     pattern=TEXT,
     path=TEXT,

@@ -5,8 +5,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hermes_base.errors import ToolFailure
+from tools.patterns import LinearPattern
+
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _RULE_BYTES = 100_000
+_LINE_CHARS = 4_096  # no path is longer
 _PARTS = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[!?[^\]/]+\]|\\.|.", re.DOTALL)
 _WILD = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
@@ -15,7 +19,7 @@ _WILD = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 class Rule:
     """One line of a .gitignore, as an expression over the path below the searched folder."""
 
-    expression: re.Pattern[str]
+    expression: LinearPattern
     ignores: bool
     folders_only: bool
 
@@ -31,7 +35,7 @@ class IgnoreRules:
 
     def ignores(self, path: str, *, folder: bool) -> bool:
         for rule in reversed(self.rules):
-            if (folder or not rule.folders_only) and rule.expression.fullmatch(path):
+            if (folder or not rule.folders_only) and rule.expression.fits(path):
                 return rule.ignores
         return False
 
@@ -53,7 +57,7 @@ def read_rules(base: str, descriptor: int) -> list[Rule]:
 def make_rule(line: str, base: str = "") -> Rule | None:
     """The rule of one line; None for comments, empty lines and what cannot be read."""
     line = line.rstrip()
-    if not line or line.startswith("#"):
+    if not line or line.startswith("#") or len(line) > _LINE_CHARS:
         return None
     ignores = not line.startswith("!")
     line = line.removeprefix("!")
@@ -62,8 +66,8 @@ def make_rule(line: str, base: str = "") -> Rule | None:
     anywhere = "" if "/" in line else "(?:.*/)?"
     body = "".join(_translate(part) for part in _PARTS.findall(line.lstrip("/")))
     try:
-        return Rule(re.compile(re.escape(base) + anywhere + body), ignores, folders_only) if body else None
-    except re.error:
+        return Rule(LinearPattern(re.escape(base) + anywhere + body), ignores, folders_only) if body else None
+    except ToolFailure:
         return None
 
 

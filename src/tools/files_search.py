@@ -1,7 +1,7 @@
 """Searches files by content or name: with ripgrep when it is installed, else with a walk of its own.
 
 Neither follows links; both leave out what .gitignore names, binary files, the files of Hermes itself and the content of
-what may hold secrets.
+what may hold secrets. Both run a pattern on an engine whose time grows with the text alone.
 """
 
 import base64
@@ -11,10 +11,11 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import IO, Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
@@ -35,6 +36,7 @@ from tools.files_roots import (
     read_bytes,
 )
 from tools.files_text import decode, printable
+from tools.patterns import LinearPattern
 from tools.programs import CLEAN_ENVIRONMENT, find_program
 from tools.sensitive import is_secret_name, is_secret_path, list_secret_patterns
 
@@ -42,6 +44,7 @@ DEFAULT_LIMIT = 100
 MOST = 1000
 COUNTED = 10_000  # beyond this nothing is counted any more
 SHOWN_CHARS = 300
+PATTERN_CHARS = 2_000
 RESULT_CHARS = 30_000
 FILE_BYTES = 8 * 1024 * 1024
 CONTENT, NAME = "content", "name"
@@ -123,6 +126,7 @@ class Query:
     pattern: str
     kind: str
     glob: str
+    expression: LinearPattern | None = None  # of a search by content
     hidden: set[str] = field(default_factory=set)  # files that may hold secrets, which were left out
 
     @cached_property
@@ -186,17 +190,16 @@ def search_with_rg(query: Query, rg: str) -> Iterator[Hit]:
 
 def search_by_walk(query: Query) -> Iterator[Hit]:
     """Hits without ripgrep: every folder and file is opened relative to the one before, links are not followed."""
-    expression = _compile(query.pattern) if query.kind == CONTENT else None
     with open_folder(query.place.path) as folder:
         for path, name, parent in _walk(query, folder):
             _stop_when_told(query.context)
             if not query.wants(path):
                 continue
-            if expression is None:
+            if query.expression is None:
                 if query.hits_name(path):
                     yield Hit(path)
             else:
-                yield from _search_file(query, path, _read_at(name, parent, query), expression)
+                yield from _search_text(query, path, _read_at(name, parent, query), query.expression)
 
 
 def _stop_when_told(context: ToolContext) -> None:
@@ -208,6 +211,8 @@ def _read_query(context: ToolContext, args: Mapping[str, Any]) -> Query:
     pattern, kind, glob = args.get("pattern"), args.get("kind") or CONTENT, args.get("glob") or ""
     if not isinstance(pattern, str) or not pattern:
         raise ToolFailure("search_files needs a pattern.")
+    if len(pattern) > PATTERN_CHARS:
+        raise ToolFailure(f"The pattern has more than {PATTERN_CHARS:,} letters.", fix="Search for a part of it.")
     if "\0" in pattern + str(glob):
         raise ToolFailure("A pattern cannot hold a null character.")
     if kind not in (CONTENT, NAME):
@@ -215,7 +220,7 @@ def _read_query(context: ToolContext, args: Mapping[str, Any]) -> Query:
     place = find_place(context, args.get("path") or ".", READ)
     if not os.path.exists(place.path):
         raise ToolFailure(f"There is no {place.path}.", fix="Search in a folder that exists.")
-    return Query(context, place, pattern, kind, str(glob))
+    return Query(context, place, pattern, kind, str(glob), LinearPattern(pattern) if kind == CONTENT else None)
 
 
 def _search(query: Query) -> Iterator[Hit]:
@@ -227,27 +232,39 @@ def _search(query: Query) -> Iterator[Hit]:
 
 def _search_one(query: Query) -> Iterator[Hit]:
     """A path that names a file."""
-    if query.kind == NAME:
+    if query.expression is None:
         raise ToolFailure(f"{query.place.path} is a file.", fix="Search names in a folder.")
     file = read_bytes(query.place, FILE_BYTES)
-    return _search_file(query, query.place.name, file.data if file else b"", _compile(query.pattern))
+    data = file.data if file else b""
+    rg = find_program("rg")
+    if rg is None:
+        return _search_text(query, query.place.name, data, query.expression)
+    return _pipe_through_rg(query, rg, data)
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as problem:
-        raise ToolFailure(f"The pattern is no regular expression: {problem}.", fix="Escape special letters.") from None
-
-
-def _search_file(query: Query, path: str, data: bytes, expression: re.Pattern[str]) -> Iterator[Hit]:
-    text = decode(data)
-    if text is None:
-        return
-    for number, line in enumerate(text.text.split("\n"), 1):
+def _search_text(query: Query, path: str, data: bytes, expression: LinearPattern) -> Iterator[Hit]:
+    for number, line in enumerate(_split_lines(data), 1):
         _stop_when_told(query.context)
-        if expression.search(line.removesuffix("\r")):
-            yield Hit(path, number, line.removesuffix("\r"))
+        if expression.finds(line):
+            yield Hit(path, number, line)
+
+
+def _split_lines(data: bytes) -> list[str]:
+    """The lines of a file; none when it holds no text."""
+    text = decode(data)
+    return [line.removesuffix("\r") for line in text.text.split("\n")] if text else []
+
+
+def _pipe_through_rg(query: Query, rg: str, data: bytes) -> Iterator[Hit]:
+    """What we read of a file is handed to ripgrep as it is, so that no path is looked up again (G7)."""
+    lines = _split_lines(data)
+    with tempfile.TemporaryFile() as text:
+        text.write("\n".join(lines).encode("utf-8", "replace"))
+        text.seek(0)
+        command = [rg, *RG_OPTIONS, "--text", "--encoding=none"]
+        for hit in _read_rg(query, command, inside="/", where="-", given=text):
+            if hit.line <= len(lines):
+                yield Hit(query.place.name, hit.line, lines[hit.line - 1])
 
 
 def _walk(query: Query, folder: int) -> Iterator[tuple[str, str, int]]:
@@ -312,15 +329,17 @@ def _keep_out(query: Query, homes: Sequence[str]) -> list[str]:
     return ["--glob=!/" + _GLOB_SIGNS.sub(r"[\g<0>]", path) for path in below if path.isprintable()]
 
 
-def _read_rg(query: Query, command: Sequence[str], inside: str) -> Iterator[Hit]:
+def _read_rg(
+    query: Query, command: Sequence[str], inside: str, where: str = "./", given: IO[bytes] | int = subprocess.DEVNULL
+) -> Iterator[Hit]:
     """What ripgrep prints, as hits; it ends with the search and with the turn."""
     what = ["--json", f"--regexp={query.pattern}"] if query.kind == CONTENT else ["--files"]
     try:
         process = subprocess.Popen(
-            [*command, *what, "--", "./"],
+            [*command, *what, "--", where],
             cwd=inside,
             env=CLEAN_ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -390,8 +409,8 @@ def _read_lines(query: Query, path: str) -> list[str]:
         file = read_bytes(place, FILE_BYTES)
     except (OSError, ToolFailure):
         return []
-    text = decode(file.data) if file else None
-    return ["", *(line.removesuffix("\r") for line in text.text.split("\n"))] if text else []
+    lines = _split_lines(file.data) if file else []
+    return ["", *lines] if lines else []
 
 
 def _format(context: ToolContext, hits: Sequence[Hit], limit: int) -> str:
