@@ -140,7 +140,10 @@ def call_llm(
     stream: bool = False,
     stream_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """One model call for `task` (settings in `auxiliary.<task>`); RuntimeError when no model can be had."""
+    """One model call for `task` (settings in `auxiliary.<task>`); RuntimeError when no model can be had.
+
+    Inside a turn it ends with the turn: a stop raises Interrupted through it.
+    """
     del stream, stream_options  # the answer is handed over whole
     own = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key, "api_mode": api_mode}
     settings = cli_config.load_config_readonly()
@@ -158,7 +161,8 @@ def call_llm(
         runtime = connect_runtime(_choose_runtime(own, configured, main_runtime or {}, settings))
         client = build_client(runtime)
         try:
-            reply = complete(runtime, client, call)
+            turn = current_turn.get()
+            reply = complete(runtime, client, call, turn.cancel if turn is not None else None)
             _charge(reply, runtime, task or "auxiliary")
             return as_openai_response(reply, runtime.model)
         finally:

@@ -7,7 +7,6 @@ An SDK is loaded by one function, when the first client of its kind is built; th
 import contextlib
 import importlib
 import logging
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -132,12 +131,12 @@ def stream(
 ) -> Reply:
     """One model call: the whole answer, or a ModelFailure, or Interrupted."""
     sdk = load_sdk(type(client).__module__.partition(".")[0])
-    thread = threading.get_ident()
-    forget = cancel.on_cancel(lambda: sdk.transport.cut_thread(thread))
+    line = sdk.transport.Line()
+    forget = cancel.on_cancel(line.cut)
     began = False
     try:
         cancel.check()
-        with _read_as_promised(call.who):
+        with line, _read_as_promised(call.who):
             events = _open(sdk, client, call)
             began = True
             _read(events, call, answer, on_chunk)
@@ -149,7 +148,6 @@ def stream(
         raise _broken_failure(error, call.who, str(client.base_url), began=began) from error
     finally:
         forget()
-        sdk.transport.forget_thread(thread)
     cancel.check()  # a cut socket looks like a clean end
     if not answer.whole:
         raise cut_failure(call.who)

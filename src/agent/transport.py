@@ -2,14 +2,16 @@
 
 It stands under the SDKs in the place of their own transport, because a streamed answer arrives in hundreds of small
 pieces: a piece takes 21 function calls this way and 70 through theirs, a turn of 40 pieces 4,549 and 7,493 (the limit
-is 6,800). One TLS context serves the process. A pool is counted and closed with its last user. A thread that is
-blocked in a read is freed by shutting its socket down from outside.
+is 6,800). One TLS context serves the process. A pool is counted and closed with its last user. A call can be cut from
+outside whatever it waits for (`Line`), and nothing is sent for it afterwards.
 """
 
 import base64
 import hashlib
 import http.client
+import io
 import logging
+import queue
 import select
 import socket
 import ssl
@@ -35,24 +37,87 @@ READ_SIZE = 65_536
 DRAIN_SECONDS = 0.1
 MOST_DRAIN_READS = 4
 
-#: Sockets in use, by the thread that waits on them.
-_busy: dict[int, socket.socket] = {}
+#: A host may have several addresses, each of which is tried for the whole time to connect.
+TRIED_ADDRESSES = 3
 
 
-def cut_thread(thread_id: int) -> None:
-    """End whatever network wait that thread is in; its call then fails at once."""
-    wire = _busy.get(thread_id)
-    if wire is None:
-        return
-    try:
-        wire.shutdown(socket.SHUT_RDWR)
-    except OSError as problem:  # the socket was closed in the meantime: there is nothing left to cut
-        log.debug("nothing to cut: %s", problem)
+# --- cutting a call from outside
 
 
-def forget_thread(thread_id: int) -> None:
-    """The thread's call is over; its socket belongs to the pool again."""
-    _busy.pop(thread_id, None)
+class Line:
+    """The way of one call through the network. Whoever cuts it ends what it waits for: a name, a connection, an answer.
+
+    A `with` makes it the line of all requests of its thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_cut = False
+        self._wire: socket.socket | None = None
+        self._opened: queue.SimpleQueue[http.client.HTTPConnection | Exception | None] = queue.SimpleQueue()
+
+    def __enter__(self) -> "Line":
+        _current.line = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.line = None
+        with self._lock:
+            self._wire = None  # the socket belongs to the pool again
+
+    def cut(self) -> None:
+        """End whatever the call waits for; it then fails at once, and sends nothing more."""
+        with self._lock:
+            self._is_cut, wire = True, self._wire
+        self._opened.put(None)
+        if wire is None:
+            return
+        try:
+            wire.shutdown(socket.SHUT_RDWR)
+        except OSError as problem:  # the socket was closed in the meantime: there is nothing left to cut
+            log.debug("nothing to cut: %s", problem)
+
+    def hold(self, wire: socket.socket) -> None:
+        """From now on a cut shuts this socket down."""
+        with self._lock:
+            if self._is_cut:
+                raise ConnectionAbortedError("the call was cut")
+            self._wire = wire
+
+    def open(self, connection: http.client.HTTPConnection) -> None:
+        """Connect on a thread beside this one: looking up a name cannot be ended from outside, only left behind."""
+        seconds = connection.timeout
+
+        def connect() -> None:
+            try:
+                connection.connect()
+            except Exception as problem:  # a thread's top: whoever waits raises it
+                log.debug("connecting to %s failed", connection.host, exc_info=True)
+                self._opened.put(problem)
+                return
+            with self._lock:
+                if not self._is_cut:
+                    self._opened.put(connection)
+                    return
+            connection.close()
+
+        threading.Thread(target=connect, name="connect", daemon=True).start()
+        try:
+            came = self._opened.get(timeout=None if seconds is None else seconds * TRIED_ADDRESSES)
+        except queue.Empty:
+            self.cut()
+            raise TimeoutError("the connection was not there in time") from None
+        if isinstance(came, Exception):
+            raise came
+        if came is None:
+            raise ConnectionAbortedError("the call was cut")
+
+
+class _Current(threading.local):
+    line: Line | None = None
+
+
+_current = _Current()
 
 
 # --- connections
@@ -114,11 +179,11 @@ class PooledTransport(httpx2.BaseTransport):
             raise httpx2.UnsupportedProtocol(f"an address of the kind '{url.scheme}' cannot be used", request=request)
         origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
         timeouts: Mapping[str, Any] = request.extensions.get("timeout", {})
+        line = _current.line or Line()
         with _told_as_http_errors(request):
-            connection = self._take(origin) or self._open(origin, timeouts.get("connect"))
-            assert connection.sock is not None
-            _busy[threading.get_ident()] = connection.sock
+            connection = self._take(origin) or self._open(origin, timeouts.get("connect"), line)
             try:
+                line.hold(connection.sock)
                 answer = _exchange(connection, request, origin, timeouts.get("read"))
             except BaseException:
                 connection.close()
@@ -156,9 +221,9 @@ class PooledTransport(httpx2.BaseTransport):
                 return connection
             connection.close()
 
-    def _open(self, origin: Origin, seconds: float | None) -> http.client.HTTPConnection:
+    def _open(self, origin: Origin, seconds: float | None, line: Line) -> http.client.HTTPConnection:
         connection = _make_connection(origin, seconds)
-        connection.connect()
+        line.open(connection)
         assert connection.sock is not None
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
@@ -176,7 +241,7 @@ def _has_hung_up(wire: socket.socket | None) -> bool:
 def _exchange(
     connection: http.client.HTTPConnection, request: httpx2.Request, origin: Origin, seconds: float | None
 ) -> http.client.HTTPResponse:
-    """Send the request in one piece, read the head of the answer."""
+    """Send the request in one piece, read the head of the answer within the time that is given for it."""
     wire = connection.sock
     wire.settimeout(seconds)
     proxied = origin.scheme == "http" and bool(_proxy_for(origin))
@@ -184,9 +249,33 @@ def _exchange(
     fields = [name + b": " + value + b"\r\n" for name, value in request.headers.raw]
     head = b"".join((request.method.encode(), b" ", target, b" HTTP/1.1\r\n", *fields, b"\r\n"))
     wire.sendall(head + request.read())
-    answer = http.client.HTTPResponse(wire, method=request.method)
+    reader = _Reader(wire, seconds)
+    answer = http.client.HTTPResponse(reader, method=request.method)  # type: ignore[arg-type]
     answer.begin()
+    reader.deadline = None
     return answer
+
+
+class _Reader(socket.SocketIO):
+    """Reads an answer from its socket. The head has one deadline: a server that drips it gets no more time for that."""
+
+    def __init__(self, wire: socket.socket, seconds: float | None) -> None:
+        super().__init__(wire, "r")
+        self._wire = wire
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What the parser asks a socket for."""
+        del mode
+        return io.BufferedReader(self)
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self.deadline is not None:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the head of the answer was not there in time")
+            self._wire.settimeout(left)
+        return super().readinto(buffer)
 
 
 def _make_response(body: "_Body", answer: http.client.HTTPResponse, request: httpx2.Request) -> httpx2.Response:

@@ -332,14 +332,13 @@ class Turn:
         return self._ports.model.switch(step.failure)
 
     def _recover(self, step: rules.RecoverTransport) -> bool:
-        return self._ports.model.recover(step.failure)
+        return self._ports.model.recover(step.failure, self._ports.cancel)
 
     def _pause(self, step: rules.Pause) -> None:
         self._ports.touch("waiting to try again")
         if step.seconds > 1:
             self._ports.emit(Notice(f"{step.failure.what} Trying again in {step.seconds:.0f} s.", "warning"))
-        if self._ports.cancel.wait(step.seconds):
-            self._ports.cancel.check()
+        self._ports.cancel.pause(step.seconds)
 
     def _tell(self, step: rules.Tell) -> None:
         self._append({"role": "user", "content": step.text}, shown="")

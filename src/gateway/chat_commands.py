@@ -22,7 +22,7 @@ from gateway.sessions import branch_session, find_session
 from gateway.usage_report import read_report, write_scopes
 from hermes_base import commands
 from hermes_base.chat import Question
-from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.errors import ConfigProblem, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
@@ -162,6 +162,8 @@ class CommandPerformer:
             if command is None:
                 return run_plugin_command(scene)
             return HANDLERS[command.name](scene)
+        except Interrupted as stop:
+            return Result([f"The command was interrupted: {stop.what}."])
         except HermesError as problem:
             return Result([str(problem)], "error")
         except Exception as problem:  # the boundary to commands, plugins' among them
@@ -282,7 +284,10 @@ def usage(scene: Scene) -> Result:
 def compress(scene: Scene) -> Result:
     lines = _tell_cost(scene)
     with scene.agent() as agent:
-        changed = agent.compress_now(scene.args or None)
+        try:
+            changed = agent.compress_now(scene.args or None)
+        except Interrupted as stop:
+            return Result([f"Interrupted: {stop.what}. Nothing was compacted, and nothing was changed."])
     if changed is None:
         return Result(["There is nothing to compress."])
     said = f"Compacted from {changed[0]} to {changed[1]} messages. The whole conversation stays in the store."

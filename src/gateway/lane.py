@@ -112,8 +112,8 @@ class Live(Protocol):
     @property
     def steerable(self) -> bool: ...
 
-    def stop(self, reason: str) -> bool:
-        """Tell it to stop, and void what it asks; False while there is nothing yet that could hear."""
+    def stop(self, reason: str) -> None:
+        """Tell it to stop, and void what it asks. It is kept: what has not begun yet hears it when it begins."""
         ...
 
     def signs(self) -> clocks.Signs:
@@ -542,10 +542,9 @@ class Lane:
             self._forget_message(item.row.seq)
 
     async def _insist(self, slot: Slot) -> None:
-        """Tell the turn to stop until it hears; leave it behind when it does not end."""
+        """Tell the turn to stop; leave it behind when it does not end."""
         end = time.monotonic() + STOP_PATIENCE
-        while self.slot is slot and not slot.live.stop(slot.stopping) and time.monotonic() < end:
-            await asyncio.sleep(STOP_AGAIN)
+        slot.live.stop(slot.stopping)
         while self.slot is slot and time.monotonic() < end:
             await asyncio.sleep(STOP_AGAIN)
         if self.slot is slot:

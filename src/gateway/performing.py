@@ -24,6 +24,7 @@ from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.titling import Titler
 from gateway.turn import EventPipe
+from hermes_base.cancel import CancelToken
 from hermes_base.chat import LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.foreign import BACKGROUND, UPLOADED
@@ -62,6 +63,7 @@ class LiveTurn:
         self._agent: AIAgent | None = None
         self._journal: TurnJournal | None = None
         self._suspended = False
+        self._cancel = CancelToken()  # of the turn, from the moment it is claimed
 
     @property
     def steerable(self) -> bool:
@@ -74,17 +76,22 @@ class LiveTurn:
     def attach(self, agent: AIAgent, journal: TurnJournal) -> None:
         with self._lock:
             self._agent, self._journal = agent, journal
+            agent.listen_to(self._cancel)
             if self._suspended:
                 journal.suspend()
 
     def detach(self) -> None:
         with self._lock:
+            if self._agent is not None:
+                self._agent.listen_to(None)
             self._agent = self._journal = None
 
-    def stop(self, reason: str) -> bool:
+    def stop(self, reason: str) -> None:
         self._mailbox.void_turn(self._job.claim.conversation, self.turn_id)
+        self._cancel.cancel(reason)
         agent = self._agent
-        return agent is not None and agent.interrupt(reason)
+        if agent is not None:
+            agent.interrupt(reason)  # its children too
 
     def steer(self, text: str, inbox: tuple[int, ...]) -> bool:
         agent = self._agent

@@ -41,6 +41,11 @@ class CancelToken:
         """Pause; True at once when the turn is told to stop."""
         return self._event.wait(seconds)
 
+    def pause(self, seconds: float) -> None:
+        """Wait so long; raises Interrupted at once when the turn is told to stop."""
+        self._event.wait(seconds)
+        self.check()
+
     def on_cancel(self, cut: Callable[[], None]) -> Callable[[], None]:
         """Call `cut` when the turn is told to stop (now, if it already was); returns what forgets it."""
         with self._lock:

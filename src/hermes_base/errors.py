@@ -5,10 +5,11 @@ HermesError                 says what happened, what was kept and what to do
 ├── ModelFailure            a model call failed; the turn's rules decide what comes next
 ├── ToolFailure             goes back to the model as text
 ├── DeliveryFailure         a platform did not take a message
-├── Interrupted             the turn was told to stop
 └── StoreFailure            the store is locked, full, damaged or newer than this program
     ├── Fenced              someone else wrote meanwhile: nothing of yours was written
     └── HomeBusy            another process owns this home
+
+Interrupted stands beside the tree: the turn was told to stop. It is no error, so no handler of errors swallows it.
 """
 
 from enum import StrEnum
@@ -39,8 +40,13 @@ class DeliveryFailure(HermesError):
     """A platform did not take a message."""
 
 
-class Interrupted(HermesError):
-    """The turn was told to stop; `what` says by whom."""
+class Interrupted(BaseException):
+    """The turn was told to stop; `what` says by whom. Only the turn itself, a tool's boundary and whoever made the
+    token catch it: a plugin, a retry or a summary that met it has nothing left to do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
 
 
 class StoreFailure(HermesError):

@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +33,7 @@ from agent.usage_pricing import ledger_row
 from agent.wire import Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, Notice
-from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.errors import ConfigProblem, HermesError, Interrupted
 from hermes_base.journal import SYSTEM, Journal, Row, TurnEnd, head_row, shown_text
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
@@ -74,6 +75,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
     _api_call_count: int = 0
     _turn: Turn | None = None
     _cancel: CancelToken | None = None
+    _given_cancel: CancelToken | None = None
     _children: tuple["AIAgent", ...] = ()
     _engine_tool_names: frozenset[str] = frozenset()
     _runtime_problem: ConfigProblem | None = None
@@ -153,6 +155,10 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         cancel.cancel(reason)
         return True
 
+    def listen_to(self, cancel: CancelToken | None) -> None:
+        """The coming turn is stopped by this token, which its host may have set already; None: by one of its own."""
+        self._given_cancel = cancel
+
     def steer(self, text: str, inbox: tuple[int, ...] = ()) -> bool:
         """Put a text into the turn under way; the model reads it at its next step. False when there is none."""
         turn = self._turn
@@ -177,7 +183,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         before = len(conversation)
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, self.context_compressor.last_prompt_tokens)
-        self._cancel = cancel = CancelToken()
+        self._cancel = cancel = self._given_cancel or CancelToken()
         try:
             self._begin_on_model()
             ports = make_ports(self, cancel, facts, conversation)
@@ -257,8 +263,9 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
     def _run_turn(
         self, given: Message, history: Sequence[Mapping[str, Any]] | None, task_id: str | None
     ) -> dict[str, Any]:
-        self._cancel = cancel = CancelToken()
-        self._begin_on_model()
+        self._cancel = cancel = self._given_cancel or CancelToken()
+        with suppress(Interrupted):  # the turn hears of it at its first step, and writes its end
+            self._begin_on_model()
         conversation = self._load_conversation() if history is None else self._take_history(history)
         facts = TurnFacts(
             conversation.session,

@@ -13,6 +13,7 @@ from agent.conversation import Conversation
 from agent.repair import INVALID_ARGUMENTS
 from agent.reply import ToolCall
 from hermes_base.chat import Event, ToolEnded, ToolStarted
+from hermes_base.errors import Interrupted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import TOOLS
 from hermes_base.tool_context import ToolContext
@@ -62,6 +63,8 @@ class AgentHands:
         """The boundary to tools, engines and plugins: whatever is raised becomes a text for the model."""
         try:
             return self._checked_run(call, args, ids, messages)
+        except Interrupted as stop:  # the turn hears it by itself, and waits for the other tools of the round
+            return tool_error(f"{call.name} was interrupted: {stop.what}")
         except Exception as problem:
             log.exception("tool %s failed", call.name)
             return tool_error(f"{call.name} failed: {type(problem).__name__}: {problem}")

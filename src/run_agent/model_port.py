@@ -102,8 +102,8 @@ class AgentModel:
             agent.note_switch(before, self.label, reason)
         return True
 
-    def recover(self, failure: ModelFailure) -> bool:
-        return self._agent._try_recover_primary_transport(failure, retry_count=1, max_retries=1)
+    def recover(self, failure: ModelFailure, cancel: CancelToken) -> bool:
+        return self._agent._recover_transport(failure, 1, cancel.pause)
 
     def note_success(self) -> None:
         self._agent._permit.succeeded()

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,7 @@ from run_agent.failover import describe, may_recover_transport, runtime_of_snaps
 
 log = logging.getLogger(__name__)
 
-LONGEST_RECOVERY_PAUSE = 8
+RECOVERY_PAUSE, LONGEST_RECOVERY_PAUSE = 3, 8
 
 
 class SwitchableRuntime:
@@ -247,12 +247,16 @@ class SwitchableRuntime:
         raise NotImplementedError
 
     def _try_recover_primary_transport(self, error: BaseException, *, retry_count: int, max_retries: int) -> bool:
-        """One new connection to the first choice after its old one broke, after a short pause."""
+        """What the turn does by itself, for callers from outside: they have no token to wait on."""
         del max_retries  # the caller has decided already that retrying is over
+        return self._recover_transport(error, retry_count, time.sleep)
+
+    def _recover_transport(self, error: BaseException, retry_count: int, pause: Callable[[float], None]) -> bool:
+        """One new connection to the first choice after its old one broke, after a short pause."""
         if self._fallback_activated or not is_transport_error(error) or not may_recover_transport(self.provider):
             return False
+        pause(min(RECOVERY_PAUSE + retry_count, LONGEST_RECOVERY_PAUSE))  # a stop ends it, and the old client stays
         self._close_openai_client(self._client, reason="primary_recovery", shared=True)
-        time.sleep(min(3 + retry_count, LONGEST_RECOVERY_PAUSE))
         try:
             self._client = self._build_client(self.runtime)
         except Exception:

@@ -204,10 +204,12 @@ def test_a_proxy_of_the_environment_is_used(http: httpx2.Client, monkeypatch: py
 def test_a_blocked_reader_is_freed_from_outside(http: httpx2.Client) -> None:
     server = Server(b"", hang=True)
     box: list[BaseException] = []
+    line = transport.Line()
 
     def read() -> None:
         try:
-            http.get(server.url, timeout=60)
+            with line:
+                http.get(server.url, timeout=60)
         except httpx2.HTTPError as error:
             box.append(error)
 
@@ -215,7 +217,7 @@ def test_a_blocked_reader_is_freed_from_outside(http: httpx2.Client) -> None:
     reader.start()
     while not server.heads:
         threading.Event().wait(0.01)
-    transport.cut_thread(reader.ident or 0)
+    line.cut()
     reader.join(10)
     assert not reader.is_alive()
     assert box

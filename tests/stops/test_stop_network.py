@@ -1,0 +1,119 @@
+"""A call that waits in the network is cut whatever it waits for, and sends nothing afterwards."""
+
+import threading
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+from moody_model import Mood, MoodyModel, answer, drip, hang_up, silent
+from waiting import wait_until
+
+from agent import transport
+from hermes_base.errors import ModelFailure
+from hermes_constants import get_hermes_home
+from run_agent import AIAgent
+
+
+@pytest.fixture
+def model() -> Iterator[MoodyModel]:
+    with MoodyModel() as server:
+        yield server
+
+
+def make_agent(address: str) -> AIAgent:
+    get_hermes_home().mkdir(exist_ok=True)
+    return AIAgent(model="m", provider="custom", base_url=address, api_key="k", enabled_toolsets=[])
+
+
+def start(agent: AIAgent) -> tuple[threading.Thread, list[dict[str, object]]]:
+    box: list[dict[str, object]] = []
+    thread = threading.Thread(target=lambda: box.append(agent.run_conversation("hi")), daemon=True)
+    thread.start()
+    return thread, box
+
+
+def test_a_stop_while_connecting_is_heard_and_nothing_is_sent(
+    model: MoodyModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C4, D13: the connection does not come about; it is left behind, and nothing is tried again."""
+    monkeypatch.setattr("agent.clients.CONNECT_SECONDS", 60.0)
+    agent = make_agent(model.deaf_url)
+    thread, box = start(agent)
+    wait_until(lambda: any(other.name == "connect" for other in threading.enumerate()))
+    agent.interrupt()
+    thread.join(20)
+    assert box[0]["interrupted"] is True
+    assert model.requests == []
+
+
+def test_a_stop_while_a_name_is_looked_up_is_heard(model: MoodyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C4, D13: a resolver that does not answer cannot be ended, only left behind."""
+    looking, found = threading.Event(), threading.Event()
+    real = transport.socket.getaddrinfo
+
+    def look_up(*args: object, **more: object) -> object:
+        looking.set()
+        found.wait(60)
+        return real(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(transport.socket, "getaddrinfo", look_up)
+    agent = make_agent(model.base_url)
+    thread, box = start(agent)
+    assert looking.wait(20)
+    agent.interrupt()
+    thread.join(20)
+    alive = thread.is_alive()
+    found.set()
+    thread.join(20)
+    assert not alive
+    assert box[0]["interrupted"] is True
+    wait_until(lambda: all(other.name != "connect" for other in threading.enumerate()))
+    assert model.requests == []
+
+
+def test_the_head_of_an_answer_has_one_deadline(model: MoodyModel) -> None:
+    """D13: each letter of a dripping head is in time, the head as a whole is not."""
+    model.mood = drip
+    client = httpx2.Client(transport=transport.PooledTransport())
+    with pytest.raises(httpx2.ReadTimeout):
+        client.post(model.base_url, content=b"{}", timeout=httpx2.Timeout(1.0))
+
+
+@pytest.mark.parametrize("mood", [silent(), drip], ids=["no head", "dripped head"])
+def test_a_stop_while_waiting_for_the_head_is_heard(model: MoodyModel, mood: Mood) -> None:
+    """C4, D13."""
+    model.mood = mood
+    agent = make_agent(model.base_url)
+    thread, box = start(agent)
+    wait_until(lambda: bool(model.requests))
+    agent.interrupt()
+    thread.join(20)
+    assert box[0]["interrupted"] is True
+    assert len(model.requests) == 1
+
+
+def test_a_stop_in_the_pause_before_a_new_connection_is_heard(
+    model: MoodyModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C4: the pause waits on the turn's token, and the client that was there stays usable."""
+    model.mood = hang_up
+    for name in ("RECOVERY_PAUSE", "LONGEST_RECOVERY_PAUSE"):
+        monkeypatch.setattr(f"run_agent.runtime_switch.{name}", 600)
+    agent = make_agent(model.base_url)
+    recovering = threading.Event()
+    real = agent._recover_transport
+
+    def recover(failure: ModelFailure, count: int, pause: object) -> bool:
+        recovering.set()
+        return real(failure, count, pause)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(agent, "_recover_transport", recover)
+    thread, box = start(agent)
+    assert recovering.wait(20)
+    asked = len(model.requests)
+    agent.interrupt()
+    thread.join(20)
+    assert box[0]["interrupted"] is True
+    assert len(model.requests) == asked
+    model.mood = answer("hello")
+    assert agent.run_conversation("again")["final_response"] == "hello"
