@@ -8,7 +8,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.cleaning import clean_message
@@ -18,13 +18,18 @@ from agent.ports import Ports
 from agent.prefix import PrefixBreak
 from agent.repair import repair_messages
 from agent.reply import OWN_DATA, without_own_data
-from hermes_base.chat import LastingNotice, Notice
-from hermes_base.journal import Row, head_row
+from agent.shortening import cuts_request, find_newest_request, shorten_rows
+from hermes_base.chat import Notice
+from hermes_base.journal import Row, head_row, text_of
 
 log = logging.getLogger(__name__)
 
 REASON = "compression"
 BYTES_A_TOKEN = 4
+CUT_REQUEST = (
+    "Your last messages are longer than the model's window holds. It gets their beginning and their end; they are kept "
+    "whole."
+)
 ON_THE_WAY = -1  # an engine's last_prompt_tokens right after a compaction: the real count is still to come
 
 
@@ -38,55 +43,118 @@ def estimated_tokens(engine: Any, conversation: Conversation, new_text: str, fro
     return (conversation.estimate_bytes() + frozen_bytes + len(new_text)) // BYTES_A_TOKEN
 
 
-def compact(
-    ports: Ports, conversation: Conversation, *, tokens: int, force: bool = False, focus: str | None = None
-) -> Conversation | None:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a compaction is asked for."""
+
+    tokens: int = 0
+    forced: bool = False
+    focus: str | None = None
+    room: int = 0  # bytes that the messages may take afterwards; 0: whatever the engine makes of them
+
+
+def compact(ports: Ports, conversation: Conversation, wanted: Wanted) -> Conversation | None:
     """The shorter conversation, stored; None when nothing was changed."""
-    before = conversation.messages
-    guard = copy.deepcopy(before)
-    offered = {"current_tokens": tokens, "focus_topic": focus, "force": force}
-    shorter = ports.engine.compress(list(before), **accepted_arguments(ports.engine.compress, offered))
-    if before != guard:
-        for live, kept in zip(before, guard, strict=False):
-            live.clear()
-            live.update(kept)
-    _tell_failure_once(ports)
-    if getattr(ports.engine, "_last_compress_aborted", False):
+    messages = copy.deepcopy(conversation.messages)
+    rows = _ask_engines(ports, conversation, wanted)
+    if wanted.room:
+        rows = _fit_rows(ports, conversation, rows, wanted)
+    if _are_same(rows, conversation.rows):
         return None
-    if not shorter or shorter == guard:
-        return None
-    cleaned = [clean_message(message, ports.redact) for message in repair_messages(shorter)]
-    rows = rows_as_sent(cleaned, conversation.rows)
-    if not any(row.message.get("role") == "user" for row in rows):
-        log.warning("the context engine's result has no user message and was refused")
-        return None
-    return _store(ports, conversation, _keep_marks(rows, conversation), guard)
+    return _store(ports, conversation, _keep_marks(_drop_signatures(rows, conversation.rows), conversation), messages)
 
 
-def _tell_failure_once(ports: Ports) -> None:
+def _ask_engines(ports: Ports, conversation: Conversation, wanted: Wanted) -> list[Row]:
+    """What the engine makes of the conversation; one that fails is somebody else's code, and ours stands in (E3)."""
+    rows = _ask_engine(ports, ports.engine, conversation, wanted)
+    spare = ports.make_spare_engine() if rows is None else None
+    if spare is not None:
+        rows = _ask_engine(ports, spare, conversation, wanted)
+    return list(conversation.rows) if rows is None else rows
+
+
+def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: Wanted) -> list[Row] | None:
+    """The rows after it; None when it failed, or left out what the person asked last (E7)."""
+    live, kept = conversation.messages, copy.deepcopy(conversation.messages)
+    offered = {"current_tokens": wanted.tokens, "focus_topic": wanted.focus, "force": wanted.forced}
+    try:
+        shorter = engine.compress(list(live), **accepted_arguments(engine.compress, offered))
+        _tell_failed_summary(ports, engine)
+        if getattr(engine, "_last_compress_aborted", False) or not shorter or shorter == kept:
+            return list(conversation.rows)
+        cleaned = [clean_message(message, ports.redact) for message in repair_messages(shorter)]
+        rows = rows_as_sent(cleaned, conversation.rows)
+    except (Exception, SystemExit) as problem:
+        log.exception("the context engine failed in compress")
+        _tell_refusal(ports, f"failed ({type(problem).__name__}: {problem})")
+        return None
+    finally:
+        for message, before in zip(live, kept, strict=False):
+            if message != before:  # an engine may edit what it was given, not what was sent
+                message.clear()
+                message.update(before)
+    if not _has_newest_request(rows, conversation.rows):
+        log.warning("the context engine's result lacks the newest request and was refused")
+        _tell_refusal(ports, "left out what was asked last")
+        return None
+    return rows
+
+
+def _tell_refusal(ports: Ports, what: str) -> None:
+    text = f"The context engine {what}. Nothing was dropped; the built-in one makes the conversation shorter instead."
+    ports.tell_once("engine", text)
+
+
+def _has_newest_request(rows: Sequence[Row], before: Sequence[Row]) -> bool:
+    newest = find_newest_request(before)
+    said = [text_of(row.message) for row in rows if row.message.get("role") == "user"]
+    return bool(said) and (newest is None or text_of(before[newest].message) in said)
+
+
+def _fit_rows(ports: Ports, conversation: Conversation, rows: list[Row], wanted: Wanted) -> list[Row]:
+    """What was kept can still be more than the window holds; a repair that changes nothing repairs nothing (E10)."""
+    room = wanted.room
+    if wanted.forced and _are_same(rows, conversation.rows):
+        room = min(room, conversation.estimate_bytes() // 2)
+    fitted = shorten_rows(rows, room, conversation.session)
+    if cuts_request(rows, fitted):
+        ports.tell_once("request", CUT_REQUEST)
+    return fitted
+
+
+def _are_same(rows: Sequence[Row], others: Sequence[Row]) -> bool:
+    return len(rows) == len(others) and all(row is other for row, other in zip(rows, others, strict=True))
+
+
+def _tell_failed_summary(ports: Ports, engine: Any) -> None:
     """A summary that fails may fail at every step; the person reads of it once, until one succeeds (E3)."""
-    problem = getattr(ports.engine, "_last_summary_error", None)
-    if problem and not getattr(ports.engine, "_summary_failure_told", False):
+    problem = getattr(engine, "_last_summary_error", None)
+    if problem:
         text = f"The conversation could not be summarised; nothing was dropped. {problem}"
-        ports.emit(LastingNotice(text, "warning"))
-    ports.engine._summary_failure_told = bool(problem)
+        ports.tell_once("summary", f"{text} Old results of tools are sent shortened, and are kept whole.")
+    else:
+        ports.tell_again("summary")
 
 
 def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[Row]:
-    """Messages that stood before keep their stored row, with its bytes; the others are new.
-
-    What a provider signed does not hold behind a message that was changed, except in the loop of calls under way.
-    """
+    """Messages that stood before keep their stored row, with its bytes; the others are new."""
     known: dict[str, list[Row]] = {}
     for row in rows:
         known.setdefault(_key(row.message), []).append(row)
-    under_way = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
+    found: list[Row] = []
+    for message in messages:
+        same = known.get(_key(message))
+        found.append(same.pop(0) if same else Row(dict(message)))
+    return found
+
+
+def _drop_signatures(rows: Sequence[Row], before: Sequence[Row]) -> list[Row]:
+    """What a provider signed does not hold behind a message that was changed, except in the calls under way."""
+    under_way = max((place for place, row in enumerate(rows) if row.message["role"] == "user"), default=0)
     found: list[Row] = []
     changed = False
-    for place, message in enumerate(messages):
-        same = known.get(_key(message))
-        row = same.pop(0) if same else Row(dict(message))
-        changed = changed or place >= len(rows) or row is not rows[place]
+    for place, row in enumerate(rows):
+        changed = changed or place >= len(before) or row is not before[place]
         signed = OWN_DATA in row.message
         found.append(Row(without_own_data(row.message), row.shown) if changed and signed and place < under_way else row)
     return found
@@ -115,9 +183,11 @@ def _store(ports: Ports, old: Conversation, rows: list[Row], messages: list[dict
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(old.rows, rows, strict=False)))
     ports.journal.broke(REASON, same)
     new = Conversation(ports.journal.load(), PrefixBreak(REASON, same))
-    _set_counters(ports.engine)
+    guarded(_set_counters, ports.engine)
     ports.on_rotated(old.session, new.session, messages)
-    ports.emit(Notice(f"The conversation was compacted from {len(old)} to {len(new)} messages."))
+    shortened = "Long texts of the conversation were shortened to make room; they are kept whole."
+    compacted = f"The conversation was compacted from {len(old)} to {len(new)} messages."
+    ports.emit(Notice(compacted if len(new) < len(old) else shortened))
     return new
 
 
@@ -131,6 +201,6 @@ def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a method of somebody's engine; its failure is logged and never reaches the turn."""
     try:
         return call(*args, **kwargs)
-    except Exception:
+    except (Exception, SystemExit):
         log.exception("the context engine failed in %s", getattr(call, "__name__", call))
         return None

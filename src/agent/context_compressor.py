@@ -25,7 +25,7 @@ _RENDERED_MESSAGE_CHARS, _LEAST_RENDERED = 3000, 120
 _CHARS_A_TOKEN = 3
 _LEAST_REQUEST = 4000
 _SHORT_RESULT = 300
-_SHORTENED = "\n[… shortened to save room; the whole result is kept in the earlier session …]"
+_SHORTENED = "\n[… shortened to save room; the whole is kept: {where} …]"
 
 _INSTRUCTIONS = """Summarise the conversation below for someone who has to go on with it without having read it.
 Keep: what the person asked for and why, decisions and their reasons, names, paths, numbers and commands exactly,
@@ -41,6 +41,7 @@ class ContextCompressor(ContextEngine):
 
     _last_compress_aborted = False
     _last_summary_error: str | None = None
+    _session: str = "the earlier session"
 
     def __init__(
         self,
@@ -104,6 +105,10 @@ class ContextCompressor(ContextEngine):
         tokens = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
         return tokens >= self.threshold_tokens > 0
 
+    def on_session_start(self, session_id: str, **kwargs: Any) -> None:
+        del kwargs
+        self._session = session_id
+
     def has_content_to_compress(self, messages: list[dict[str, Any]]) -> bool:
         return bool(self._replaceable(messages)[1])
 
@@ -121,14 +126,14 @@ class ContextCompressor(ContextEngine):
         self._last_compress_aborted, self._last_summary_error = False, None
         start, replaced, kept, end = self._replaceable(messages)
         if not replaced:
-            return shorten_results(messages, end)
+            return shorten_results(messages, end, self._session)
         room = max(_LEAST_REQUEST, (self.context_length - self._summary_tokens()) * _CHARS_A_TOKEN)
         try:
             summary = self._call_summary_model(summary_request(replaced, focus_topic, memory_context, room))
         except HermesError as problem:
             log.info("the summary failed, nothing was dropped: %s", problem)
             self._last_summary_error = str(problem)
-            return shorten_results(messages, end)
+            return shorten_results(messages, end, self._session)
         self.compression_count += 1
         note = {"role": "user", "content": f"{SUMMARY_MARK}\n\n{summary.strip()}"}
         return [*messages[:start], note, *kept, *messages[end:]]
@@ -138,7 +143,7 @@ class ContextCompressor(ContextEngine):
     ) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]], int]:
         """Where the middle starts, what of it a summary may replace, the user messages in it that stay, its end."""
         start, end = middle_of(messages, self.protect_first_n, self.protect_last_n, self.tail_token_budget)
-        users = [place for place, message in enumerate(messages) if _is_request(message)]
+        users = [place for place, message in enumerate(messages) if is_request(message)]
         stay = set(users[-_KEPT_USER_MESSAGES:])
         summaries = [place for place, message in enumerate(messages) if is_summary(message)]
         # A summary never stands behind the newest request, and takes an earlier one in.
@@ -200,15 +205,17 @@ def is_summary(message: Mapping[str, Any]) -> bool:
     return text_of(message).startswith(SUMMARY_MARK)
 
 
-def _is_request(message: Mapping[str, Any]) -> bool:
+def is_request(message: Mapping[str, Any]) -> bool:
     """Whether a person said it: a summary and a word of the rules stand in the user's place too."""
     return message.get("role") == "user" and not is_summary(message) and text_of(message) not in NOTES
 
 
-def shorten_results(messages: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
-    """Tool results before `end` cut to their beginning; the same list when there is none to cut."""
+def shorten_results(messages: list[dict[str, Any]], end: int, where: str) -> list[dict[str, Any]]:
+    """Tool results before `end` cut to their beginning, with a word on where they are whole; the same list when there
+    is none to cut."""
+    told = _SHORTENED.format(where=where)
     changed = [
-        {**message, "content": message["content"][:_SHORT_RESULT] + _SHORTENED} if _is_long(message) else message
+        {**message, "content": message["content"][:_SHORT_RESULT] + told} if _is_long(message) else message
         for message in messages[:end]
     ]
     return [*changed, *messages[end:]] if changed != messages[:end] else messages

@@ -100,6 +100,9 @@ class Ports:
     touch: Callable[[str], None]  # a sign of life, with what is being done
     render_part: Callable[[str, Dialect], str | list[dict[str, Any]]]  # system prompt or tools of a new conversation
     on_rotated: Callable[[str, str, list[dict[str, Any]]], None]  # old session, new session, old messages
+    tell_once: Callable[[str, str], None]  # a warning to the person under a name, until it may be told again
+    tell_again: Callable[[str], None]
+    make_spare_engine: Callable[[], Any]  # the built-in engine, where another one is in use; else None
     compression_enabled: bool = True
     compress_in_place: bool = False
     cancel: CancelToken = field(default_factory=CancelToken)

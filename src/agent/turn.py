@@ -12,7 +12,7 @@ from typing import Any
 
 from agent import rules
 from agent.cleaning import clean_message
-from agent.compaction import BYTES_A_TOKEN, compact, estimated_tokens, guarded
+from agent.compaction import BYTES_A_TOKEN, Wanted, compact, estimated_tokens, guarded
 from agent.conversation import TOLD, WRITTEN_BY, Conversation
 from agent.fitting import LEAST_KEPT, fit_text
 from agent.multimodal import find_parts
@@ -49,6 +49,13 @@ ENDED_EARLY = {
     "filtered": "The provider stopped the answer: the model refused, or a filter did.",
 }
 
+
+#: How much of the window tools, prompt and messages may fill, and what messages get at least.
+MOST_OF_WINDOW, LEAST_ROOM = 0.85, 4_000
+CUT_MESSAGE = (
+    "Your message is longer than a quarter of the model's window. The model gets its beginning and its end; the whole "
+    "is kept."
+)
 
 #: Kinds of steps in the journal, for whoever goes on with the turn.
 TOOL_STARTED, TOOL_ENDED = "tool_started", "tool_ended"
@@ -123,6 +130,7 @@ class Turn:
         self._steering: list[Steering] = []
         self._steering_lock = threading.Lock()
         self._over = False
+        self._repairs = 0  # compactions that the provider asked for, since it last answered
         self._stream: AnswerReader | None = None  # the answer being read
         self._shown = ShownText(ports)  # what the person sees of the last model call
         self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
@@ -178,7 +186,7 @@ class Turn:
     def _take_message(self, _: rules.TakeMessage) -> None:
         text, told = clean_text(self._message.text), self._message.told
         added = self._caller.ask_plugins_for_context(text, self.conversation)
-        as_sent = "\n\n".join(part for part in (self._fit(text), told, self._message.facts, *added) if part)
+        as_sent = "\n\n".join(part for part in (self._fit_message(text), told, self._message.facts, *added) if part)
         content: Any = as_sent
         if self._message.parts:
             content = [{"type": "text", "text": as_sent}, *self._message.parts]
@@ -244,6 +252,7 @@ class Turn:
 
     def _keep(self, reply: Reply) -> Reply:
         """Take the answer into the conversation, in the form in which it will be sent back."""
+        self._repairs = 0
         self.result.usage += reply.usage or CanonicalUsage()
         spent = self._ledger_row(reply.usage)
         if reply.empty:
@@ -303,6 +312,13 @@ class Turn:
         message = {"role": "tool", "tool_call_id": call, "content": fitted}
         self._append(message, shown=None if fitted == text else text)
 
+    def _fit_message(self, text: str) -> str:
+        """What a person said, as it is sent; they are told when that is not all of it (E8)."""
+        fitted = self._fit(text)
+        if fitted != text:
+            self._ports.emit(Notice(CUT_MESSAGE, "warning"))
+        return fitted
+
     def _fit(self, text: str, sharers: int = 1) -> str:
         """At most a quarter of the window, and half of it for all results of a round together (E8, E9)."""
         window = self._ports.model.context_length * BYTES_A_TOKEN
@@ -315,11 +331,15 @@ class Turn:
             return False
         coming = "" if self._message_taken else self._message.text
         frozen = sum(map(len, self._caller.frozen_parts(self.conversation, ports.model.dialect)))
-        tokens = estimated_tokens(engine, self.conversation, coming, frozen)
-        if not step.forced and not guarded(engine.should_compress, tokens):
+        tokens = guarded(estimated_tokens, engine, self.conversation, coming, frozen) or 0
+        room = self._count_room(frozen, coming)
+        is_full = tokens > self._ports.model.context_length * MOST_OF_WINDOW > 0
+        if not (step.forced or is_full or guarded(engine.should_compress, tokens)):
             return False
         ports.touch("compacting the conversation")
-        shorter = compact(ports, self.conversation, tokens=tokens, force=step.forced)
+        self._repairs += step.forced
+        harder = 2 ** max(0, self._repairs - 1)
+        shorter = compact(ports, self.conversation, Wanted(tokens, step.forced, room=room // harder))
         if shorter is None:
             return False
         self.conversation = shorter
@@ -327,6 +347,12 @@ class Turn:
         if broken is not None:
             self.result.breaks.append(broken)
         return True
+
+    def _count_room(self, frozen: int, coming: str) -> int:
+        """Bytes of the window that messages may take: an answer needs some of it too. 0: nobody knows the window."""
+        window = self._ports.model.context_length * BYTES_A_TOKEN
+        fixed = frozen + min(len(coming), window // 4)
+        return max(LEAST_ROOM, int(window * MOST_OF_WINDOW) - fixed) if window else 0
 
     def _switch(self, step: rules.SwitchProvider) -> bool:
         return self._ports.model.switch(step.failure)
@@ -352,7 +378,8 @@ class Turn:
             self._append(message, usage=usage)
             self._shown.keep(self._as_shown(message["content"]))
         for each in said:
-            self._append({"role": "user", "content": clean_text(each.text)}, inbox=each.inbox)
+            text = clean_text(each.text)
+            self._append({"role": "user", "content": self._fit_message(text)}, shown=text, inbox=each.inbox)
         return bool(said)
 
     _performers: dict[type, Callable[["Turn", Any], Any]] = {

@@ -43,7 +43,7 @@ class CancelToken:
 
     def pause(self, seconds: float) -> None:
         """Wait so long; raises Interrupted at once when the turn is told to stop."""
-        self._event.wait(seconds)
+        self.wait(seconds)
         self.check()
 
     def on_cancel(self, cut: Callable[[], None]) -> Callable[[], None]:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Unpack
 
 from agent import anthropic_adapter, auxiliary_client, clients, embedded, rules
-from agent.compaction import compact
+from agent.compaction import Wanted, compact
 from agent.context_compressor import ContextCompressor
 from agent.conversation import Conversation
 from agent.ports import TurnFacts
@@ -29,7 +29,6 @@ from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
 from agent.repair import repair_messages
 from agent.runtime import Runtime, find_key
 from agent.turn import Message, Turn
-from agent.usage_pricing import ledger_row
 from agent.wire import Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, Notice
@@ -42,7 +41,7 @@ from hermes_constants import get_hermes_home
 from hermes_state.journal import memory_journal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
-from run_agent import engines
+from run_agent import engines, summaries
 from run_agent.assembly import make_ports
 from run_agent.cache_watch import CacheWatch
 from run_agent.ending import as_dict, log_end, tell_plugins
@@ -182,14 +181,16 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         conversation = self._load_conversation()
         before = len(conversation)
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
-        tokens = max(0, self.context_compressor.last_prompt_tokens)
+        tokens = max(0, getattr(self.context_compressor, "last_prompt_tokens", 0))
         self._cancel = cancel = self._given_cancel or CancelToken()
+        token = current_turn.set(self._turn_context(cancel, facts))
         try:
+            cancel.check()
             self._begin_on_model()
-            ports = make_ports(self, cancel, facts, conversation)
-            shorter = compact(ports, conversation, tokens=tokens, force=True, focus=focus)
+            shorter = compact(make_ports(self, cancel, facts, conversation), conversation, Wanted(tokens, True, focus))
         finally:
             self._leave_model()
+            current_turn.reset(token)
             self._cancel = None
         if shorter is None:
             return None
@@ -287,11 +288,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         if replaced is not None:
             turn.result.breaks.append(replaced)
         self._turn = turn
-        charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
-        key, env = self._gateway_session_key, self._scene.env
-        token = current_turn.set(
-            TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
-        )
+        token = current_turn.set(self._turn_context(cancel, facts))
         try:
             result = turn.run()
             log_end(result, self.provider, self.model)
@@ -310,6 +307,12 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             turn.conversation.messages,
         )
         return {**as_dict(result), **self._standing()}
+
+    def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
+        """What plugins find out about the turn without asking."""
+        charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
+        key, env = self._gateway_session_key, self._scene.env
+        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
 
     def _standing(self) -> dict[str, Any]:
         return {
@@ -438,10 +441,13 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
 
     def _summarise(self, request: str, max_tokens: int) -> str:
         """The built-in engine's summary, by the model in use, charged to the conversation."""
-        call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], max_tokens=max_tokens)
-        reply = auxiliary_client.complete(self.runtime, self.ensure_client(), call, self._cancel)
-        self._journal.charge([ledger_row(reply.usage, self.provider, self.model, "compression", self._turn_id)])
-        return reply.text
+        return summaries.summarise(self, request, max_tokens, self._cancel or CancelToken())
+
+    def _make_spare_engine(self) -> ContextCompressor | None:
+        """The built-in engine for one compaction, where somebody else's is in use."""
+        if isinstance(self.context_compressor, ContextCompressor):
+            return None
+        return engines.build_spare(self._settings, self.runtime, self.session_id, self._summarise)
 
     def _note_chunk(self) -> None:
         self._last_activity_ts = time.time()

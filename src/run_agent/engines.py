@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.compaction import guarded
-from agent.context_compressor import ContextCompressor
+from agent.context_compressor import ContextCompressor, Summarise
 from agent.context_engine import accepted_arguments
 from agent.runtime import Runtime
 from hermes_cli import config as cli_config
@@ -92,6 +92,14 @@ def _call_if_there(engine: Any, name: str, *args: Any, **kwargs: Any) -> None:
     method: Callable[..., Any] | None = getattr(engine, name, None)
     if method is not None:
         guarded(method, *args, **kwargs)
+
+
+def build_spare(settings: Mapping[str, Any], runtime: Runtime, session: str, summarise: Summarise) -> ContextCompressor:
+    """The built-in engine, in the place of one that failed."""
+    spare = _build_compressor(settings, runtime)
+    spare.summarise = summarise
+    spare.on_session_start(session)
+    return spare
 
 
 def _build_compressor(settings: Mapping[str, Any], runtime: Runtime) -> ContextCompressor:

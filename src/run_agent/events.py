@@ -37,6 +37,7 @@ class EventCallbacks:
     _settings: Mapping[str, Any] = MappingProxyType({})
     _stand_in: str = ""  # who answers in the place of the first choice
     _told_of: str = ""  # the same, as people were told
+    _told: frozenset[str] = frozenset()  # warnings that the person has read
 
     @property
     def redact(self) -> Redactor:
@@ -92,6 +93,16 @@ class EventCallbacks:
     def _tell_model_change(self, notice: LastingNotice) -> None:
         if cli_config.cfg_get(self._settings, "gateway", "model_notices", default=True):
             self.emit(notice)
+
+    def tell_once(self, name: str, text: str) -> None:
+        """A warning that is worth one reading, however often its cause comes back."""
+        if name not in self._told:
+            self._told |= {name}
+            self.emit(LastingNotice(text, "warning"))
+
+    def tell_again(self, name: str) -> None:
+        """The cause is gone; when it comes back, it is told."""
+        self._told -= {name}
 
     def note_switch(self, before: str, after: str, reason: str) -> None:
         """D12: every switch and return stands in the log with from, to and reason."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
+from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.hooks import NoHooks
@@ -123,7 +124,7 @@ def test_a_stream_that_breaks_off_is_never_taken_for_an_answer(make_agent: Any, 
 
 
 def test_an_address_where_nobody_answers_gets_a_sentence(make_agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(CancelToken, "wait", lambda self, seconds: False)
     agent = make_agent(base_url="http://127.0.0.1:9/v1")
     result = agent.run_conversation("hi")
     assert "cannot be reached at http://127.0.0.1:9/v1" in result["error"]

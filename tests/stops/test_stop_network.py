@@ -48,7 +48,7 @@ def test_a_stop_while_connecting_is_heard_and_nothing_is_sent(
 
 def test_a_stop_while_a_name_is_looked_up_is_heard(model: MoodyModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """C4, D13: a resolver that does not answer cannot be ended, only left behind."""
-    looking, found = threading.Event(), threading.Event()
+    looking, found, before = threading.Event(), threading.Event(), set(threading.enumerate())
     real = transport.socket.getaddrinfo
 
     def look_up(*args: object, **more: object) -> object:
@@ -67,7 +67,7 @@ def test_a_stop_while_a_name_is_looked_up_is_heard(model: MoodyModel, monkeypatc
     thread.join(20)
     assert not alive
     assert box[0]["interrupted"] is True
-    wait_until(lambda: all(other.name != "connect" for other in threading.enumerate()))
+    wait_until(lambda: all(other.name != "connect" for other in {*threading.enumerate()} - before))
     assert model.requests == []
 
 
