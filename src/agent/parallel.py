@@ -4,12 +4,15 @@ Each call has a daemon thread of its own, so that a tool that does not listen ca
 """
 
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hermes_base.cancel import CancelToken
+
+log = logging.getLogger(__name__)
 
 Call = TypeVar("Call")
 Result = TypeVar("Result")
@@ -26,16 +29,19 @@ def run_in_order(
     cancel: CancelToken,
     on_wait: Callable[[], None] = lambda: None,
 ) -> None:
-    """`take` gets each result as soon as it and all before it are there; `run` must not raise. Raises Interrupted."""
-    ended: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
+    """`take` gets each result as soon as it and all before it are there. Raises what `run` raised, and Interrupted."""
+    ended: queue.SimpleQueue[tuple[int, Result] | Exception | None] = queue.SimpleQueue()
+
+    def work(place: int, call: Call, context: contextvars.Context) -> None:
+        try:
+            ended.put((place, context.run(run, call)))
+        except Exception as problem:  # a thread's top: the round raises it, unless it was stopped and left it behind
+            log.debug("a tool's thread failed", exc_info=True)
+            ended.put(problem)
+
     for place, call in enumerate(calls):
-        context = contextvars.copy_context()
-        thread = threading.Thread(
-            target=lambda place=place, call=call, context=context: ended.put((place, context.run(run, call))),
-            name=f"tool-{place}",
-            daemon=True,
-        )
-        thread.start()
+        given = (place, call, contextvars.copy_context())
+        threading.Thread(target=work, args=given, name=f"tool-{place}", daemon=True).start()
     forget = cancel.on_cancel(lambda: ended.put(None))
     try:
         _take_in_order(calls, take, ended, cancel, on_wait)
@@ -46,7 +52,7 @@ def run_in_order(
 def _take_in_order(
     calls: Sequence[Call],
     take: Callable[[Call, Result], None],
-    ended: "queue.SimpleQueue[tuple[int, Result] | None]",
+    ended: "queue.SimpleQueue[tuple[int, Result] | Exception | None]",
     cancel: CancelToken,
     on_wait: Callable[[], None],
 ) -> None:
@@ -60,6 +66,8 @@ def _take_in_order(
                 break
             on_wait()
             continue
+        if isinstance(item, Exception):
+            raise item
         if item is not None:
             waiting[item[0]] = item[1]
         while taken in waiting:
