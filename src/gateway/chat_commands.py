@@ -109,7 +109,7 @@ class Scene:
             journal.suspend()
             hush(agent)
             size, unsaved = agent.size
-            tools.runner.finish_turn(self.key, Place(*journal.place, size, unsaved))
+            tools.runner.finish_turn(self.key, agent, Place(*journal.place, size, unsaved))
 
     def note(self, text: str) -> Outgoing:
         return Outgoing(self.item.inbound.address, text, NOTE)

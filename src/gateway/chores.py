@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gateway import clocks
-from gateway.lane import Lane
+from gateway.lane import Lane, Live
 from gateway.platforms.base import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter
 from gateway.retention import Retention
+from gateway.turn import start_thread
 from hermes_base.errors import HermesError, StoreFailure
-from hermes_base.inbound import NOTE, Outgoing
+from hermes_base.inbound import NOTE, Address, Outgoing
 from hermes_cli import config as cli_config
 from hermes_state import home_lock
 from hermes_state.damage_sqlite import SetAside
@@ -128,25 +129,29 @@ class Chores:
     async def _watch_all(self) -> None:
         turns = [lane for lane in self._gateway.lanes.values() if lane.slot is not None and lane.slot.is_turn]
         if turns:
-            limits = read_limits(cli_config.load_last_good())
+            limits = await start_thread(lambda: read_limits(cli_config.load_last_good()), "limits")
             for lane in turns:
-                await self._watch(lane, limits)
+                self._watch(lane, limits)
 
-    async def _watch(self, lane: Lane, limits: clocks.Limits) -> None:
+    def _watch(self, lane: Lane, limits: clocks.Limits) -> None:
         """C11: each clock warns once before it ends a turn, and says which it is."""
-        slot, now, gateway = lane.slot, time.time(), self._gateway
+        slot, now = lane.slot, time.time()
         if slot is None or slot.stopping:
             return
-        slot.clocks = clocks.observe(slot.clocks, slot.live.signs(), now)
+        slot.clocks = clocks.observe(slot.clocks, read_signs(lane, slot.live), now)
         verdict = clocks.judge(slot.clocks, limits, now)
         if isinstance(verdict, clocks.Kill):
             lane.stop(verdict.text)
         elif isinstance(verdict, clocks.Warn):
             slot.clocks = clocks.note(slot.clocks, verdict, now)
-            address = slot.job.first.inbound.address
             name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
-            await gateway.call(gateway.turns.post, lane.key, name, Outgoing(address, verdict.text, NOTE, "warning"))
-            gateway.delivery.wake(address)
+            self._gateway.spawn(self._warn(lane.key, name, slot.job.first.inbound.address, verdict.text))
+
+    async def _warn(self, conversation: str, name: str, address: Address, text: str) -> None:
+        """Beside the watch: a store that takes its time must not keep the clocks of others waiting."""
+        gateway = self._gateway
+        await gateway.call(gateway.turns.post, conversation, name, Outgoing(address, text, NOTE, "warning"))
+        gateway.delivery.wake(address)
 
     # --- agents and claims
 
@@ -198,6 +203,16 @@ class Chores:
             except HermesError as problem:
                 log.warning("%s is still not connected: %s", adapter.spec.label, problem)
                 pause = min(LONGEST_PAUSE, 2 * pause)
+
+
+def read_signs(lane: Lane, live: Live) -> clocks.Signs:
+    """What the turn is seen doing. One that cannot even be looked at is seen doing nothing: its clocks go on, and so do
+    those of all others."""
+    try:
+        return live.signs()
+    except Exception:  # the boundary to agents, engines and plugins
+        log.exception("the turn of %s cannot be looked at", lane.key, extra=lane.about)
+        return clocks.Signs()
 
 
 def read_limits(settings: Mapping[str, Any]) -> clocks.Limits:

@@ -1,7 +1,7 @@
 """When a turn has to end: pure clocks that look at what a turn was seen doing, warn once, and then end it.
 
-Silence is lack of progress: a running command, an open question and a working sub-agent are progress. The third
-clock, the retry time of one model step, belongs to the rules of the turn (`agent.rules`).
+Silence is lack of progress: a command that the turn waits for, an open question and a working sub-agent are progress.
+The third clock, the retry time of one model step, belongs to the rules of the turn (`agent.rules`).
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Signs:
 
     last_step: float = 0.0  # when the agent last did something
     last_child_step: float = 0.0  # when one of its sub-agents did
-    processes: int = 0  # commands that run for it
+    processes: int = 0  # commands that a call of it waits for
     asking: bool = False  # a person was asked and has not answered yet
 
 

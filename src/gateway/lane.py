@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from gateway import bursts, clocks
@@ -147,7 +148,7 @@ class House(Protocol):
 
     def perform_command(self, job: Job, live: Live) -> Done: ...
 
-    def give_up(self, job: Job, reason: str) -> Done:
+    def give_up(self, job: Job, live: Live, reason: str) -> Done:
         """Close a turn whose thread does not come back."""
         ...
 
@@ -494,7 +495,8 @@ class Lane:
             slot.live.suspend()
             if self._suspended:
                 raise Fenced("The gateway stops, and the turn did not end in time.")
-            return await start_thread(lambda: self._house.give_up(slot.job, slot.stopping), f"bury {self.key[-40:]}")
+            bury = partial(self._house.give_up, slot.job, slot.live, slot.stopping)
+            return await start_thread(bury, f"bury {self.key[-40:]}")
         finally:
             given_up.cancel()
 

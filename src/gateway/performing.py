@@ -26,7 +26,7 @@ from gateway.titling import Titler
 from gateway.turn import EventPipe
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import LastingNotice, Notice, TextEnded
-from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.foreign import BACKGROUND, UPLOADED
 from hermes_base.inbound import NOTE, NOTICE, Address, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
@@ -74,11 +74,12 @@ class LiveTurn:
         return self._suspended
 
     def attach(self, agent: AIAgent, journal: TurnJournal) -> None:
+        """From here on it can be told something; Fenced when it was suspended before it had begun."""
         with self._lock:
+            if self._suspended:
+                raise Fenced("This turn was stopped before it had begun.", kept="Its message is kept.")
             self._agent, self._journal = agent, journal
             agent.listen_to(self._cancel)
-            if self._suspended:
-                journal.suspend()
 
     def detach(self) -> None:
         with self._lock:
@@ -103,13 +104,23 @@ class LiveTurn:
             if self._journal is not None:
                 self._journal.suspend()
 
+    def leave_behind(self) -> AIAgent | None:
+        """Its thread does not come back: wait, on the caller's thread, until it writes nothing more. Its agent, if it
+        has one by now."""
+        self.suspend()
+        with self._lock:
+            agent, journal = self._agent, self._journal
+        if journal is not None:
+            journal.settle()
+        return agent
+
     def signs(self) -> clocks.Signs:
         agent = self._agent
         asking = self._mailbox.is_waiting(self._job.claim.conversation)
         if agent is None:
             return clocks.Signs(asking=asking)
         children = max((child._last_activity_ts for child in agent.children), default=0.0)
-        running = len(process_registry.running(agent.task_id))
+        running = len(process_registry.awaited(agent.task_id))
         return clocks.Signs(agent._last_activity_ts, children, running, asking)
 
 
@@ -174,11 +185,11 @@ class TurnPerformer:
             journal.suspend()
             hush(agent)
             size, unsaved = agent.size
-            tools.runner.finish_turn(key, Place(*journal.place, size, unsaved))
+            tools.runner.finish_turn(key, agent, Place(*journal.place, size, unsaved))
 
-    def give_up(self, job: Job, reason: str) -> Done:
+    def give_up(self, job: Job, live: LiveTurn, reason: str) -> Done:
         """Close a turn whose thread does not come back: another agent writes its end."""
-        self._tools.runner.abandon_turn(job.claim.conversation)
+        self._tools.runner.abandon_turn(job.claim.conversation, live.leave_behind())
         taken = frozenset(row.seq for row in self._tools.turns.waiting(job.claim) if row.taken)
         turn = BegunTurn(min(job.seqs), job.seqs, job.first.row.attempts + 1, taken)
         return self._bury(job, turn, reason)

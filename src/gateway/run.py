@@ -24,7 +24,7 @@ from gateway.agent_cache import (
     over_cap,
     untouchable,
 )
-from hermes_base.errors import HermesError
+from hermes_base.errors import Fenced, HermesError
 from tools.registry import registry
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,13 @@ _AGENT_CACHE_MAX_SIZE = 128
 _AGENT_CACHE_IDLE_TTL_SECS = 3600.0
 _AGENT_CACHE_MAX_BYTES = 256 * 1024 * 1024
 FULL_AGAIN_SECONDS = 60.0
-#: Stands in `_running_agents` while an agent is being built.
-_AGENT_PENDING_SENTINEL = object()
+
+
+class Pending:
+    """Stands in `_running_agents` while an agent is being built; one for each building."""
+
+
+_AGENT_PENDING_SENTINEL = Pending()
 
 Entry = tuple[Any, str]
 
@@ -85,29 +90,45 @@ class GatewayRunner:
             if key in self._running_agents:
                 raise HermesError(f"A turn of {key} is under way already.")
             agent, stale = self._look_up(key, signature, standing)
-            self._running_agents[key] = _AGENT_PENDING_SENTINEL if agent is None else agent
+            pending = Pending()
+            self._running_agents[key] = pending if agent is None else agent
         if agent is not None:
             self._init_cached_agent_for_turn(agent, interrupt_depth)
             return agent
         self._release_later(stale)
-        return self._build_claimed(key, signature, build)
+        return self._build_claimed(key, signature, build, pending)
 
-    def finish_turn(self, key: str, place: Place | None = None) -> None:
-        """The turn is over and its transcript stands at `place`; an agent that was evicted meanwhile is let go now."""
+    def finish_turn(self, key: str, agent: Any, place: Place | None = None) -> None:
+        """This agent's turn is over and its transcript stands at `place`; one that was evicted meanwhile is let go now.
+
+        A turn that was left behind ends like any other: whoever came after it stays registered.
+        """
         with self._agent_cache_lock:
-            agent = self._running_agents.pop(key, None)
+            self._unregister(key, agent)
             cached = self._agent_cache.get(key)
             if cached is not None and cached[0] is agent and place is not None:
                 self._places[key] = place
                 self._enforce_bytes()
-        if agent is not None and (cached is None or cached[0] is not agent):
+        if cached is None or cached[0] is not agent:
             self._release_later([agent])
 
-    def abandon_turn(self, key: str) -> None:
-        """The turn's thread does not come back: its agent is forgotten, and the conversation is free again."""
+    def abandon_turn(self, key: str, agent: Any = None) -> None:
+        """The thread of this agent's turn does not come back: the agent is forgotten, and the conversation is free
+        again. Without an agent: of the turn that still builds one."""
         with self._agent_cache_lock:
-            self._running_agents.pop(key, None)
-            self._take_out(key, "abandoned")
+            running = self._running_agents.get(key)
+            left = running if agent is None and isinstance(running, Pending) else agent
+            self._unregister(key, left)
+            cached = self._agent_cache.get(key)
+            if cached is not None and cached[0] is left:
+                self._take_out(key, "abandoned")
+
+    def _unregister(self, key: str, holder: Any) -> bool:
+        """Only who is registered can be taken off, never who came after; whether it was. The lock is held."""
+        registered = holder is not None and self._running_agents.get(key) is holder
+        if registered:
+            del self._running_agents[key]
+        return registered
 
     def count(self) -> int:
         return len(self._agent_cache)
@@ -146,17 +167,22 @@ class GatewayRunner:
         self.counters[f"evict:{reason}"] += 1
         return entry[0]
 
-    def _build_claimed(self, key: str, signature: str, build: Callable[[], Any]) -> Any:
+    def _build_claimed(self, key: str, signature: str, build: Callable[[], Any], pending: Pending) -> Any:
         try:
             agent = build()
         except BaseException:
             with self._agent_cache_lock:
-                del self._running_agents[key]
+                self._unregister(key, pending)
             raise
         with self._agent_cache_lock:
-            self._running_agents[key] = agent
-            self._agent_cache[key] = (agent, signature)
-            self._enforce_agent_cache_cap()
+            in_time = self._unregister(key, pending)
+            if in_time:
+                self._running_agents[key] = agent
+                self._agent_cache[key] = (agent, signature)
+                self._enforce_agent_cache_cap()
+        if not in_time:
+            self._release_later([agent])
+            raise Fenced("This turn was left behind while its agent was being built.", kept="Nothing was written.")
         return agent
 
     @staticmethod
@@ -240,7 +266,7 @@ class GatewayRunner:
 
     def _active_keys(self) -> list[str]:
         """Entries whose agent is in a turn; one that is still being built is not active."""
-        running = {id(agent) for agent in self._running_agents.values() if agent is not _AGENT_PENDING_SENTINEL}
+        running = {id(agent) for agent in self._running_agents.values() if not isinstance(agent, Pending)}
         return [key for key, entry in self._agent_cache.items() if id(entry[0]) in running]
 
     # --- letting go

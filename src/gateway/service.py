@@ -336,8 +336,9 @@ class Gateway:
         assert isinstance(live, LiveTurn)
         return self._command_performer.perform(job, live)
 
-    def give_up(self, job: Job, reason: str) -> Done:
-        return self._turn_performer.give_up(job, reason)
+    def give_up(self, job: Job, live: Live, reason: str) -> Done:
+        assert isinstance(live, LiveTurn)
+        return self._turn_performer.give_up(job, live, reason)
 
     def open_question(self, conversation: str) -> OpenQuestion | None:
         return self.mailbox.open(conversation)

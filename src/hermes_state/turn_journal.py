@@ -30,15 +30,16 @@ class _Bound:
 class TurnJournal(StoreJournal):
     """Implements `Journal` for one conversation; `bind` gives it the turn that comes next.
 
-    Once `suspend` was called, nothing more is written for the turn: the store then looks as if the process had died,
-    and whoever comes next goes on from there.
+    Once `suspend` was called, no further write is begun for the turn: the store then looks as if the process had died,
+    and whoever comes next goes on from there. A write under way at that moment may still arrive, as it may when a
+    process dies; who has to know waits for it with `settle`.
     """
 
     def __init__(self, store: Store, turns: TurnStore, place: NewSession) -> None:
         super().__init__(lambda: store, place.conversation, platform=place.platform, model=place.model)
         self._turns = turns
         self._place = place
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held across a write: for the turn's threads, never for the event loop
         self._bound: _Bound | None = None
         self.closed: tuple[int, ...] = ()  # the messages that the last turn has dealt with
 
@@ -49,9 +50,13 @@ class TurnJournal(StoreJournal):
             self.closed = ()
 
     def suspend(self) -> None:
-        """Refuse every further write for the turn."""
+        """Refuse every further write for the turn. Never waits, so it may be called on the event loop."""
+        self._bound = None
+
+    def settle(self) -> None:
+        """Wait until no write is under way; not on the event loop."""
         with self._lock:
-            self._bound = None
+            pass
 
     @property
     def place(self) -> tuple[str, int]:
@@ -77,9 +82,7 @@ class TurnJournal(StoreJournal):
     def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], end: TurnEnd) -> int:
         """Close the turn's own message and those that were put into it; what was not taken in stays open."""
         session = self._begun()
-        with self._lock:
-            answer = self._get_bound().answer
-        answers = answer(end)  # values only: nothing is waited for before the transaction
+        answers = self._get_bound().answer(end)  # values only: nothing is waited for before the transaction
         with self._lock:
             bound = self._get_bound()
             seqs = sorted({bound.turn.seq, *bound.taken})
@@ -107,17 +110,17 @@ class TurnJournal(StoreJournal):
             self._turns.step(bound.claim, bound.turn.seq, n, kind, body)
 
     def steps(self) -> Sequence[Step]:
-        with self._lock:
-            bound = self._get_bound()
+        bound = self._get_bound()
         return self._turns.steps(bound.claim.conversation, bound.turn.seq)
 
     def _write(self, session: str, bound: _Bound, rows: Sequence[Row]) -> Written:
         return Written(session, self._writer, self._version, rows, tuple(bound.frozen))
 
     def _get_bound(self) -> _Bound:
-        if self._bound is None:
+        bound = self._bound  # looked at once: `suspend` may come between two looks
+        if bound is None:
             raise Fenced("This turn is over: nothing more is written for it.", kept="What it had written is kept.")
-        return self._bound
+        return bound
 
     def _open_session(self) -> SessionInfo:
         return self._get_store().open_session(self._place)

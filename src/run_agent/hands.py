@@ -55,7 +55,7 @@ class AgentHands:
         return result
 
     def is_working(self) -> bool:
-        return bool(process_registry.running(self.context.task))
+        return bool(process_registry.awaited(self.context.task))
 
     def _run_guarded(
         self, call: ToolCall, args: dict[str, Any], ids: dict[str, Any], messages: Sequence[Mapping[str, Any]]

@@ -4,6 +4,8 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tools.shells import Start
@@ -29,6 +31,7 @@ class TaskProcess:
     pty: bool = False
     network: bool = False  # what it says may be anybody's words
     note: str = ""  # what there is to know about its end
+    waiters: int = 0  # calls of tools that wait for it
     drained: threading.Event = field(default_factory=threading.Event)  # it has ended and all of its output is kept
 
     @property
@@ -63,9 +66,25 @@ class ProcessRegistry:
         entry.running.spool.close()
 
     def running(self, task_id: str | None = None) -> list[TaskProcess]:
-        """What runs now, commands of the terminal included (C12)."""
+        """What runs now, commands of the terminal included."""
         with self._lock:
             return [entry for entry in self._entries if entry.is_running and task_id in (None, entry.task)]
+
+    def awaited(self, task_id: str) -> list[TaskProcess]:
+        """What runs now and a call waits for: a turn that waits for it is not silent (C12). A background process that
+        nobody waits for says nothing about the turn."""
+        return [entry for entry in self.running(task_id) if entry.waiters or not entry.background]
+
+    @contextmanager
+    def waiting_for(self, entry: TaskProcess) -> Iterator[None]:
+        """Around a call's wait for a background process."""
+        with self._lock:
+            entry.waiters += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                entry.waiters -= 1
 
     def background(self, task_id: str) -> list[TaskProcess]:
         """The background processes of a task, the ended ones included, oldest first."""

@@ -114,8 +114,9 @@ def _wait(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
     asked = args.get("timeout")
     seconds = min(float(asked), MAX_WAIT_SECONDS) if isinstance(asked, int | float) and asked > 0 else WAIT_SECONDS
     deadline = time.monotonic() + seconds
-    while entry.is_running and not context.cancel.cancelled and (left := deadline - time.monotonic()) > 0:
-        entry.running.ended.wait(min(left, SLICE_SECONDS))
+    with process_registry.waiting_for(entry):
+        while entry.is_running and not context.cancel.cancelled and (left := deadline - time.monotonic()) > 0:
+            entry.running.ended.wait(min(left, SLICE_SECONDS))
     return _show_news(entry)
 
 

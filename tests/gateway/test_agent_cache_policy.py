@@ -22,7 +22,7 @@ from gateway.agent_cache import (
     untouchable,
 )
 from gateway.run import GatewayRunner
-from hermes_base.errors import HermesError
+from hermes_base.errors import Fenced, HermesError
 from hermes_base.hooks import NoHooks
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
@@ -154,7 +154,7 @@ def runner(lab: LabServer) -> Iterator[Any]:
         try:
             return agent, agent.run_conversation(text)
         finally:
-            gateway.finish_turn(key)
+            gateway.finish_turn(key, agent)
 
     gateway.talk = talk  # type: ignore[attr-defined]
     yield gateway
@@ -205,6 +205,60 @@ def test_a_conversation_has_one_turn_at_a_time(runner: Any) -> None:
     runner.claim_agent("a", "sig", lambda: object())
     with pytest.raises(HermesError, match="under way"):
         runner.claim_agent("a", "sig", lambda: object())
+    runner._agent_cache.clear()
+
+
+class _Warm:
+    """As much of an agent as the cache looks at."""
+
+    def release_clients(self) -> None:
+        self.released = True
+
+
+def test_the_end_of_a_turn_left_behind_takes_nobody_else_off(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F2: a turn does not come back, another begins, and then the first one ends after all. The second stays registered
+    as running, and is not shed in mid-turn."""
+    monkeypatch.setattr(gateway_run, "_AGENT_CACHE_MAX_SIZE", 1)
+    left = runner.claim_agent("a", "sig", _Warm)
+    runner.abandon_turn("a", left)
+    successor = runner.claim_agent("a", "sig", _Warm)
+    runner.finish_turn("a", left, Place("s", 1, 10, False))
+    assert runner._running_agents == {"a": successor}
+    other = runner.claim_agent("b", "sig", _Warm)  # over the cap: somebody idle would have to go
+    assert runner.cached_agent("a") is successor
+    runner.abandon_turn("a", left)
+    assert runner._running_agents == {"a": successor, "b": other}
+    wait_until(lambda: hasattr(left, "released"))
+    assert not hasattr(successor, "released")
+    runner._agent_cache.clear()
+
+
+def test_an_agent_built_for_a_turn_left_behind_takes_nobodys_place(runner: Any) -> None:
+    """F2: the building itself was left behind, and ends after the successor has begun."""
+    building, go_on, refused = threading.Event(), threading.Event(), []
+    late = _Warm()
+
+    def build_late() -> _Warm:
+        building.set()
+        assert go_on.wait(20)
+        return late
+
+    def claim() -> None:
+        try:
+            runner.claim_agent("a", "sig", build_late)
+        except HermesError as problem:
+            refused.append(problem)
+
+    thread = threading.Thread(target=claim)
+    thread.start()
+    assert building.wait(20)
+    runner.abandon_turn("a")
+    successor = runner.claim_agent("a", "sig", _Warm)
+    go_on.set()
+    thread.join(20)
+    assert [type(problem) for problem in refused] == [Fenced]
+    assert (runner._running_agents, runner.cached_agent("a")) == ({"a": successor}, successor)
+    wait_until(lambda: hasattr(late, "released"))
     runner._agent_cache.clear()
 
 
