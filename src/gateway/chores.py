@@ -28,7 +28,6 @@ POLL_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 SWEEP_SECONDS = 60.0
 FIRST_RETENTION_SECONDS, RETENTION_SECONDS = 120.0, 3600.0
-LAG_SECONDS = 0.5  # between two looks at how late the event loop is
 CLAIMED_AT_ONCE = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
 TAKEN_OVER = "The lock of the home was deleted, and another process owns the home now."
@@ -37,8 +36,7 @@ TAKEN_OVER = "The lock of the home was deleted, and another process owns the hom
 class Chores:
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
-        self.ticked = time.monotonic()  # when the event loop was last seen to move
-        self.stored = time.monotonic()  # when the store last answered
+        self.looked = time.monotonic()  # when work that nobody does was last looked for
         self.trouble = ""  # what is wrong with the store as a whole: no message is taken then
         self.damaged = 0  # rows that could not be read and were set aside
 
@@ -54,7 +52,6 @@ class Chores:
             (lambda: WATCH_SECONDS, self._gateway.config_watch.look),
         ):
             self._gateway.spawn(self._every(seconds, work))
-        self._gateway.spawn(self._measure_lag())
         self._gateway.spawn(self._retain())
 
     async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[object]]) -> None:
@@ -70,16 +67,27 @@ class Chores:
     async def _poll(self) -> None:
         """Take up what nobody works on: messages of a dead process, and those whose wake was lost."""
         gateway = self._gateway
-        self.ticked = time.monotonic()
-        if self._may_claim():
-            for claim in await gateway.call(gateway.turns.claim, gateway.node, CLAIMED_AT_ONCE):
-                gateway.claims[claim.conversation] = claim
-                gateway.wake(claim.conversation)
+        await self._claim_work()
         for claim in await gateway.call(gateway.turns.ready, gateway.node):
             gateway.wake(claim.conversation)
         for control in await gateway.call(gateway.turns.take_controls, gateway.node):
             gateway.operations.take_control(control)
-        self.stored = time.monotonic()
+        self.looked = time.monotonic()
+
+    async def _claim_work(self) -> None:
+        """Claim what has open messages and no living owner. What runs here under the claim of an earlier node is left
+        alone: it would be taken over from ourselves."""
+        gateway = self._gateway
+        if gateway.closing:
+            return
+        if all(lane.claim.node == gateway.node for lane in gateway.lanes.values()):
+            for claim in await gateway.call(gateway.turns.claim, gateway.node, CLAIMED_AT_ONCE):
+                gateway.claims[claim.conversation] = claim
+                gateway.wake(claim.conversation)
+            return
+        for holding in await gateway.call(gateway.turns.holdings, CLAIMED_AT_ONCE):
+            if holding.pending and not holding.live and holding.conversation not in gateway.lanes:
+                gateway.wake(holding.conversation)  # which claims it
 
     async def _watch_home(self) -> None:
         """The lock and the store are files that others can delete. Without them this process would lose what it is
@@ -111,18 +119,6 @@ class Chores:
         retention = Retention(gateway.home, gateway.store, cli_config.load_last_good)
         await asyncio.sleep(FIRST_RETENTION_SECONDS)
         await self._every(lambda: RETENTION_SECONDS, lambda: retention.run(gateway.call))
-
-    def _may_claim(self) -> bool:
-        """Not while something runs under the claim of an earlier node: it would be taken over from ourselves."""
-        gateway = self._gateway
-        return not gateway.closing and all(lane.claim.node == gateway.node for lane in gateway.lanes.values())
-
-    async def _measure_lag(self) -> None:
-        """H9: how much later than asked for the event loop comes back."""
-        while True:
-            began = time.monotonic()
-            await asyncio.sleep(LAG_SECONDS)
-            self._gateway.meters.loop_lag.note(time.monotonic() - began - LAG_SECONDS)
 
     # --- clocks
 

@@ -1,15 +1,11 @@
 """The state of the house for the page: what runs, what it costs, who is there, and whether it would take a message."""
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gateway import metrics
-from gateway.front import has_room
-from gateway.operations import is_connected
-from gateway.platforms.hub import HubAdapter
 from gateway.turn import start_thread
 from gateway.usage_report import UsageReport, read_report
 from hermes_cli import logs
@@ -19,8 +15,6 @@ from hermes_state.interface import UsageSum
 if TYPE_CHECKING:
     from gateway.service import Gateway
 
-#: A store that has not answered for so long is not reachable; shorter waits are told to who waits.
-STORE_SECONDS = 15.0
 RECENT_BREAKS = 50
 MOST_DAYS, MOST_LINES = 366, 2000
 
@@ -53,30 +47,11 @@ class HouseDesk:
         depth = await gateway.call(gateway.turns.depth)
         return metrics.write_text(metrics.collect(gateway, depth))
 
-    def is_ready(self) -> str:
-        gateway, now = self._gateway, time.monotonic()
-        if gateway.closing:
-            return "Hermes is shutting down."
-        if now - gateway.chores.stored > STORE_SECONDS:
-            return f"The store has not answered for {now - gateway.chores.stored:.0f} s."
-        if gateway.chores.trouble:
-            return gateway.chores.trouble
-        if not has_room(gateway.home):
-            return "The disk is nearly full: no message is taken until there is room."
-        down = [adapter.spec.label for adapter in gateway.adapters if _must_live(adapter) and not _lives(adapter)]
-        return f"{', '.join(down)}: no sign of life." if down else ""
+    async def is_ready(self) -> str:
+        return await self._gateway.operations.find_unready()
 
     def warning(self) -> str:
         return describe_damage(self._gateway.chores.damaged)
-
-
-def _must_live(adapter: Any) -> bool:
-    """The house's own socket; pages and API are alive when somebody asks through them, and networks may be away."""
-    return adapter.spec.always_on and not isinstance(adapter, HubAdapter)
-
-
-def _lives(adapter: Any) -> bool:
-    return is_connected(adapter, time.time())
 
 
 def describe_usage(report: UsageReport) -> dict[str, Any]:

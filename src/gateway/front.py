@@ -28,6 +28,7 @@ DISK_FULL = (
     "Your message was not taken: the disk is nearly full. What was said before is safe. "
     "Free some space on the machine that runs Hermes, then send it again."
 )
+DISK_FULL_NOW = "The disk is nearly full: no message is taken until there is room."
 CLOSING = "Your message was not taken: Hermes is shutting down. Send it again when it runs."
 
 

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 #: "Connected" means a sign of life in this time (C13).
 FRESH_SECONDS = 90.0
+#: Without a look for waiting messages in this time they might wait for ever.
+WORK_SECONDS = 15.0
 BY_OPERATOR = "stopped by the operator"
 REMOVED = "the person was removed"
 
@@ -163,6 +165,27 @@ class Operations:
         lane = self._gateway.lanes.get(str(args.get("conversation") or ""))
         return {"stopped": lane is not None and lane.stop(BY_OPERATOR)}
 
+    async def tell_ready(self, args: Args) -> dict[str, Any]:
+        """The same as `/ready`, for where no page is served."""
+        del args
+        return {"reason": await self.find_unready()}
+
+    async def find_unready(self) -> str:
+        """Why no message would be taken and answered now; empty: it would. A yes means that the store has taken a
+        heartbeat of this process just now; it is waited for, but not long."""
+        gateway = self._gateway
+        if gateway.closing:
+            return "Hermes is shutting down."
+        problem = await gateway.pulse.check() or gateway.chores.trouble
+        if problem:
+            return problem
+        waited = time.monotonic() - gateway.chores.looked
+        if waited > WORK_SECONDS:
+            return f"Nobody has looked for waiting messages for {waited:.0f} s."
+        now = time.time()
+        down = [each.spec.label for each in gateway.adapters if must_live(each) and not is_connected(each, now)]
+        return f"{', '.join(down)}: no sign of life." if down else ""
+
     async def shut_down(self, args: Args) -> dict[str, Any]:
         if self._gateway.guest:
             raise HermesError(
@@ -210,6 +233,11 @@ def is_connected(adapter: Adapter, now: float) -> bool:
     return now - adapter.last_seen < FRESH_SECONDS
 
 
+def must_live(adapter: Adapter) -> bool:
+    """The house's own socket; pages and API are alive when somebody asks through them, and networks may be away."""
+    return adapter.spec.always_on and not isinstance(adapter, HubAdapter)
+
+
 def count_watchers(adapters: Iterable[Adapter]) -> int:
     """Pages and clients of the API that look at a conversation now."""
     return sum(adapter.hub.count() for adapter in adapters if isinstance(adapter, HubAdapter))
@@ -245,6 +273,7 @@ def count_reasons(counters: Mapping[str, int], kind: str) -> dict[str, int]:
 _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]]] = MappingProxyType(
     {
         "status": Operations.status,
+        "ready": Operations.tell_ready,
         "shutdown": Operations.shut_down,
         "turns.stop": Operations.stop_turn,
         "sessions.delete": Operations.delete_session,

@@ -31,8 +31,10 @@ from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
 from gateway.platforms.base import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
+from gateway.pulse import Pulse
 from gateway.run import GatewayRunner
 from gateway.stage import Draft, Stage
+from gateway.stopping import end_gateway
 from gateway.titling import Titler
 from gateway.turn import EventPipe, StoreFace
 from hermes_base.chat import Event, Notice, Question
@@ -56,15 +58,13 @@ from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
-from hermes_state.turns import Claim, NodeInfo
+from hermes_state.turns import Claim
 
 log = logging.getLogger(__name__)
 
 STORE_PATIENCE = 90.0  # another process may hold the file so long before a write fails
-HEARTBEAT_SECONDS = 2.0
-GRACE_SECONDS = 8.0  # for turns to end by themselves when the gateway stops
-CUT_SECONDS = 1.5  # for turns to notice that they were cut
-STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
+GRACE_SECONDS = 5.5  # for turns to end by themselves when the gateway stops
+CUT_SECONDS = 1.0  # for turns to notice that they were cut
 SLOW_STORE_SECONDS = 3.0
 STORE_HELD = "Another process holds the store; your message waits for it."
 RECOVERIES = 4  # turns that broke off go on so many at a time
@@ -95,7 +95,6 @@ class Gateway:
         self.meters = Meters()
         self.config_watch = ConfigWatch(self)
         self.chores = Chores(self)
-        self._leaving = threading.Event()
         self._stopping: asyncio.Task[None] | None = None
 
     # --- from start to stop
@@ -107,13 +106,14 @@ class Gateway:
             lambda: SqliteStore(self.home / STORE_FILE, busy_timeout=STORE_PATIENCE)
         )
         self.turns, self.people = self.store.turns, self.store.people
-        self.node = await self.call(self.turns.join, NodeInfo(VERSION, alone=True))
+        self.pulse = Pulse(self.home, self.turns, self.meters, self.take_node)
+        self.node = await self.call(self.pulse.join)
         await self.call(self.people.void_questions)
         self._assemble()
         await self.config_watch.look()
         await self._connect()
         self.started = time.time()
-        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        self.pulse.start()
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
         self.chores.start()
         log.info("the gateway is ready, as node %s", self.node)
@@ -181,40 +181,22 @@ class Gateway:
             await self.chores.connect(adapter, door if adapter.spec.always_on else self)
 
     async def stop(self, reason: str) -> None:
-        """Stop intake, let turns end, cut those that do not, deliver what is there, leave (C14)."""
+        """End in order, within the times of `gateway.stopping` (C14)."""
         if self.closing:
             await self._closed.wait()
             return
         self.closing = True
         log.info("the gateway stops: %s", reason)
-        for lane in self.lanes.values():
-            self.show(lane.key, Notice(f"Hermes is stopping ({reason}).", "warning"))
-        await self._wait_for_lanes(GRACE_SECONDS)
-        for lane in list(self.lanes.values()):
-            lane.suspend(f"Hermes was stopped ({reason})")
-        self.mailbox.void_all()
-        await self._wait_for_lanes(CUT_SECONDS)
-        await self.call(self.titler.stop)
-        await self.delivery.stop(grace=0.5)
-        await self.stage.stop()
-        for adapter in self.adapters:
-            await adapter.disconnect()
-        for close in self.doors:
-            await close()
+        try:
+            await end_gateway(self, reason, GRACE_SECONDS, CUT_SECONDS)
+        finally:
+            self._closed.set()
+
+    def end_tasks(self) -> None:
+        """What is done again and again ends, and so does the heartbeat."""
+        self.pulse.stop()
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
-        await self._leave()
-        self._closed.set()
-
-    async def _leave(self) -> None:
-        self._leaving.set()
-        try:
-            await self.call(self.turns.leave, self.node)
-        except StoreFailure as problem:
-            log.warning("the store could not be left in order: %s", problem)
-        await self.call(self.runner.release_all)
-        await self.call(self.store.close)
-        self.call.close()
 
     async def wait_closed(self) -> None:
         await self._closed.wait()
@@ -224,34 +206,27 @@ class Gateway:
         if self._stopping is None:
             self._stopping = self._loop.create_task(self.stop(reason))
 
-    async def _wait_for_lanes(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while any(lane.slot is not None for lane in self.lanes.values()) and time.monotonic() < end:
-            await asyncio.sleep(0.02)
-
     # --- Core: what adapters call
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
         """Store a message; only then may its platform be told that it was received (C1)."""
         if self.closing:
             return Refused(CLOSING, closing=True)
-        redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
-        inbound = replace(as_from_outside(inbound), text=redact(inbound.text))
-        if not has_room(self.home):
-            return Refused(DISK_FULL)
         if self.chores.trouble:
             return Refused(f"Your message was not taken: {self.chores.trouble}")
+        inbound = as_from_outside(inbound)
         key = inbound.key(self.profile)
         try:
-            seq = await self._accept(key, inbound)
+            taken = await self._accept(key, inbound)
         except StoreFailure as problem:
             return Refused(f"Your message was not taken: {problem}")
-        if seq is not None:
-            self.show(key, Heard(seq, inbound))
+        if isinstance(taken, Heard):
+            self.show(key, taken)
             self.wake(key)
-        return Accepted(key, seq)
+            return Accepted(key, taken.seq)
+        return taken or Accepted(key, None)
 
-    async def _accept(self, key: str, inbound: Inbound) -> int | None:
+    async def _accept(self, key: str, inbound: Inbound) -> Heard | Refused | None:
         address = inbound.address
         storing = asyncio.ensure_future(self.call(self._store_message, key, inbound, self._claimer(key)))
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
@@ -260,14 +235,20 @@ class Gateway:
             self.spawn(self.delivery.tell(address, STORE_HELD))
         return await storing
 
-    def _store_message(self, key: str, inbound: Inbound, claimer: str) -> int | None:
-        """On a store thread. Of what strangers send nothing is stored, or they could fill the disk."""
+    def _store_message(self, key: str, inbound: Inbound, claimer: str) -> Heard | Refused | None:
+        """On a store thread: the message as it was stored; None: it was before, or it is a stranger's. Of what those
+        send nothing is stored, or they could fill the disk."""
+        if not has_room(self.home):
+            return Refused(DISK_FULL)
+        redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
+        inbound = replace(inbound, text=redact(inbound.text))
         if self.front.is_stranger(key, inbound):
             if self.front.greet_stranger(key, inbound):
                 self.wake_delivery(inbound.address)
             return None
         account = inbound.address.account_key
-        return self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer)
+        seq = self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer)
+        return None if seq is None else Heard(seq, inbound)
 
     def wake_delivery(self, address: Address) -> None:
         self.delivery.wake(address)
@@ -410,33 +391,12 @@ class Gateway:
             self._loop.call_soon_threadsafe(self.show, conversation, Notice(text))
             self._loop.call_soon_threadsafe(self.wake, conversation)
 
-    # --- clocks
-
-    def _beat(self) -> None:
-        """Say that this process is alive, from a thread of its own; a dead event loop is a dead process."""
-        while not self._leaving.wait(HEARTBEAT_SECONDS):
-            if time.monotonic() - self.chores.ticked > STUCK_SECONDS:
-                log.critical("the event loop is stuck: this process gives its conversations up")
-                return
-            try:
-                alive = self.turns.heartbeat(self.node)
-            except StoreFailure as problem:
-                log.warning("no heartbeat: %s", problem)
-                continue
-            if not alive and not self._leaving.is_set():
-                self._loop.call_soon_threadsafe(lambda: self.spawn(self._rejoin()))
-                return
-
-    async def _rejoin(self) -> None:
-        """The machine slept, or the store was held for too long: this process is a new node from now on.
-
-        What runs goes on under its old claim, which holds as long as nobody has taken the conversation over.
-        """
-        log.warning("this process was taken for dead; it joins anew")
-        self.node = await self.call(self.turns.join, NodeInfo(VERSION, alone=True))
+    def take_node(self, node: str) -> None:
+        """This process is another node from now on. What runs goes on under its old claim, which holds as long as
+        nobody has taken the conversation over."""
+        self.node = node
         self.claims = {key: lane.claim for key, lane in self.lanes.items()}
-        self.delivery.rejoin(self.node)
-        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        self.delivery.rejoin(node)
 
     # --- parts
 

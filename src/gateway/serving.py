@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from gateway.cockpit import make_cockpit
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service import Gateway
+from gateway.stopping import CLEAN_UP_SECONDS, LastResort
 from gateway.web.access import word_address
 from gateway.web.server import HttpServer, Place, open_server
 from hermes_base.errors import ConfigProblem
@@ -24,23 +24,23 @@ PASSWORD = "HERMES_WEB_PASSWORD"
 
 def run_gateway(home: Path, note_ready: Callable[[], None] = lambda: None) -> int:
     """Own the home and serve until a signal or an operator ends it; HomeBusy when somebody else owns it."""
-    with HomeLock(home):
-        asyncio.run(_serve(home, note_ready))
+    with HomeLock(home), LastResort() as last_resort:
+        asyncio.run(_serve(home, note_ready, last_resort))
     return 0
 
 
-async def _serve(home: Path, note_ready: Callable[[], None]) -> None:
+async def _serve(home: Path, note_ready: Callable[[], None], last_resort: LastResort) -> None:
     gateway = Gateway(home)
     await gateway.start()
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, gateway.shut_down, f"signal {name.name}")
+    last_resort.obey_signals(lambda reason: loop.call_soon_threadsafe(gateway.shut_down, reason))
     note_ready()
     server = await open_page(gateway)
     if server is not None:
         print(f"The page: {word_address(server.address)}", flush=True)
     print(f"Hermes runs, with its data in {home}. Ctrl-C stops it.", flush=True)
     await gateway.wait_closed()
+    last_resort.end_within(CLEAN_UP_SECONDS, 0)
 
 
 async def open_page(gateway: Gateway) -> HttpServer | None:

@@ -225,8 +225,8 @@ class HousePanel(Protocol):
         """In the text format of Prometheus (H9)."""
         ...
 
-    def is_ready(self) -> str:
-        """Why no message would be taken now; empty: it would."""
+    async def is_ready(self) -> str:
+        """Why no message would be taken and answered now; empty: it would."""
         ...
 
     def warning(self) -> str:

@@ -44,9 +44,24 @@ def look(home: Path, *, ready: bool) -> Finding:
         return Finding(False, str(problem))
     if place is not None:
         return ask(*place, path) or Finding(False, f"The gateway of {home} does not answer on port {place[1]}.")
-    if ready and serves_page():
+    if not ready:
+        return Finding(True, "ok")
+    if serves_page():
         return Finding(False, "The gateway runs, and its web page is not served. Its log says why.")
-    return Finding(True, "ok")
+    return ask_socket(home)
+
+
+def ask_socket(home: Path) -> Finding:
+    """Whether it would take a message now, where it serves no page."""
+    connection = connect(home)
+    if connection is None:
+        return Finding(False, f"No gateway runs in {home}.")
+    try:
+        with closing(connection):
+            reason = str(call(connection, "ready", {}, SECONDS)["reason"])
+    except HermesError as problem:
+        return Finding(False, str(problem))
+    return Finding(not reason, reason or "ready")
 
 
 def serves_page() -> bool:

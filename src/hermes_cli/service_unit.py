@@ -14,7 +14,7 @@ from hermes_cli.crash_guard import REFUSED
 
 #: The first line of every unit of ours: a file without it is somebody else's, and is left alone.
 MARK = "# Written by `hermes gateway install`; `hermes gateway uninstall` removes it."
-#: Longer than a gateway takes to end by itself: eight seconds for turns, and about two for the rest.
+#: Longer than a gateway takes to end by itself, which is ten seconds at most.
 STOP_SECONDS = 30
 #: F9: a crash is followed by a pause; after this many starts in this time systemd stops trying and says so.
 PAUSE_SECONDS, STARTS, STARTS_SECONDS = 15, 5, 600

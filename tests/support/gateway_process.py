@@ -32,6 +32,7 @@ class GatewayProcess:
         config = {"model": {"base_url": base_url, "default": "lab"}, "approvals": {"mode": "auto"}, **settings}
         (home / "config.yaml").write_text(json.dumps(config))
         self.home = home
+        self.program = [HERMES, "gateway", "run", "--anyway"]
         self.lives = 0
         self._log = home / "lives.log"
         self._child: subprocess.Popen[str] | None = None
@@ -54,7 +55,7 @@ class GatewayProcess:
         with self._log.open("a") as log:
             print(f"--- life {self.lives}", file=log, flush=True)
             self._child = subprocess.Popen(
-                dying or [HERMES, "gateway", "run", "--anyway"],
+                dying or self.program,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -41,7 +41,7 @@ async def tell_health(api: Api, request: Request) -> Response:
 async def tell_readiness(api: Api, request: Request) -> Response:
     """Whether a message would be taken now."""
     del request
-    reason = api.cockpit.house.is_ready()
+    reason = await api.cockpit.house.is_ready()
     if reason:
         return JSONResponse({"status": "not_ready", "reason": reason}, 503)
     warning = api.cockpit.house.warning()

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 OWNER = "owner"  # whoever can open the socket
 _LOOK_SECONDS = 30.0  # between two looks at the socket's file
-_CLOSE_SECONDS = 2.0  # for clients to read the last lines
+_CLOSE_SECONDS = 0.5  # for clients to read the last lines
 _BROKEN = "Something went wrong inside hermes; the log says what."
 #: A message is called `<client>-<id>`, so a client's name has no dash.
 _CLIENT = re.compile(r"[\w.]{1,64}", re.ASCII)

@@ -1,0 +1,120 @@
+"""The pulse of a gateway: says again and again that this process lives, and knows when it does not.
+
+A heartbeat is a write to the store, made on a thread of its own. Without one the node is dead after its lease, and its
+conversations are free for others. The pulse itself never ends before the process does: an event loop that stood still
+gives no heartbeat, and when it moves again this process joins as a new node.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gateway.front import DISK_FULL_NOW, has_room
+from gateway.meters import Meters
+from hermes_base.errors import StoreFailure
+from hermes_constants import VERSION
+from hermes_state.turns import NodeInfo, TurnStore
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 2.0
+TICK_SECONDS = 0.5  # between two looks at how late the event loop is
+STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
+FRESH_SECONDS = 1.0  # who asks is told what a heartbeat of this age says
+ANSWER_SECONDS = 2.0  # and waits no longer than this for a newer one
+LOOK_SECONDS = 0.02
+THIS_PROGRAM = NodeInfo(VERSION, alone=True)
+
+
+class Pulse:
+    """Of one process. `take_node` is called on the event loop with the node's id, whenever there is a new one."""
+
+    def __init__(self, home: Path, turns: TurnStore, meters: Meters, take_node: Callable[[str], None]) -> None:
+        self._home = home
+        self._turns = turns
+        self._meters = meters
+        self._take_node = take_node
+        self._node = ""
+        self._ticked = time.monotonic()  # when the event loop was last seen to move
+        self._beaten = -math.inf  # when the last heartbeat that was taken began
+        self._problem = ""  # what was wrong with the last one
+        self._is_stuck = False
+        self._wanted = threading.Event()
+        self._leaving = threading.Event()
+
+    def join(self) -> str:
+        """Become a node; the store is called here."""
+        self._node = self._turns.join(THIS_PROGRAM)
+        return self._node
+
+    def start(self) -> None:
+        """On the event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._ticking = self._loop.create_task(self._tick())
+        threading.Thread(target=self._beat_on, name="heartbeat", daemon=True).start()
+
+    def stop(self) -> None:
+        """No heartbeat is begun any more."""
+        self._leaving.set()
+        self._wanted.set()
+        self._ticking.cancel()
+
+    async def check(self) -> str:
+        """Why this process is not alive as others see it; empty: a heartbeat was taken just now. Waits for one if need
+        be, but not for long."""
+        since = time.monotonic() - FRESH_SECONDS
+        end = time.monotonic() + ANSWER_SECONDS
+        self._wanted.set()
+        while self._beaten < since and time.monotonic() < end:
+            await asyncio.sleep(LOOK_SECONDS)
+        if self._beaten >= since:
+            return self._problem
+        return self._problem or f"The store has not answered for {time.monotonic() - self._beaten:.0f} s."
+
+    async def _tick(self) -> None:
+        """H9: how much later than asked for the event loop comes back."""
+        while True:
+            self._ticked = began = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+            self._meters.loop_lag.note(time.monotonic() - began - TICK_SECONDS)
+
+    # --- on the thread of the heartbeat
+
+    def _beat_on(self) -> None:
+        while not self._leaving.is_set():
+            try:
+                self._beat()
+            except (StoreFailure, OSError) as problem:
+                log.warning("no heartbeat: %s", problem)
+                self._problem = str(problem)
+            except Exception:  # the top of a thread that must not end
+                log.exception("a heartbeat failed; the next one is made")
+                self._problem = "The heartbeat failed; the log says why."
+            self._wanted.wait(BEAT_SECONDS)
+            self._wanted.clear()
+
+    def _beat(self) -> None:
+        """One heartbeat, unless the event loop stands still: others may have the conversations then."""
+        began = time.monotonic()
+        if began - self._ticked > STUCK_SECONDS:
+            if not self._is_stuck:
+                log.critical("the event loop is stuck: this process gives its conversations up until it moves again")
+            self._is_stuck, self._problem = True, "The event loop stood still."
+            return
+        self._is_stuck = False
+        full = "" if has_room(self._home) else DISK_FULL_NOW
+        if self._turns.heartbeat(self._node):
+            self._problem, self._beaten = full, began
+        elif not self._leaving.is_set():
+            self._join_anew()
+
+    def _join_anew(self) -> None:
+        """The machine slept, the event loop stood still, or the store was held for too long."""
+        log.warning("this process was taken for dead; it joins anew")
+        self._problem = "This process was taken for dead, and joins anew."
+        self._loop.call_soon_threadsafe(self._take_node, self.join())
+        self._wanted.set()  # the new node's first heartbeat
