@@ -152,7 +152,7 @@ class MemoryOwnership:
     def hold(self, name: str, node: str, ttl: float) -> int | None:
         now = self._clock()
         lease = self._tables.leases.setdefault(clean(name), LeaseRow())
-        if lease.owner != node and lease.expires > now:
+        if node not in self._tables.nodes or (lease.owner != node and lease.expires > now):
             return None
         lease.epoch += 0 if lease.owner == node and lease.expires > now else 1
         lease.owner, lease.expires = node, now + ttl

@@ -134,7 +134,8 @@ TAKE_CONTROL = "update control set taken_by = :node, taken_at = :now where id = 
 ADD_LEASE = "insert into lease (name) values (:name) on conflict (name) do nothing"
 HOLD = (
     "update lease set epoch = epoch + (case when owner = :node and expires > :now then 0 else 1 end), "
-    "owner = :node, expires = :expires where name = :name and (owner = :node or expires <= :now) returning epoch"
+    "owner = :node, expires = :expires where name = :name and (owner = :node or expires <= :now) "
+    "and exists (select 1 from node where id = :node) returning epoch"
 )
 DROP = "update lease set owner = null, expires = 0 where name = :name and owner = :node"
 DROP_OF_NODE = "update lease set owner = null, expires = 0 where owner = :node"

@@ -247,7 +247,8 @@ class TurnStore(Protocol):
 
     # --- named leases
     def hold(self, name: str, node: str, ttl: float) -> int | None:
-        """The lease's epoch, new or renewed; None while another living holder has it."""
+        """The lease's epoch, new or renewed; None while another living holder has it, and for a node that is gone: what
+        it asked for too late must not keep its successor out."""
         ...
 
     def drop(self, name: str, node: str) -> None: ...

@@ -34,6 +34,12 @@ def people(gateway: StallingGateway) -> Iterator[list[Person]]:
         person.close()
 
 
+def wait_dead(gateway: StallingGateway) -> None:
+    """Until the lease of its node is over, since its heartbeat has stopped."""
+    wait_until(lambda: "the event loop is stuck" in gateway.log)
+    wait_until(lambda: read_store(gateway.home, "select max(expires) from node")[0][0] < time.time())
+
+
 def test_a_loop_that_stood_still_goes_on_as_a_new_node(
     gateway: StallingGateway, people: list[Person], lab: LabServer
 ) -> None:
@@ -47,7 +53,7 @@ def test_a_loop_that_stood_still_goes_on_as_a_new_node(
     with gateway.held("loop"):
         during = [idle.say("[[say said meanwhile]]"), late.say("[[say from another]]")]
         assert gateway.ask_ready() != "ready"
-        wait_until(lambda: "the event loop is stuck" in gateway.log)
+        wait_dead(gateway)
     idle.wait_dealt(during[0], seconds=THAW_SECONDS)
     late.wait_dealt(during[1], seconds=THAW_SECONDS)
     busy.wait_dealt(going, seconds=THAW_SECONDS)
@@ -69,7 +75,7 @@ def test_a_message_that_nobody_owns_does_not_wait_for_a_turn_of_the_old_node(
     busy.say("[[stall 60]]")
     wait_until(lambda: lab.in_flight == 1)
     with gateway.held("loop"):
-        wait_until(lambda: "the event loop is stuck" in gateway.log)
+        wait_dead(gateway)
         inbound = Inbound(Address("local", "local", idle.name), "x-1", "owner", "[[say found]]", received=time.time())
         with closing(SqliteStore(gateway.home / STORE_FILE, busy_timeout=THAW_SECONDS)) as store:
             store.turns.accept(idle.conversation, "local:local", inbound.ext_id, write_inbound(inbound))

@@ -485,6 +485,14 @@ def test_a_lease_has_one_holder(bench: Bench) -> None:
     assert turns.hold("y", second, 10) == 1
 
 
+def test_a_node_that_is_gone_gets_no_lease(bench: Bench) -> None:
+    """B7: a call of the old node that comes late does not keep the new one waiting for a lease to pass."""
+    turns, gone = bench.turns, bench.join()
+    node = turns.join(NodeInfo("1", alone=True))
+    assert turns.hold("x", gone, 60) is None
+    assert turns.hold("x", node, 60) == 1
+
+
 def test_choices_are_replaced_as_a_whole(bench: Bench) -> None:
     turns = bench.turns
     assert turns.choices(CHAT) == {}
