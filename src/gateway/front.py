@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,7 @@ class FrontDoor:
             names_seen=spec.names_seen,
             plugin_commands=self._plugin_commands(),
         )
-        skip, text = self._ask_plugins(inbound) if sender.role else (False, inbound.text)
-        return Arrival(row, replace(inbound, text=text), view, replaced, skip)
+        return Arrival(row, inbound, view, replaced)
 
     def _find_sender(self, conversation: str, inbound: Inbound, spec: PlatformSpec, settings: Settings) -> Standing:
         if inbound.origin == NOTICE:
@@ -124,10 +123,23 @@ class FrontDoor:
             return (), "answered"
         return tuple(other for other, _, done in others if not done), "open" if others else ""
 
-    def _ask_plugins(self, inbound: Inbound) -> tuple[bool, str]:
+    @property
+    def has_plugins(self) -> bool:
+        """Whether plugins want to see what arrives."""
+        return self._hooks.has("pre_gateway_dispatch")
+
+    def ask_plugins(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """The messages as plugins let them pass. They may take their time: never on a thread of the store."""
+        return [self._ask_plugins(arrival) for arrival in arrivals]
+
+    def _ask_plugins(self, arrival: Arrival) -> Arrival:
+        if arrival.inbound.origin == NOTICE or not arrival.view.sender.role:
+            return arrival
+        skip, text = self._ask_hook(arrival.inbound)
+        return replace(arrival, inbound=replace(arrival.inbound, text=text), skip=skip)
+
+    def _ask_hook(self, inbound: Inbound) -> tuple[bool, str]:
         """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text."""
-        if inbound.origin == NOTICE or not self._hooks.has("pre_gateway_dispatch"):
-            return False, inbound.text
         asked = self._hooks.invoke("pre_gateway_dispatch", event=inbound, gateway=self.house, session_store=self._turns)
         for answer in asked:
             action = answer.get("action") if isinstance(answer, Mapping) else None

@@ -134,8 +134,8 @@ class House(Protocol):
     @property
     def call(self) -> StoreFace: ...
 
-    def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
-        """The open messages that the lane does not know yet; on a store thread."""
+    async def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
+        """The open messages that the lane does not know yet."""
         ...
 
     def close_rows(self, claim: Claim, seqs: Sequence[int], answers: Sequence[Outgoing]) -> None: ...
@@ -283,7 +283,7 @@ class Lane:
             return
         self._unseen, known = False, len(self._known)
         try:
-            arrivals = await self._house.call(self._house.look, self.claim, frozenset(self._known))
+            arrivals = await self._house.look(self.claim, frozenset(self._known))
         except Exception:
             self._unseen = True
             raise

@@ -158,7 +158,7 @@ class Operations:
             )
         current = await gateway.call(gateway.store.current, info.conversation)
         if current is not None and current.id == session:
-            await gateway.call(gateway.runner.end_session, info.conversation)
+            await self._end_agent(info.conversation)
         return {"deleted": await gateway.call(gateway.store.delete, session)}
 
     async def stop_turn(self, args: Args) -> dict[str, Any]:
@@ -194,6 +194,10 @@ class Operations:
         self._gateway.shut_down(str(args.get("reason") or "asked to by the operator"))
         return {"stopping": True}
 
+    async def _end_agent(self, conversation: str) -> None:
+        """On a thread of its own: engines and plugins are told, and may take their time."""
+        await start_thread(lambda: self._gateway.runner.end_session(conversation), f"end {conversation[-40:]}")
+
     # --- people
 
     async def _manage_people(self, name: str, args: Args) -> dict[str, Any]:
@@ -225,7 +229,7 @@ class Operations:
             while lane.slot is not None and lane.starter == person:  # within five seconds, whatever it waits for
                 await asyncio.sleep(0.02)
         for conversation in await gateway.call(gateway.people.conversations_of, person):
-            await gateway.call(gateway.runner.end_session, conversation)
+            await self._end_agent(conversation)
 
 
 def is_connected(adapter: Adapter, now: float) -> bool:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from gateway.run import GatewayRunner
 from gateway.stage import Draft, Stage
 from gateway.stopping import end_gateway
 from gateway.titling import Titler
-from gateway.turn import EventPipe, StoreFace
+from gateway.turn import EventPipe, StoreFace, start_thread
 from hermes_base.chat import Event, Notice, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
@@ -297,8 +298,11 @@ class Gateway:
 
     # --- House: what lanes call
 
-    def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
-        return self.front.look(claim, known, closing=self.closing)
+    async def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
+        arrivals = await self.call(partial(self.front.look, claim, known, closing=self.closing))
+        if not (arrivals and self.front.has_plugins):
+            return arrivals
+        return await start_thread(lambda: self.front.ask_plugins(arrivals), f"plugins {claim.conversation[-40:]}")
 
     def close_rows(self, claim: Claim, seqs: Sequence[int], answers: Sequence[Outgoing]) -> None:
         self.turns.complete(claim, seqs, None, answers)

@@ -13,50 +13,64 @@ from hermes_base.inbound import Address
 
 log = logging.getLogger(__name__)
 
-#: Events that wait for a slow platform; beyond that, pieces of text are dropped, since the answer comes whole.
+#: Events that wait for one slow platform in one conversation; from here on pieces of text are dropped, since the answer
+#: comes whole, and from twice as many on everything is: whoever looks again reads the store.
 MOST_WAITING = 5_000
 
 
+class Viewer:
+    """One platform that shows one conversation: its events in order, and nobody else waits for it."""
+
+    def __init__(self, adapter: Adapter, conversation: str) -> None:
+        self._adapter = adapter
+        self._conversation = conversation
+        self._waiting: deque[LiveEvent] = deque()
+
+    def put(self, event: LiveEvent) -> None:
+        most = MOST_WAITING if isinstance(event, TextDelta | ReasoningDelta) else 2 * MOST_WAITING
+        if len(self._waiting) < most:
+            self._waiting.append(event)
+
+    async def show_all(self) -> None:
+        """Until nothing waits."""
+        while self._waiting:
+            try:
+                await self._adapter.show(self._conversation, self._waiting.popleft())
+            except Exception:  # the boundary to a platform
+                log.exception("%s could not show an event", self._adapter.spec.name)
+
+
 class Stage:
-    """Events in order, for everyone who looks; on the event loop."""
+    """Events for everyone who looks; on the event loop. A viewer exists while something waits for it."""
 
     def __init__(self) -> None:
         self._adapters: list[Adapter] = []
-        self._waiting: deque[tuple[str, LiveEvent]] = deque()
-        self._woken = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._viewers: dict[tuple[int, str], Viewer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, adapters: Iterable[Adapter]) -> None:
         self._adapters = [adapter for adapter in adapters if adapter.spec.shows_events]
-        self._task = asyncio.get_running_loop().create_task(self._show_on())
 
     async def stop(self) -> None:
         """What waits is still shown."""
-        while self._waiting:
-            await asyncio.sleep(0)
-        if self._task is not None:
-            self._task.cancel()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
 
     def show(self, conversation: str, event: LiveEvent) -> None:
-        if len(self._waiting) >= MOST_WAITING and isinstance(event, TextDelta | ReasoningDelta):
-            return
-        self._waiting.append((conversation, event))
-        self._woken.set()
+        for number, adapter in enumerate(self._adapters):
+            viewer = self._viewers.get((number, conversation))
+            if viewer is None:
+                viewer = self._viewers[number, conversation] = Viewer(adapter, conversation)
+                task = asyncio.get_running_loop().create_task(self._show_on((number, conversation), viewer))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            viewer.put(event)
 
-    async def _show_on(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            while self._waiting:
-                conversation, event = self._waiting.popleft()
-                for adapter in self._adapters:
-                    await self._show_one(adapter, conversation, event)
-
-    async def _show_one(self, adapter: Adapter, conversation: str, event: LiveEvent) -> None:
+    async def _show_on(self, name: tuple[int, str], viewer: Viewer) -> None:
         try:
-            await adapter.show(conversation, event)
-        except Exception:  # the boundary to a platform
-            log.exception("%s could not show an event", adapter.spec.name)
+            await viewer.show_all()
+        finally:
+            del self._viewers[name]
 
 
 class Draft:

@@ -113,6 +113,7 @@ class Said:
     id: str
     text: str
     seq: int | None = None
+    refused: str = ""
 
 
 @dataclass(slots=True)
@@ -177,6 +178,12 @@ class Person:
         with self._lock:
             assert self._lock.wait_for(lambda: said.seq is not None, seconds), f"not stored: {said.text}"
 
+    def wait_refused(self, said: Said, seconds: float = PATIENCE) -> str:
+        """Until the message was refused; why."""
+        with self._lock:
+            assert self._lock.wait_for(lambda: said.refused, seconds), f"not refused: {said.text}"
+            return said.refused
+
     def wait_shown(self, text: str, seconds: float = PATIENCE) -> Shown:
         """Until something with this text in it was shown."""
 
@@ -240,6 +247,8 @@ class Person:
                 said.seq = line.seq
                 if line.done and line.seq is not None:
                     state.dealt.add(line.seq)
+            case wire.NotStored():
+                next(said for said in state.said if said.id == line.id).refused = line.reason
             case wire.DealtWith():
                 state.dealt.update(line.seqs)
             case wire.Deliver():

@@ -6,11 +6,11 @@ import http.client
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from gateway_process import GatewayProcess
+from gateway_process import GatewayProcess, Person, Said
 from waiting import wait_until
 
 STALLING = str(Path(__file__).with_name("stalling_gateway.py"))
@@ -48,6 +48,19 @@ class StallingGateway(GatewayProcess):
         wait_until((self._gates / f"{name}.reached").exists)
         try:
             yield
+        finally:
+            self.open(name)
+
+    @contextmanager
+    def held_for(self, people: Sequence[Person], name: str, text: str) -> Iterator[list[Said]]:
+        """All of them say this, and each of their messages stands still there until the end."""
+        self.close(name)
+        said = [person.say(text) for person in people]
+        for person, message in zip(people, said, strict=True):
+            person.wait_stored(message)
+        wait_until((self._gates / f"{name}.reached").exists)
+        try:
+            yield said
         finally:
             self.open(name)
 

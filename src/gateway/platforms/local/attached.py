@@ -8,6 +8,7 @@ from hermes_base.chat import Event, ReasoningDelta, TextDelta, TextEnded, ToolEn
 from hermes_base.inbound import Outgoing
 from hermes_base.local_wire import (
     Closing,
+    Cursor,
     DealtWith,
     Deliver,
     FromGateway,
@@ -43,6 +44,7 @@ class Attached:
         self.hello = Hello("")
         self.conversation = ""
         self.cursor = 0  # the newest outbox row that was pushed
+        self.caught = Cursor()  # how far it has come while it catches up
         self.given: dict[int, bool] = {}  # rows that delivery waits for; True: confirmed
         self.leaving: Leaving | None = None
         #: Ends of turns whose rows have not been pushed yet, and what happened since: it belongs after those rows.

@@ -1,6 +1,6 @@
 """What a client missed while it was away: messages and outbox rows, each in its own order, merged by their time."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from gateway.platforms.local.house import PAGE, LocalHouse, StoredRow
@@ -11,7 +11,7 @@ Word = tuple[int, Inbound]  # its seq, and the message
 _Item = TypeVar("_Item", Word, StoredRow)
 
 
-async def find_missed(house: LocalHouse, conversation: str, after: Cursor) -> AsyncIterator[Word | StoredRow]:
+async def find_missed(house: LocalHouse, conversation: str, after: Cursor) -> AsyncGenerator[Word | StoredRow]:
     """Everything after the cursor, in the order in which it happened."""
     said = read_words(house, conversation, after.seq)
     rows = read_rows(house, conversation, after.outbox)

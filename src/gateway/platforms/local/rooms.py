@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 from collections import OrderedDict
+from collections.abc import Collection
+from contextlib import aclosing
 from dataclasses import replace
 
 from gateway.platforms.base import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Titled
@@ -19,6 +21,7 @@ PLATFORM = "local"
 CONFIRM_SECONDS = 10.0
 _LONGEST_TEXT = 600_000  # characters; a line has room for them however they are written
 _MOST_SENDERS = 1_000
+MISSED_AT_ONCE = 100  # of what was missed, before it is seen whether the client reads
 
 
 def address_of(account: str, conversation: str) -> Address:
@@ -56,19 +59,24 @@ class Rooms:
     # --- coming and going
 
     async def enter(self, client: Attached, opened: Opened) -> None:
-        """Let a client in: welcome it, and tell it what it missed."""
-        room = self._room_of(opened.conversation)
-        after = client.hello.after
+        """Let a client in: welcome it, and tell it what it missed. It reads that in its own time, and joins the room
+        when it is abreast, so nobody else waits for it."""
+        room, after = self._room_of(opened.conversation), client.hello.after
+        waiting: Collection[int] = ()
+        if after is not None and self._follows(client):
+            waiting = await self._catch_up(client, opened, after)
         async with room.lock:
             newest = wire.Cursor(*await self._house.latest(opened.conversation))
-            waiting = tuple(await self._house.open_seqs(opened.conversation))
+            open_now = tuple(await self._house.open_seqs(opened.conversation))
+            if after is None or not self._follows(client):
+                self._welcome(client, opened, newest, open_now)
+            else:
+                newest = await self._tell_missed(client, opened.conversation, client.caught)
             self._join(client, room, newest.outbox)
-            if waiting:
+            if open_now:
                 client.skip_rest()
-            client.push(wire.Welcome(opened.conversation, self._house.version, opened.banner, newest, waiting))
-            if after is not None and self._follows(client):
-                client.cursor = min(after.outbox, newest.outbox)
-                await self._tell_missed(client, room, wire.Cursor(client.cursor, after.seq))
+            if dealt := tuple(seq for seq in waiting if seq not in open_now):
+                client.tell_dealt(wire.DealtWith(dealt, newest.outbox))  # while it caught up
             if opened.question is not None:
                 client.push(wire.Happened(Asked(opened.question)))
 
@@ -113,13 +121,39 @@ class Rooms:
         """Whether it knows repetitions; one that does not is given what delivery sends, and nothing else."""
         return self._keyed and client.hello.keys
 
-    async def _tell_missed(self, client: Attached, room: Room, after: wire.Cursor) -> None:
-        async for item in find_missed(self._house, room.conversation, after):
-            if isinstance(item, tuple):
-                self._tell_said(client, *item)
-            else:
-                self._push_row(client, item.id, item.outgoing, str(item.id))
+    def _welcome(self, client: Attached, opened: Opened, newest: wire.Cursor, waiting: tuple[int, ...]) -> None:
+        client.push(wire.Welcome(opened.conversation, self._house.version, opened.banner, newest, waiting))
+
+    async def _catch_up(self, client: Attached, opened: Opened, after: wire.Cursor) -> Collection[int]:
+        """Welcome it and push what it missed, as fast as it reads; the messages that it was told are open."""
+        newest = wire.Cursor(*await self._house.latest(opened.conversation))
+        waiting = tuple(await self._house.open_seqs(opened.conversation))
+        self._welcome(client, opened, newest, waiting)
+        client.cursor = min(after.outbox, newest.outbox)
+        before, client.caught = None, wire.Cursor(client.cursor, after.seq)
+        while client.caught != before and not client.ended:
+            before = client.caught
+            client.caught = await self._tell_missed(client, opened.conversation, before, MISSED_AT_ONCE)
             await client.wait_for_room()
+        return waiting
+
+    async def _tell_missed(
+        self, client: Attached, conversation: str, after: wire.Cursor, most: int | None = None
+    ) -> wire.Cursor:
+        """Push what came after the cursor, or the first of it; up to where that is."""
+        row, seq, count = after.outbox, after.seq, 0
+        async with aclosing(find_missed(self._house, conversation, after)) as missed:
+            async for item in missed:
+                if isinstance(item, tuple):
+                    seq = item[0]
+                    self._tell_said(client, *item)
+                else:
+                    row = item.id
+                    self._push_row(client, item.id, item.outgoing, str(item.id))
+                count += 1
+                if count == most:
+                    break
+        return wire.Cursor(row, seq)
 
     # --- live events
 

@@ -1,0 +1,153 @@
+"""Somebody stands still: a reader, a platform, a hook, an engine, a tool, a model. Everybody else is served."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_process import Person
+from local_gateway import LocalHouse
+from raw_client import RawClient
+from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
+from waiting import wait_until
+
+from gateway.platforms.local import attached
+from gateway.platforms.web.adapter import WebAdapter
+from gateway.run import GatewayRunner
+from gateway.turn import STORE_THREADS
+from hermes_base import local_wire as wire
+from hermes_base.chat import TextDelta
+from hermes_lab.server import LabServer
+
+AddTool = Callable[[str, Callable[..., str]], None]
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    """Whoever waits for it stands still until the test is over."""
+    over = threading.Event()
+    yield over
+    over.set()
+
+
+def is_served(client: RawClient, id: str = "served") -> bool:
+    """Whether a message is answered now, and its text seen live."""
+    client.say(f"[[say live text for {id}]]", id)
+    wait_until(lambda: any(f"live text for {id}" in text for text in client.answers()), SERVED_SECONDS)
+    seen = "".join(line.event.text for line in client.find(wire.Happened) if isinstance(line.event, TextDelta))
+    return f"live text for {id}" in seen
+
+
+def test_a_reader_that_stands_still_keeps_nobody_waiting(house: LocalHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F5, C7: a terminal comes back to a long conversation and reads nothing. Neither another one in the same
+    conversation nor one elsewhere notices; when it reads at last, it gets everything it missed, in order."""
+    monkeypatch.setattr(attached, "_PATIENCE_SECONDS", 600.0)  # it is not cut while the test looks
+    here, elsewhere = house.client("here"), house.client("elsewhere")
+    for number in range(8):
+        here.say(f"{number} " + "x" * 300_000, str(number))
+        here.wait(wire.Stored, lambda line, number=number: line.id == str(number))
+    wait_until(lambda: len(here.find(wire.DealtWith)) >= 1 and not house.gateway.lanes, 60)
+    with open_silent(house.home, here.welcome.conversation) as slow:
+        wait_until(lambda: any(client.hello.client == "slow" for client in list(local_clients(house))))
+        assert is_served(elsewhere)
+        assert is_served(here)
+        said = [line for line in read_lines(slow, "live text for served") if isinstance(line, wire.Happened)]
+    assert [line.event.text[:2] for line in said if line.seq][:8] == [f"{number} " for number in range(8)]
+
+
+def test_a_platform_that_cannot_show_keeps_nobody_waiting(house: LocalHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F5: the page hangs in the events of one conversation; other pages and the terminals go on."""
+    stuck, other = house.client("stuck"), house.client("other")
+    shown, show = [], WebAdapter.show
+
+    async def hang_for_one(adapter: WebAdapter, conversation: str, event: Any) -> None:
+        shown.append(conversation)
+        if conversation == stuck.welcome.conversation:
+            await asyncio.Event().wait()
+        await show(adapter, conversation, event)
+
+    monkeypatch.setattr(WebAdapter, "show", hang_for_one)
+    assert is_served(stuck)
+    assert is_served(other)
+    assert shown.count(stuck.welcome.conversation) == 1
+    assert shown.count(other.welcome.conversation) > 1
+
+
+def test_a_hook_that_stands_still_holds_no_thread_of_the_store(home: Path, lab: LabServer) -> None:
+    """F5: a plugin looks at messages of many chats and does not come back; another chat is served meanwhile."""
+    with StallingGateway(home, lab.base_url) as gateway:
+        gateway.start()
+        slow = [Person(home, f"slow{number}") for number in range(STORE_THREADS + 2)]
+        other = Person(home, "other")
+        with gateway.held_for(slow, "hook", "[[say slow]]") as said:
+            other.ask("[[say quick]]", SERVED_SECONDS)
+        for person, message in zip(slow, said, strict=True):
+            person.wait_dealt(message, seconds=THAW_SECONDS)
+        for person in (*slow, other):
+            person.close()
+
+
+def test_an_engine_that_does_not_let_go_holds_no_thread_of_the_store(
+    house: LocalHouse, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F5: sessions are deleted while the end of each of their agents stands still; another chat is served."""
+    clients = [house.client(f"c{number}") for number in range(STORE_THREADS + 1)]
+    for client in clients:
+        client.say("[[say hello]]")
+    wait_until(lambda: all(client.answers() for client in clients), SERVED_SECONDS)
+    ending = []
+    monkeypatch.setattr(GatewayRunner, "_cleanup_agent_resources", lambda *_: (ending.append(1), held.wait(60)))
+    *leaving, other = clients
+    for client in leaving:
+        session = house.gateway.store.current(client.welcome.conversation)
+        assert session is not None
+        client.send(wire.Call("delete", "sessions.delete", {"session": session.id}))
+    wait_until(lambda: len(ending) == len(leaving), SERVED_SECONDS)
+    assert is_served(other)
+    held.set()
+    wait_until(lambda: all(client.find(wire.Told) for client in leaving), SERVED_SECONDS)
+
+
+@pytest.mark.parametrize("what", ["[[stall 300]]", "[[tool hang {}]]"], ids=["model", "tool"])
+def test_models_and_tools_that_stand_still_keep_nobody_waiting(
+    house: LocalHouse, held: threading.Event, add_tool: AddTool, what: str
+) -> None:
+    """F5, C4: more of them than the store has threads; and each of them can be stopped."""
+    hanging = []
+    add_tool("hang", lambda args: str((hanging.append(1), held.wait(60))))
+    stuck = [house.client(f"s{number}") for number in range(STORE_THREADS + 2)]
+    for client in stuck:
+        client.say(what)
+    wait_until(lambda: sum(lane.slot is not None for lane in list(house.gateway.lanes.values())) == len(stuck))
+    assert is_served(house.client("other"))
+    for client in stuck:
+        client.send(wire.Stop("stop"))
+    wait_until(lambda: all(client.find(wire.DealtWith) for client in stuck), SERVED_SECONDS)
+
+
+def local_clients(house: LocalHouse) -> set[attached.Attached]:
+    adapter: Any = next(each for each in house.gateway.adapters if each.spec.name == "local")
+    return set(adapter._clients)
+
+
+@contextlib.contextmanager
+def open_silent(home: Path, conversation: str) -> Iterator[socket.socket]:
+    """A client that says hello, and reads nothing."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(str(wire.socket_path(home)))
+        sock.sendall(wire.encode(wire.Hello("slow", conversation, after=wire.Cursor())))
+        sock.settimeout(SERVED_SECONDS)
+        yield sock
+
+
+def read_lines(sock: socket.socket, until: str) -> Iterator[Any]:
+    with sock.makefile("rb") as lines:
+        for line in lines:
+            message = wire.decode_from_gateway(line)
+            yield message
+            if isinstance(message, wire.Deliver) and until in message.outgoing.text:
+                return
