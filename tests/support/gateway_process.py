@@ -138,7 +138,8 @@ class Person:
         self._slowness = slowness  # seconds between seeing a message and saying so
         self._state = _State()
         self._lock = threading.Condition()
-        self._sock: socket.socket | None = None
+        self._sock: socket.socket | None = None  # while it is welcome
+        self._wire: socket.socket | None = None
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._live, name=f"person {name}", daemon=True)
         self._thread.start()
@@ -200,10 +201,9 @@ class Person:
 
     def close(self) -> None:
         self._leaving.set()
-        with self._lock:
-            if self._sock is not None:
-                with _ignoring_loss():
-                    self._sock.shutdown(socket.SHUT_RDWR)
+        with self._lock, _ignoring_loss():
+            if self._wire is not None:
+                self._wire.shutdown(socket.SHUT_RDWR)
         self._thread.join(PATIENCE)
 
     # --- the connection
@@ -212,9 +212,13 @@ class Person:
         while not self._leaving.is_set():
             with _ignoring_loss(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
                 sock.connect(str(wire.socket_path(self._home)))
+                with self._lock:
+                    self._wire = sock
+                    if self._leaving.is_set():
+                        return
                 self._talk(sock)
             with self._lock:
-                self._sock = None
+                self._sock = self._wire = None
             time.sleep(_AGAIN_SECONDS)
 
     def _talk(self, sock: socket.socket) -> None:
