@@ -38,6 +38,17 @@ def admit(people: PeopleStore, settings: Mapping[str, Any], platform: str, sende
     return standing(person if role or not _is_only_listed(people, person, platform, sender) else None)
 
 
+def find_standing(people: PeopleStore, settings: Mapping[str, Any], person: str) -> Standing:
+    """Who somebody we know by id is today: a stranger once they were removed, or when only the settings let them in
+    and do so no more."""
+    if person == LOCAL_OWNER.person:
+        return LOCAL_OWNER
+    known = people.get(person) if person else None
+    identities = people.identities(person) if known is not None else ()
+    gone = [one.listed and not listed_role(settings, one.platform, one.sender) for one in identities]
+    return STRANGER if gone and all(gone) else standing(known)
+
+
 def open_folder(home: Path, scope: Scope) -> Path | None:
     """The own folder of a person or group, with its workspace; None for the owner, who has the home itself."""
     if not scope.folder:

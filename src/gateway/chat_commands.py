@@ -15,10 +15,11 @@ from agent import choosing
 from agent.providers import PROVIDERS
 from gateway.agent_cache import Place
 from gateway.building import Choices, Plan, write_effort
+from gateway.endings import NEW
 from gateway.front import spec_of
 from gateway.lane import Done, Item, Job
 from gateway.performing import LiveTurn, Tools, TurnPerformer, hush
-from gateway.sessions import branch_session, find_session
+from gateway.sessions import find_session
 from gateway.usage_report import read_report, write_scopes
 from hermes_base import commands
 from hermes_base.chat import Question
@@ -28,9 +29,7 @@ from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_cli.logs import log_path, read_tail, write_line
 from hermes_cli.plugins import (
-    PluginHooks,
     get_plugin_command_handler,
-    get_plugin_manager,
     resolve_plugin_command_result,
 )
 from hermes_state.interface import SessionInfo
@@ -54,6 +53,7 @@ class Result:
     lines: Sequence[str] = ()
     level: str = "info"
     end_session: str = ""
+    go_on_in: str = ""  # another session of the conversation
     again: str = ""
     moved: str = ""
     closed: tuple[int, ...] = ()  # the answer is stored already
@@ -149,7 +149,7 @@ class CommandPerformer:
             return Done(result.closed, result.again, result.moved)
         text = "\n".join(result.lines)
         answers = [Outgoing(job.first.inbound.address, text, NOTE, result.level)] if text else []
-        self._tools.turns.complete(job.claim, job.seqs, None, answers, (), result.end_session)
+        self._tools.turns.complete(job.claim, job.seqs, None, answers, (), result.end_session, result.go_on_in)
         return Done(job.seqs, moved=result.moved)
 
     def _run(self, job: Job, live: LiveTurn) -> Result:
@@ -183,15 +183,8 @@ def start_new(scene: Scene) -> Result:
     """End the session and all that works for its task; the next message opens another one."""
     current = scene.tools.store.current(scene.key)
     if current is not None:
-        hooks = PluginHooks(get_plugin_manager())
-        facts = {"session_id": current.id, "platform": current.platform, "reason": "new"}
-        hooks.invoke("on_session_finalize", **facts)
-    agent = scene.tools.runner.cached_agent(scene.key)
-    if agent is None and current is not None:
-        agent = scene.tools.builder.build(scene.plan())
-        agent.close()
-    scene.tools.runner.end_session(scene.key)
-    return Result(["A new conversation. The old one is kept; /resume finds it."], end_session="new")
+        scene.tools.endings.end_session(current, NEW)
+    return Result(["A new conversation. The old one is kept; /resume finds it."], end_session=NEW)
 
 
 def resume(scene: Scene) -> Result:
@@ -205,20 +198,24 @@ def resume(scene: Scene) -> Result:
         ending = "Go on with one of them: /resume ID (the beginning of the id is enough)"
         return Result([*map(_session_line, found), ending])
     info = find_session(store, scene.args, conversation=within, person=person)
-    store.resume(info.conversation, info.id)
+    line = f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
     if info.conversation == scene.key:
         scene.tools.runner._evict_cached_agent(scene.key, "resumed")
-    line = f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
-    return Result([line], moved="" if info.conversation == scene.key else info.conversation)
+        return Result([line], go_on_in=info.id)
+    current = store.current(info.conversation)
+    if current is None or current.id != info.id:
+        store.resume(info.conversation, info.id)
+    return Result([line], moved=info.conversation)
 
 
 def branch(scene: Scene) -> Result:
     current = scene.tools.store.current(scene.key)
     if current is None or not current.version:
         return Result(["There is nothing to branch from yet."])
-    new = branch_session(scene.tools.store, current.id)
+    new = scene.tools.store.branch(current.id, current=False)
     scene.tools.runner._evict_cached_agent(scene.key, "branched")
-    return Result([f"Going on in a copy, {new.id}. The old conversation stays as it is: /resume {current.id}"])
+    line = f"Going on in a copy, {new.id}. The old conversation stays as it is: /resume {current.id}"
+    return Result([line], go_on_in=new.id)
 
 
 def model(scene: Scene) -> Result:

@@ -116,7 +116,7 @@ class Chores:
     async def _retain(self) -> None:
         """F7: what is over goes, once an hour; not while the start has other things to do."""
         gateway = self._gateway
-        retention = Retention(gateway.home, gateway.store, cli_config.load_last_good)
+        retention = Retention(gateway.home, gateway.store, cli_config.load_last_good, gateway.endings.expire)
         await asyncio.sleep(FIRST_RETENTION_SECONDS)
         await self._every(lambda: RETENTION_SECONDS, lambda: retention.run(gateway.call))
 

@@ -10,7 +10,6 @@ from gateway.intake import message_text
 from gateway.lane import Lane
 from gateway.people import is_shared
 from gateway.session_export import FORMS, name_session
-from gateway.sessions import branch_session
 from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from hermes_base.cockpit import (
     Caller,
@@ -22,7 +21,7 @@ from hermes_base.cockpit import (
     Timeline,
     WaitingMessage,
 )
-from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.errors import AtWork, HermesError, StoreFailure
 from hermes_base.inbound import read_inbound
 from hermes_base.journal import Row
 from hermes_base.keys import ConversationKey, parse_key
@@ -153,7 +152,6 @@ class ThreadDesk:
         current = store.current(info.conversation)
         if current is not None and current.id == info.id:
             return
-        self._check_idle(info.conversation)
         store.resume(info.conversation, info.id)
         self._gateway.runner._evict_cached_agent(info.conversation, "resumed")
 
@@ -165,9 +163,7 @@ class ThreadDesk:
     def _fork(self, caller: Caller, session: str, before: int | None, apart: bool) -> Thread:
         info = self._find(caller, session)
         target = self._open(caller, parse_key(info.conversation).platform, "", "") if apart else info.conversation
-        if not apart:
-            self._check_idle(info.conversation)
-        new = branch_session(self._gateway.store, session, before=before, conversation=target)
+        new = self._gateway.store.branch(session, before=before, conversation=target)
         self._gateway.runner._evict_cached_agent(target, "branched")
         return self._describe(new)
 
@@ -268,10 +264,6 @@ class ThreadDesk:
         lane = self._gateway.lanes.get(conversation)
         return lane if lane is not None and lane.slot is not None else None
 
-    def _check_idle(self, conversation: str) -> None:
-        if self._lane(conversation) is not None:
-            raise NotNow(AT_WORK, kept="Nothing was changed.", fix="Wait for it, or stop it.")
-
     def _is_current(self, info: SessionInfo) -> bool:
         current = self._gateway.store.current(info.conversation)
         return current is not None and current.id == info.id
@@ -295,7 +287,10 @@ class ThreadDesk:
         )
 
     async def _call(self, work: Callable[..., T], *args: Any) -> T:
-        return await self._gateway.call(work, *args)
+        try:
+            return await self._gateway.call(work, *args)
+        except AtWork as problem:
+            raise NotNow(AT_WORK, kept=problem.kept, fix=problem.fix) from problem
 
 
 def _own_prefix(caller: Caller) -> str:

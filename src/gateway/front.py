@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import people
-from gateway.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, standing
+from gateway.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
 from gateway.intake import Standing, View
 from gateway.lane import LOOKED_AT, Arrival
 from gateway.platforms.base import PlatformSpec
@@ -104,13 +104,20 @@ class FrontDoor:
 
     def _find_sender(self, conversation: str, inbound: Inbound, spec: PlatformSpec, settings: Settings) -> Standing:
         if inbound.origin == NOTICE:
-            last = self._turns.choices(conversation)
-            return Standing(str(last.get("person", "")), str(last.get("role", "")))
+            return self._find_last_speaker(conversation, settings)
         if spec.trusted or (spec.knows_people and inbound.sender == LOCAL_OWNER.person):
             return LOCAL_OWNER
         if spec.knows_people:
             return standing(self._people.get(inbound.sender))
         return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
+
+    def _find_last_speaker(self, conversation: str, settings: Settings) -> Standing:
+        """Who spoke last, as who they are today: the house speaks to nobody who was removed (G3)."""
+        return find_standing(self._people, settings, str(self._turns.choices(conversation).get("person", "")))
+
+    def may_hear(self, conversation: str) -> bool:
+        """Whether whoever spoke last there may still be spoken to."""
+        return people.may_talk(self._find_last_speaker(conversation, self._settings()).role)
 
     def _find_earlier(self, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
         """Of an edit: the rows that it takes the place of, and what became of the message before."""

@@ -101,6 +101,7 @@ class View:
     question: OpenQuestion | None = None
     names_seen: bool = False  # the platform's clients say which question the writer of a text saw
     waiting: int = 0  # messages of this conversation that wait before this one
+    behind_command: bool = False  # one of them is a command, which decides where this one is answered
     refusals: int = 0  # messages in a row, just before this one, for which there was no room
     closing: bool = False  # the gateway is shutting down
     earlier: str = ""  # of an edit: what became of the message before: "", "open", "answered"
@@ -123,7 +124,6 @@ NOT_SEEN = (
 QUESTION_CLOSED = "This question is not open any more; nothing was changed."
 NOT_A_CHOICE = "That is not one of the choices: {choices}. The question is still open."
 ROLE_TOO_LOW = "/{name} is for people with a higher role than yours. Nothing was changed."
-WAITS_FOR_STOP = "/{name} has to wait: an answer is under way. /stop stops it."
 TEXT_MISSING = "Say what you want to ask: /{name} TEXT"
 NO_COMMAND = "There is no command /{name}. {hint}"
 TOO_MANY = (
@@ -133,6 +133,7 @@ TOO_MANY = (
 QUEUED = "Queued: it is answered when the turn under way has ended, and so is what you write until then."
 QUEUED_COMMAND = "Queued: /{name} runs when the turn under way has ended."
 QUEUED_OTHERS = "Queued: somebody else's turn is under way; yours comes after it, with what you write until then."
+QUEUED_BEHIND = "Queued: it comes after the command that waits for the end of the turn under way. /stop stops the turn."
 QUEUED_UNSTEERABLE = "Queued: the turn under way takes nothing in now; this is answered when it has ended."
 QUEUED_DEEP = (
     f"Queued: {MAX_DEPTH} turns in a row were interrupted, so the one under way runs to its end first. /stop stops it."
@@ -153,9 +154,12 @@ def route(inbound: Inbound, view: View) -> Decision:
 
 
 def _take_notice(inbound: Inbound, view: View) -> Decision | None:
-    """What the house says to itself is no person's, so no rule about people applies."""
+    """What the house says to itself is no person's, so no rule about people applies but one: it is said for whoever
+    spoke last, and nothing is said for somebody who was removed (G3)."""
     if inbound.origin != NOTICE:
         return None
+    if not may_talk(view.sender.role):
+        return Drop("its person was removed")
     return Queue() if view.busy or view.closing else StartTurn()
 
 
@@ -241,7 +245,10 @@ def _refuse_flood(_: Inbound, view: View) -> Decision | None:
 
 
 def _join_busy(inbound: Inbound, view: View) -> Decision | None:
-    return _BUSY_MODES[view.busy_mode](inbound, view) if view.busy else None
+    """What follows a command that waits is not said to the turn under way: it waits, too (C3)."""
+    if not view.busy:
+        return None
+    return Queue(QUEUED_BEHIND) if view.behind_command else _BUSY_MODES[view.busy_mode](inbound, view)
 
 
 Check = Callable[[Inbound, View], Decision | None]
@@ -265,8 +272,6 @@ _CHECKS: tuple[Check, ...] = (
 
 
 def _run_by_table(command: Command, args: str, _: Inbound, view: View) -> Decision:
-    if view.busy and command.when_busy == commands.REFUSE:
-        return Reply(WAITS_FOR_STOP.format(name=command.name), "warning")
     if view.busy and command.when_busy == commands.AFTER:
         return Queue(QUEUED_COMMAND.format(name=command.name))
     return RunCommand(command.name, args)

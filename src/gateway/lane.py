@@ -333,6 +333,7 @@ class Lane:
             depth=self._depth,
             question=self._house.open_question(self.key),
             waiting=self._count_held(),
+            behind_command=any(item.is_command for item in self._queue),
             refusals=self._refusals,
         )
 

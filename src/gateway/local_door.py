@@ -10,7 +10,6 @@ from gateway.building import Choices
 from gateway.platforms.base import Accepted, Refused
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
 from gateway.sessions import find_session
-from hermes_base.errors import HermesError
 from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.keys import ConversationKey, parse_key
 from hermes_base.local_wire import Hello
@@ -55,11 +54,8 @@ class LocalDoor:
         store = self._gateway.store
         if hello.resume:
             found = find_session(store, hello.resume)
-            lane = self._gateway.lanes.get(found.conversation)
             current = store.current(found.conversation)
             if current is None or current.id != found.id:
-                if lane is not None and lane.slot is not None:
-                    raise HermesError("Its conversation is in the middle of a turn.", fix="Wait for it, or stop it.")
                 store.resume(found.conversation, found.id)
                 self._gateway.runner._evict_cached_agent(found.conversation, "resumed")
             return found

@@ -148,18 +148,7 @@ class Operations:
     async def delete_session(self, args: Args) -> dict[str, Any]:
         gateway = self._gateway
         session = str(args.get("session") or "")
-        info = await gateway.call(gateway.store.session, session)
-        if info is None:
-            return {"deleted": False}
-        lane = gateway.lanes.get(info.conversation)
-        if lane is not None and lane.slot is not None:
-            raise HermesError(
-                "This session is being worked on.", kept="Nothing was deleted.", fix="Stop its turn first (/stop)."
-            )
-        current = await gateway.call(gateway.store.current, info.conversation)
-        if current is not None and current.id == session:
-            await self._end_agent(info.conversation)
-        return {"deleted": await gateway.call(gateway.store.delete, session)}
+        return {"deleted": await start_thread(lambda: gateway.endings.delete(session), "end session")}
 
     async def stop_turn(self, args: Args) -> dict[str, Any]:
         lane = self._gateway.lanes.get(str(args.get("conversation") or ""))
@@ -194,10 +183,6 @@ class Operations:
         self._gateway.shut_down(str(args.get("reason") or "asked to by the operator"))
         return {"stopping": True}
 
-    async def _end_agent(self, conversation: str) -> None:
-        """On a thread of its own: engines and plugins are told, and may take their time."""
-        await start_thread(lambda: self._gateway.runner.end_session(conversation), f"end {conversation[-40:]}")
-
     # --- people
 
     async def _manage_people(self, name: str, args: Args) -> dict[str, Any]:
@@ -206,7 +191,7 @@ class Operations:
             raise HermesError(f"There is no operation 'people.{name}'.")
         gateway = self._gateway
         if name == "forget":
-            await self._end_access(str(args.get("id") or ""))
+            await self._end_access(await gateway.call(people_ops.check_forget, gateway.store, gateway.home, args))
         result = await gateway.call(operation, gateway.store, gateway.home, args)
         if result.get("removed"):
             await self._end_access(str(result["removed"]))
@@ -219,7 +204,7 @@ class Operations:
         return await self._gateway.call(operation, self._gateway.store, self._gateway.home, args)
 
     async def _end_access(self, person: str) -> None:
-        """G3: turns stopped, approvals void, agents dropped."""
+        """G3: turns stopped, approvals void, what they have going ended."""
         gateway = self._gateway
         gateway.mailbox.void_person(person)
         for lane in gateway.lanes.values():
@@ -228,8 +213,7 @@ class Operations:
             lane.stop(REMOVED)
             while lane.slot is not None and lane.starter == person:  # within five seconds, whatever it waits for
                 await asyncio.sleep(0.02)
-        for conversation in await gateway.call(gateway.people.conversations_of, person):
-            await self._end_agent(conversation)
+        await start_thread(lambda: gateway.endings.end_person(person), "end person")
 
 
 def is_connected(adapter: Adapter, now: float) -> bool:

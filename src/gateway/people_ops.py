@@ -67,6 +67,15 @@ def link(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
 
 def forget(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
     """Delete what belongs to a person or group: rows of the store and their folder."""
+    id = check_forget(store, home, args)
+    folder = _find_folder(home, id)
+    counts = asdict(store.people.forget(id))
+    files = _delete_folder(folder) if folder is not None else 0
+    return {"removed": id, "deleted": {**counts, "files": files}}
+
+
+def check_forget(store: HasPeople, home: Path, args: Args) -> str:
+    """Whose data is to go; raises what is wrong with that, before anything of theirs is ended."""
     id = _read(args, "id")
     person = store.people.get(id)
     folder = _find_folder(home, id)
@@ -75,9 +84,7 @@ def forget(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
         raise HermesError("What the owner has belongs to this home as a whole and is not forgotten this way.", fix=fix)
     if person is None and folder is None and not store.people.conversations_of(id):
         raise HermesError(f"There is nobody with the id {id!r}, and nothing of them.", fix=_IDS)
-    counts = asdict(store.people.forget(id))
-    files = _delete_folder(folder) if folder is not None else 0
-    return {"removed": id, "deleted": {**counts, "files": files}}
+    return id
 
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(

@@ -15,6 +15,7 @@ from gateway import bursts, clocks
 from gateway.admission import WORKSPACE, open_folder
 from gateway.agent_cache import Place
 from gateway.building import Builder, Choices, Plan, write_effort
+from gateway.endings import Endings
 from gateway.front import spec_of
 from gateway.lane import BY_NEW_MESSAGE, Done, Item, Job
 from gateway.mailbox import Mailbox
@@ -140,6 +141,7 @@ class Tools:
     meters: Meters
     titler: Titler
     wake: Callable[[Address], None]  # there is something to deliver; on any thread
+    endings: Endings
 
 
 class TurnPerformer:

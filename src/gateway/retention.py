@@ -41,10 +41,14 @@ class KeptStore(Store, Protocol):
 class Retention:
     """`run` does its steps one by one through the caller's threads, `sweep` does them here and now."""
 
-    def __init__(self, home: Path, store: KeptStore, settings: Settings) -> None:
+    def __init__(
+        self, home: Path, store: KeptStore, settings: Settings, expire: Callable[[str, float], bool] | None = None
+    ) -> None:
+        """`expire` ends a session that nobody touched since then and deletes it; left out: it is only deleted."""
         self._home = home
         self._store = store
         self._settings = settings
+        self._expire = expire or store.delete_stale
 
     async def run(self, call: Callable[..., Awaitable[Any]]) -> dict[str, int]:
         """One sweep, each step through `call`, which runs a function on a thread of the store."""
@@ -87,7 +91,7 @@ class Retention:
             found = self._store.stale_sessions(before, SESSIONS_AT_ONCE)
             gone = 0
             for session in found:
-                count = int(self._store.delete_stale(session, before))
+                count = int(self._expire(session, before))
                 gone += count
                 yield SESSIONS, count
             if not gone:

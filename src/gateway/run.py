@@ -219,12 +219,13 @@ class GatewayRunner:
         if agent is not None and not running:
             self._release_later([agent])
 
-    def end_session(self, key: str) -> None:
-        """The conversation's session is over: its agent goes, with everything that works for its task."""
+    def end_session(self, key: str, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """The conversation's session is over: its warm agent goes, with everything that works for its task. The end
+        itself is decided and performed in `gateway.endings`; `messages` is the stored transcript."""
         with self._agent_cache_lock:
             agent = self._take_out(key, "ended")
         if agent is not None:
-            self._cleanup_agent_resources(agent)
+            self._cleanup_agent_resources(agent, messages)
 
     def release_all(self) -> None:
         """The process ends: every agent that is in no turn lets its client go; conversations stay as they are."""
@@ -287,7 +288,7 @@ class GatewayRunner:
         """The conversation may go on later: only the model client goes."""
         agent.release_clients()
 
-    def _cleanup_agent_resources(self, agent: Any) -> None:
+    def _cleanup_agent_resources(self, agent: Any, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
         """The conversation is over: everything of its task ends."""
-        agent.shutdown_memory_provider()
+        agent.shutdown_memory_provider(messages)
         agent.close()

@@ -21,6 +21,7 @@ from gateway.chat_commands import CommandPerformer, HouseCalls
 from gateway.chores import Chores
 from gateway.config_watch import ConfigWatch
 from gateway.delivery import Delivery
+from gateway.endings import Endings
 from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
 from gateway.intake import OpenQuestion, Standing
 from gateway.lane import Arrival, Done, Job, Lane, Live
@@ -42,6 +43,7 @@ from hermes_base.chat import Event, Notice, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
+    NOTE,
     NOTICE,
     OUTBOX,
     PERSON,
@@ -68,6 +70,7 @@ GRACE_SECONDS = 5.5  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.0  # for turns to notice that they were cut
 SLOW_STORE_SECONDS = 3.0
 STORE_HELD = "Another process holds the store; your message waits for it."
+ELSEWHERE = "It belongs to an earlier conversation, which goes on with: /resume {session}"
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
@@ -134,6 +137,7 @@ class Gateway:
             node=self.node,
         )
         self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self), self._send_file, self.meters)
+        self.endings = Endings(self.store, self.runner)
         self.titler = Titler(
             self.store,
             cli_config.load_last_good,
@@ -153,6 +157,7 @@ class Gateway:
             self.meters,
             self.titler,
             lambda address: self.delivery.wake(address),
+            self.endings,
         )
         self._turn_performer = TurnPerformer(tools)
         self.operations = Operations(self)
@@ -389,11 +394,23 @@ class Gateway:
 
     def notify(self, conversation: str, name: str, text: str) -> None:
         """A message of the house to a conversation, which is answered like any other; on any thread."""
+        if not self.front.may_hear(conversation):
+            log.info("nobody in %s may be told: %s", conversation, name)
+            return
         address = self._address_of(conversation)
         inbound = Inbound(address, name, "hermes", text, conversation=conversation, origin=NOTICE, received=time.time())
         if self.turns.accept(conversation, "house", name, write_inbound(inbound)) is not None:
             self._loop.call_soon_threadsafe(self.show, conversation, Notice(text))
             self._loop.call_soon_threadsafe(self.wake, conversation)
+
+    def tell(self, conversation: str, name: str, text: str) -> None:
+        """A note of the house to whoever spoke last in a conversation, which nobody answers; on any thread."""
+        if not self.front.may_hear(conversation):
+            log.info("nobody in %s may be told: %s", conversation, name)
+            return
+        address = self._address_of(conversation)
+        if self.turns.post(conversation, name, Outgoing(address, text, NOTE)):
+            self._loop.call_soon_threadsafe(self.delivery.wake, address)
 
     def take_node(self, node: str) -> None:
         """This process is another node from now on. What runs goes on under its old claim, which holds as long as
@@ -433,11 +450,18 @@ class ProcessNotices:
         self._gateway = gateway
 
     def post(self, task: str, id: str, text: str) -> None:
-        session = self._gateway.store.session(task)
+        """Where its session is the one that the conversation goes on in, the model is told and answers; where the
+        conversation goes on elsewhere (`/resume`), the person is told, and how to go back."""
+        store = self._gateway.store
+        session, name = store.last_of(task), f"proc:{id}:{uuid.uuid4().hex[:6]}"
         if session is None:
             log.info("a process of %s ended, and nobody is there to hear of it", task)
             return
-        self._gateway.notify(session.conversation, f"proc:{id}:{uuid.uuid4().hex[:6]}", text)
+        current = store.current(session.conversation)
+        if current is not None and current.task == task:
+            self._gateway.notify(session.conversation, name, text)
+        else:
+            self._gateway.tell(session.conversation, name, f"{text}\n{ELSEWHERE.format(session=session.id)}")
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:

@@ -1,9 +1,7 @@
-"""Finds and copies sessions, for commands in the chat and in the terminal."""
+"""Finds sessions, for commands in the chat and in the terminal."""
 
 from hermes_base.errors import HermesError
-from hermes_base.journal import PART_PLACES
-from hermes_state.interface import NewSession, SessionInfo, Store
-from hermes_state.records import make_writer_id
+from hermes_state.interface import SessionInfo, Store
 
 _ALL = 1_000_000
 
@@ -24,30 +22,6 @@ def find_session(
         raise HermesError(f"There is no session {wanted!r}.", fix=fix)
     few = ", ".join(info.id for info in near[:5]) + (", …" if len(near) > 5 else "")
     raise HermesError(f"{len(near)} sessions begin with {wanted!r}: {few}.", fix="Type more of the id.")
-
-
-def branch_session(store: Store, session: str, *, before: int | None = None, conversation: str = "") -> SessionInfo:
-    """A copy of a session, up to a position if one is given, now the current one of its conversation or of another;
-    the bytes that were sent are copied along."""
-    old, transcript = store.session(session), store.load(session)
-    assert old is not None
-    new = store.open_session(
-        NewSession(
-            conversation or old.conversation,
-            platform=old.platform,
-            model=old.model,
-            title=old.title if before is None else "",
-            person=old.person,
-        )
-    )
-    for (part, dialect), body in transcript.frozen.items():
-        store.freeze(new.id, PART_PLACES[part], dialect, body)
-    rows = [row for row in transcript.rows if before is None or row.position < before]
-    if rows:
-        store.append(new.id, make_writer_id(), 0, rows)
-    copied = store.session(new.id)
-    assert copied is not None
-    return copied
 
 
 def _may_see(info: SessionInfo, conversation: str | None, person: str | None) -> bool:

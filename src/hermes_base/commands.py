@@ -8,8 +8,7 @@ from types import MappingProxyType
 
 # What happens to a command while a turn is under way.
 NOW = "now"  # it runs beside the turn
-AFTER = "after"  # it waits for the turn's end
-REFUSE = "refuse"  # it is refused: stop the turn first
+AFTER = "after"  # it takes its place in the order: after the turn under way, before what is said next
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +25,8 @@ class Command:
 
 COMMANDS: tuple[Command, ...] = (
     Command("help", (), "Show the commands."),
-    Command("new", ("reset", "clear"), "Start a new conversation.", when_busy=REFUSE),
-    Command("resume", (), "Go back to an earlier conversation; without ID: list them.", "[ID]", when_busy=REFUSE),
+    Command("new", ("reset", "clear"), "Start a new conversation.", when_busy=AFTER),
+    Command("resume", (), "Go back to an earlier conversation; without ID: list them.", "[ID]", when_busy=AFTER),
     Command(
         "model",
         (),
@@ -41,16 +40,16 @@ COMMANDS: tuple[Command, ...] = (
     Command("usage", (), "Show tokens, cache hits and cost."),
     Command("compress", (), "Summarise the older part of the conversation.", when_busy=AFTER, breaks_prefix=True),
     Command("tools", (), "List the tools the model has."),
-    Command("retry", (), "Ask the last question again.", when_busy=REFUSE, breaks_prefix=True),
+    Command("retry", (), "Ask the last question again.", when_busy=AFTER, breaks_prefix=True),
     Command(
         "undo",
         (),
         "Take back the last question and its answer, or what it changed in files.",
         "[files]",
-        when_busy=REFUSE,
+        when_busy=AFTER,
         breaks_prefix=True,
     ),
-    Command("branch", (), "Go on in a copy of this conversation; the old one stays as it is.", when_busy=REFUSE),
+    Command("branch", (), "Go on in a copy of this conversation; the old one stays as it is.", when_busy=AFTER),
     Command("queue", (), "Ask this when the turn under way has ended.", "TEXT"),
     Command("steer", (), "Put this into the turn under way, at its next step.", "TEXT"),
     Command("status", (), "Show what runs, what waits and who is connected.", role="admin"),

@@ -57,6 +57,10 @@ class Fenced(StoreFailure):
     """Another writer moved the transcript on; nothing of this write was stored."""
 
 
+class AtWork(StoreFailure):
+    """Messages of the conversation are being answered, so its session stays the one that it goes on in."""
+
+
 class HomeBusy(StoreFailure):
     """Another process owns this home folder."""
 

@@ -87,6 +87,10 @@ class Journal(Protocol):
         """The transcript as stored; opens the session at first use."""
         ...
 
+    def reload(self) -> Transcript:
+        """The session at work as stored now, and no other, wherever the conversation goes on meanwhile."""
+        ...
+
     def standing(self) -> tuple[str, int]:
         """Session and version as stored now, ("", 0) without one: is what the caller holds still true?"""
         ...

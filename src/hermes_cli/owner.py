@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway import key_ops, people_ops
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_cli.local_client import Connection, call, connect
+from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from gateway.endings import Endings
 
 CALL_SECONDS = 60.0
 _PATIENCE_SECONDS = 5.0  # for an owner that is about to listen, or to leave
@@ -53,14 +57,37 @@ def _find(name: str) -> Operation:
 
 
 def delete_session(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
+    """As the gateway does it: who has to hear of the end of a session hears of it."""
     del home
-    return {"deleted": store.delete(str(args["session"]))}
+    return {"deleted": _make_endings(store).delete(str(args["session"]))}
+
+
+def remove_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
+    removed = people_ops.remove(store, home, args)
+    _make_endings(store).end_person(str(removed["removed"]))
+    return removed
+
+
+def forget_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
+    _make_endings(store).end_person(people_ops.check_forget(store, home, args))
+    return people_ops.forget(store, home, args)
+
+
+def _make_endings(store: SqliteStore) -> "Endings":
+    """Ends by what is stored; nothing is warm here, and nothing runs."""
+    from gateway.endings import Endings  # noqa: PLC0415 - the room of agents takes a while, and few operations need it
+    from gateway.run import GatewayRunner  # noqa: PLC0415 - the same
+
+    discover_plugins()
+    return Endings(store, GatewayRunner())
 
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         "sessions.delete": delete_session,
         **{f"people.{name}": operation for name, operation in people_ops.OPERATIONS.items()},
+        "people.remove": remove_person,
+        "people.forget": forget_person,
         **{f"keys.{name}": operation for name, operation in key_ops.OPERATIONS.items()},
     }
 )

@@ -128,6 +128,10 @@ class Store(Protocol):
 
     def session(self, session: str) -> SessionInfo | None: ...
 
+    def last_of(self, task: str) -> SessionInfo | None:
+        """The session of a chain that was touched last; None when all of them are deleted."""
+        ...
+
     def sessions(
         self,
         *,
@@ -146,8 +150,17 @@ class Store(Protocol):
         ...
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
-        """Make an existing session its conversation's current one again and open it (clears its end); StoreFailure
-        when it belongs to another conversation."""
+        """Make an existing session its conversation's current one again and open it (clears its end). AtWork, and
+        nothing is changed, while messages of the conversation are open: the turn that answers them belongs to the
+        session that is current. StoreFailure when it belongs to another conversation."""
+        ...
+
+    def branch(
+        self, session: str, *, before: int | None = None, conversation: str = "", current: bool = True
+    ) -> SessionInfo:
+        """A copy of a session, up to a position if one is given, with the bytes that were sent, in its conversation or
+        in another; a task of its own. With `current` the conversation goes on in it, and AtWork is raised as by
+        `resume`. One transaction: there is the whole copy, or none."""
         ...
 
     def end(self, session: str, reason: str) -> None:
@@ -158,7 +171,8 @@ class Store(Protocol):
     def set_title(self, session: str, title: str) -> None: ...
 
     def delete(self, session: str) -> bool:
-        """Remove a session with its rows, search entries and blobs nobody else uses; usage rows stay in the ledger."""
+        """Remove a session with its rows, search entries and blobs nobody else uses; usage rows stay in the ledger.
+        AtWork when it is current and a living process is in the middle of a turn of it."""
         ...
 
     def stale_sessions(self, before: float, limit: int) -> list[str]:

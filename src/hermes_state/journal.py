@@ -43,9 +43,11 @@ class StoreJournal:
     def load(self) -> Transcript:
         """The transcript as stored; opens the session if the conversation has none."""
         session = self._look_up() or self._open_session()
-        transcript = self._get_store().load(session.id)
-        self._session, self._version = transcript.session, transcript.version
-        return transcript
+        return self._read(session.id)
+
+    def reload(self) -> Transcript:
+        """The session at work as stored now, and no other, wherever the conversation goes on meanwhile."""
+        return self._read(self._begun())
 
     def standing(self) -> tuple[str, int]:
         """Session and version as stored now, ("", 0) without one; the journal itself moves by `load` only."""
@@ -86,6 +88,11 @@ class StoreJournal:
 
     def steps(self) -> Sequence[Step]:
         return ()
+
+    def _read(self, session: str) -> Transcript:
+        transcript = self._get_store().load(session)
+        self._session, self._version = transcript.session, transcript.version
+        return transcript
 
     def _get_store(self) -> Store:
         if self._store is None:

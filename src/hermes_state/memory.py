@@ -49,6 +49,11 @@ class MemoryStore:
         return None if kept is None else kept.info
 
     @locked
+    def last_of(self, task: str) -> SessionInfo | None:
+        chain = [kept.info for kept in self._state.sessions.values() if kept.info.task == task]
+        return max(chain, key=lambda info: (info.updated, info.id), default=None)
+
+    @locked
     def sessions(
         self,
         *,
@@ -79,19 +84,37 @@ class MemoryStore:
 
     @locked
     def resume(self, conversation: str, session: str) -> SessionInfo:
-        kept = self._state.get(session)
-        if kept.info.conversation != clean(conversation):
-            raise records.foreign(session, conversation)
-        kept.info = replace(kept.info, ended=None, end_reason=None)
-        kept.successor = None
-        self._state.current[kept.info.conversation] = session
-        return kept.info
+        if self._state.get(session).info.conversation == clean(conversation):
+            self._check_idle(clean(conversation))
+        return self._state.go_on_in(session, clean(conversation))
+
+    @locked
+    def branch(
+        self, session: str, *, before: int | None = None, conversation: str = "", current: bool = True
+    ) -> SessionInfo:
+        old = self._state.get(session)
+        target = clean(conversation) or old.info.conversation
+        if current:
+            self._check_idle(target)
+        copy = self._state.copy_session(old, before, target)
+        return self._state.go_on_in(copy.info.id, target) if current else copy.info
+
+    def _check_idle(self, conversation: str) -> None:
+        if self.turns.open_seqs(conversation):
+            raise records.at_work(conversation)
 
     @locked
     def end(self, session: str, reason: str) -> None:
         kept = self._state.get(session)
         self._state.close_session(kept, reason)
         self._state.move_current(kept.info, None)
+
+    def _is_at_work(self, conversation: str) -> bool:
+        """Whether a living process is in the middle of a turn."""
+        tables = self._state.turns
+        row, messages = tables.conversations.get(conversation), tables.inbox.get(conversation, {}).values()
+        begun = any(message.begun is not None and message.done_epoch is None for message in messages)
+        return begun and row is not None and tables.is_alive(row.owner, self._clock())
 
     @locked
     def set_title(self, session: str, title: str) -> None:
@@ -100,9 +123,13 @@ class MemoryStore:
 
     @locked
     def delete(self, session: str) -> bool:
-        kept = self._state.sessions.pop(session, None)
+        kept = self._state.sessions.get(session)
         if kept is None:
             return False
+        conversation = kept.info.conversation
+        if self._state.current.get(conversation) == session and self._is_at_work(conversation):
+            raise records.at_work(conversation)
+        del self._state.sessions[session]
         self._state.move_current(kept.info, None)
         self._state.drop_unused(set(kept.sent.values()))
         return True

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from hermes_base.errors import StoreFailure
-from hermes_base.journal import Row, UsageRow
+from hermes_base.journal import Row, UsageRow, visible
 from hermes_state import records
 from hermes_state.interface import BreakRow, NewSession, SessionInfo
 from hermes_state.keys import KeyRow
@@ -131,6 +131,28 @@ class MemoryState:
         child = self.add_session(new, info.task)
         child.sent = {key: digest for key, digest in kept.sent.items() if key[0] < 0}
         return child
+
+    def copy_session(self, old: Kept, before: int | None, conversation: str) -> Kept:
+        """A new session with the rows that stand in the old one, and the bytes that they were sent as."""
+        info = old.info
+        title = info.title if before is None else ""
+        new = NewSession(conversation, platform=info.platform, model=info.model, title=title, person=info.person)
+        copy = self.add_session(new, "")
+        copy.sent = {key: digest for key, digest in old.sent.items() if key[0] < 0}
+        rows = [row for row in visible(self.read_rows(old)) if before is None or row.position < before]
+        if rows:
+            self.add_rows(copy, records.make_writer_id(), records.write_batch(rows))
+        return copy
+
+    def go_on_in(self, session: str, conversation: str) -> SessionInfo:
+        """Open the session again and make it the current one."""
+        kept = self.get(session)
+        if kept.info.conversation != conversation:
+            raise records.foreign(session, conversation)
+        kept.info = replace(kept.info, ended=None, end_reason=None)
+        kept.successor = None
+        self.current[conversation] = session
+        return kept.info
 
     def append_batch(self, batch: records.Batch, place: records.Place, usage: Sequence[UsageRow]) -> int:
         """Add rows and their calls if the transcript stands where the writer left it; the new version."""

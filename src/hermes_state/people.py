@@ -167,6 +167,11 @@ class PeopleStore(Protocol):
 
     def conversations_of(self, person: str) -> Sequence[str]: ...
 
+    def spoken_last_by(self, person: str) -> Sequence[str]:
+        """Conversations in which this person spoke last, whosesoever they are (the choice `person`). It reads all
+        conversations, so it is for what happens rarely."""
+        ...
+
     def forget(self, person: str) -> Forgotten:
         """Delete what belongs to a person, and the person: sessions with rows, search entries and blobs nobody else
         uses, messages that came in and went out in their conversations, identities, requests, questions, API keys.

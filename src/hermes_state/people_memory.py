@@ -1,5 +1,6 @@
 """People in the store in memory: the twin of `SqlitePeople`, with the same answers and no file."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -169,6 +170,11 @@ class MemoryPeople:
     @locked
     def conversations_of(self, person: str) -> Sequence[str]:
         return _list_conversations(self._state, person)
+
+    @locked
+    def spoken_last_by(self, person: str) -> Sequence[str]:
+        chosen = {name: json.loads(row.choices) for name, row in self._state.turns.conversations.items()}
+        return sorted(name for name, choices in chosen.items() if person and choices.get("person") == clean(person))
 
     @locked
     def forget(self, person: str) -> Forgotten:

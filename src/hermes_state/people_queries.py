@@ -58,6 +58,10 @@ DELETE_KEYS = "delete from api_key where person = ?"
 # --- what belongs to whom
 PERSON_OF = "select person from conversation where id = ?"
 CONVERSATIONS_OF = "select id from conversation where person = ? order by id"
+SPOKEN_LAST_BY = (
+    "select id from conversation "
+    "where case when json_valid(choices) then json_extract(choices, '$.person') end = ? order by id"
+)
 SESSIONS_OF = "select id from session where conversation = ?"
 COUNT_MESSAGES = "select count(*) from message where session = ?"
 #: What hangs on a conversation, with the name under which it is counted (empty: not told).

@@ -171,6 +171,10 @@ class SqlitePeople:
     def conversations_of(self, person: str) -> Sequence[str]:
         return self._db.read(lambda db: _list_conversations(db, person))
 
+    def spoken_last_by(self, person: str) -> Sequence[str]:
+        found = self._db.read(lambda db: db.execute(sql.SPOKEN_LAST_BY, (clean(person),)).fetchall())
+        return [str(row[0]) for row in found]
+
     def forget(self, person: str) -> Forgotten:
         rules.check_person(person)
         with self._db.write() as db:

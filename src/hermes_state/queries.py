@@ -11,6 +11,7 @@ _INFO = (
     "s.end_reason, s.version, s.messages, s.preview, (select o.person from conversation o where o.id = s.conversation)"
 )
 GET_SESSION = f"select {_INFO} from session s where s.id = ?"
+LAST_OF_TASK = f"select {_INFO} from session s where s.task = ? order by s.updated desc, s.id desc limit 1"
 GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
 GET_HEAD = (
     "select conversation, task, version, writer, ended, end_reason, successor, messages, preview, platform, model, "
@@ -42,6 +43,16 @@ ADD_CONVERSATION = "insert into conversation (id) values (?) on conflict (id) do
 #: Whose a conversation is does not change any more.
 ASSIGN = "update conversation set person = ? where id = ? and person = ''"
 SET_CURRENT = "update conversation set current = ? where id = ?"
+#: Whoever is not the owner moves a conversation only while no message of it is open: one statement, over all processes.
+SET_CURRENT_OF_IDLE = (
+    "update conversation set current = ? where id = ? "
+    "and not exists (select 1 from inbox i where i.conversation = conversation.id and i.done_epoch is null)"
+)
+#: A turn of the current session that a living process has begun and not ended.
+IS_AT_WORK = (
+    "select 1 from conversation c join node o on o.id = c.owner and o.expires > ? where c.id = ? and c.current = ? and "
+    "exists (select 1 from inbox i where i.conversation = c.id and i.done_epoch is null and i.begun is not null)"
+)
 MOVE_CURRENT = "update conversation set current = ? where id = ? and current = ?"
 ADVANCE_SESSION = (
     "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = clock() where id = ?"

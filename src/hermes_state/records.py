@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from hermes_base.errors import Fenced, StoreFailure
+from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.journal import LOST, PART_PLACES, Row, UsageRow, shown_text, visible
 from hermes_state.interface import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
@@ -238,6 +238,14 @@ def taken(session: str) -> StoreFailure:
 def foreign(session: str, conversation: str) -> StoreFailure:
     return StoreFailure(
         f"Session {session} does not belong to conversation {conversation}.", fix="Resume it in its own conversation."
+    )
+
+
+def at_work(conversation: str) -> AtWork:
+    return AtWork(
+        f"Conversation {conversation} is in the middle of a turn.",
+        kept="It goes on where it was.",
+        fix="Wait for its answer, or stop it (/stop).",
     )
 
 

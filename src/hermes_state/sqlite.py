@@ -95,6 +95,9 @@ class SqliteStore:
     def session(self, session: str) -> SessionInfo | None:
         return self._db.read(lambda db: steps.find_info(db, queries.GET_SESSION, session))
 
+    def last_of(self, task: str) -> SessionInfo | None:
+        return self._db.read(lambda db: steps.find_info(db, queries.LAST_OF_TASK, task))
+
     def sessions(
         self,
         *,
@@ -116,11 +119,18 @@ class SqliteStore:
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
         with self._db.write() as db:
-            if steps.get_head(db, session).conversation != clean(conversation):
-                raise records.foreign(session, conversation)
-            db.execute(queries.REOPEN_SESSION, (session,))
-            db.execute(queries.SET_CURRENT, (session, clean(conversation)))
+            steps.go_on_in(db, session, clean(conversation), queries.SET_CURRENT_OF_IDLE)
             return steps.get_info(db, session)
+
+    def branch(
+        self, session: str, *, before: int | None = None, conversation: str = "", current: bool = True
+    ) -> SessionInfo:
+        with self._db.write() as db:
+            old = steps.get_info(db, session)
+            copy = steps.copy_session(db, old, before, clean(conversation) or old.conversation)
+            if current:
+                steps.go_on_in(db, copy.id, copy.conversation, queries.SET_CURRENT_OF_IDLE)
+            return copy
 
     def end(self, session: str, reason: str) -> None:
         with self._db.write() as db:
@@ -137,6 +147,8 @@ class SqliteStore:
             info = steps.find_info(db, queries.GET_SESSION, session)
             if info is None:
                 return False
+            if db.execute(queries.IS_AT_WORK, (self._clock(), info.conversation, session)).fetchone() is not None:
+                raise records.at_work(info.conversation)
             db.execute(queries.MOVE_CURRENT, (None, info.conversation, session))
             delete_session(db, session)
             return True

@@ -136,6 +136,33 @@ def rotate_session(
     return get_info(db, child)
 
 
+def go_on_in(db: sqlite3.Connection, session: str, conversation: str, statement: str) -> None:
+    """Open the session again and make it the current one; AtWork when the statement finds that it may not be."""
+    if get_head(db, session).conversation != conversation:
+        raise records.foreign(session, conversation)
+    db.execute(queries.REOPEN_SESSION, (session,))
+    if not db.execute(statement, (session, conversation)).rowcount:
+        raise records.at_work(conversation)
+
+
+def copy_session(db: sqlite3.Connection, old: SessionInfo, before: int | None, conversation: str) -> SessionInfo:
+    """A new session with the rows that stand in the old one, and the bytes that they were sent as."""
+    new = NewSession(
+        conversation,
+        platform=old.platform,
+        model=old.model,
+        title=old.title if before is None else "",
+        person=old.person,
+    )
+    copy = add_session(db, new, "")
+    db.execute(queries.ASSIGN, (clean(old.person), conversation))
+    db.execute(queries.COPY_PARTS, (copy, old.id))
+    rows = [row for row in read_transcript(db, old.id).rows if before is None or row.position < before]
+    if rows:
+        add_rows(db, copy, get_head(db, copy), records.make_writer_id(), records.write_batch(rows))
+    return get_info(db, copy)
+
+
 def end_session(db: sqlite3.Connection, session: str, conversation: str, reason: str) -> None:
     db.execute(queries.END_SESSION, (clean(reason), session))
     db.execute(queries.MOVE_CURRENT, (None, conversation, session))

@@ -217,10 +217,12 @@ class TurnStore(Protocol):
         answers: Sequence[Outgoing] = (),
         usage: Sequence[UsageRow] = (),
         end_session: str = "",
+        go_on_in: str = "",
     ) -> int | None:
         """THE transaction: last rows, messages done, answers in the outbox, usage; the new version (None without rows).
 
-        `end_session` also ends the conversation's current session with this reason. Repeating the call after a lost
+        `end_session` also ends the conversation's current session with this reason; `go_on_in` makes another session
+        of it the current one, which only its owner may do while messages wait. Repeating the call after a lost
         reply is safe: when all messages were closed under this epoch, nothing is written. When only some were, the
         others are closed with what this call brings. Fenced when one was closed under another epoch; StoreFailure
         without a message. The steps of these turns are deleted.

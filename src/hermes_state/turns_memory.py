@@ -159,6 +159,7 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         answers: Sequence[Outgoing] = (),
         usage: Sequence[UsageRow] = (),
         end_session: str = "",
+        go_on_in: str = "",
     ) -> int | None:
         batch = records.write_batch(written.rows if written else ())
         version = written.base + len(batch.rows) if written and batch.rows else None
@@ -166,6 +167,8 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         closing = turn_rules.pick_open(claim, self._get_done(claim, seqs))
         if not closing:
             return version
+        if go_on_in:
+            self._check_session(claim, go_on_in)
         if written is not None:
             self._check_session(claim, written.session)
             self._keep_frozen(written)
@@ -177,6 +180,8 @@ class MemoryTurns(MemoryOwnership, MemoryOutbox):
         self._add_answers(claim.conversation, min(seqs), answers)
         if end_session:
             self._end_current(claim.conversation, end_session)
+        if go_on_in:
+            self._state.go_on_in(go_on_in, claim.conversation)
         return version
 
     @locked

@@ -143,6 +143,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         answers: Sequence[Outgoing] = (),
         usage: Sequence[UsageRow] = (),
         end_session: str = "",
+        go_on_in: str = "",
     ) -> int | None:
         batch = records.write_batch(written.rows if written else ())
         version = written.base + len(batch.rows) if written and batch.rows else None
@@ -161,6 +162,8 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
                 add_answers(db, claim.conversation, turn, answers, self._clock())
             if end_session:
                 _end_current(db, claim.conversation, end_session)
+            if go_on_in:
+                steps.go_on_in(db, go_on_in, claim.conversation, queries.SET_CURRENT)
         return version
 
     def fail(self, claim: Claim, seq: int, error: str, retry_at: float) -> None:

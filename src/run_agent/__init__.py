@@ -62,6 +62,13 @@ def OpenAI(**client_options: Any) -> Any:
     return clients.build_openai_client(**client_options)
 
 
+def end_task(task: str) -> None:
+    """End everything that works for a task: processes, shells, browser. It needs no agent."""
+    process_registry.kill_all(task_id=task)
+    cleanup_vm(task)
+    cleanup_browser(task)
+
+
 class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
     """One conversation's agent. Every option may be left out; a missing model or key is reported at the first call."""
 
@@ -227,11 +234,14 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         children, self._children = self._children, ()
         for child in children:
             child.close()
-        task = self.task_id
-        process_registry.kill_all(task_id=task)
-        cleanup_vm(task)
-        cleanup_browser(task)
+        end_task(self._find_task())
         self.release_clients()
+
+    def _find_task(self) -> str:
+        """Also for an agent that has not looked at its conversation yet: the newest session is not the first one."""
+        if self._conversation is None and self._journal.standing()[0]:
+            self._load_conversation()
+        return self.task_id
 
     @property
     def task_id(self) -> str:
@@ -376,7 +386,7 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         self._journal.rotate("history_replaced", [Row(message) for message in given])
         replaced = PrefixBreak("history_replaced", same)
         self._journal.broke(replaced.reason, replaced.position)
-        old, self._conversation = conversation, Conversation(self._journal.load(), replaced)
+        old, self._conversation = conversation, Conversation(self._journal.reload(), replaced)
         self._session_rotated(old.session, self._conversation.session, old.messages)
         return self._conversation
 

@@ -88,6 +88,18 @@ def change_session(
         _call_if_there(engine, "carry_over_new_session_context", old, new)
 
 
+def tell_end(
+    settings: Mapping[str, Any], session: str, messages: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]
+) -> None:
+    """A session that no agent holds is over: the engine that the settings name is made, bound to it and told. The
+    built-in one keeps nothing of a session."""
+    name = str(cli_config.cfg_get(settings, "context", "engine", default=BUILT_IN) or BUILT_IN)
+    engine = engine_plugins.select_context_engine(name) if name != BUILT_IN and messages else None
+    if engine is not None:
+        bind_session(engine, session, facts)
+        _call_if_there(engine, "on_session_end", session, list(messages))
+
+
 def _call_if_there(engine: Any, name: str, *args: Any, **kwargs: Any) -> None:
     method: Callable[..., Any] | None = getattr(engine, name, None)
     if method is not None:

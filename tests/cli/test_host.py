@@ -177,14 +177,14 @@ def test_stop_ends_a_turn_and_an_open_question(open_chat: Callable[..., Chat], l
 
 
 def test_commands_beside_a_running_turn(open_chat: Callable[..., Chat], lab: LabServer) -> None:
-    """What need not wait answers at once; what would pull the floor away is refused; the rest waits its turn."""
+    """What need not wait answers at once; the rest takes its place in the order."""
     chat = open_chat()
     chat.host.submit("[[stall 60]]")
     wait_until(lambda: lab.in_flight == 1)
     chat.host.submit("/tools")
     assert "terminal" in words(chat.read(Notice))
     chat.host.submit("/new")
-    assert "has to wait" in words(chat.read(Notice))
+    assert "Queued: /new" in words(chat.read(Notice))
     chat.host.submit("/reasoning low")
     chat.host.submit("/stop")
     told = chat.read()

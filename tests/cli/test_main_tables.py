@@ -21,7 +21,7 @@ def test_the_table_holds_every_command_once() -> None:
     assert [command.name for command in commands.COMMANDS] == WANTED
     names = [name for command in commands.COMMANDS for name in (command.name, *command.aliases)]
     assert len(names) == len(set(names))
-    assert {command.when_busy for command in commands.COMMANDS} <= {commands.NOW, commands.AFTER, commands.REFUSE}
+    assert {command.when_busy for command in commands.COMMANDS} <= {commands.NOW, commands.AFTER}
 
 
 @pytest.mark.parametrize(

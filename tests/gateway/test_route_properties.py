@@ -182,6 +182,8 @@ def test_nothing_but_a_flood_an_edit_or_the_talk_of_others_is_dropped_in_silence
 
 
 @given(INBOUNDS, VIEWS)
-def test_a_notice_is_never_refused(inbound: Inbound, view: View) -> None:
+def test_a_notice_is_refused_for_nobody_but_who_was_removed(inbound: Inbound, view: View) -> None:
+    """G3"""
     decision = route(replace(inbound, origin=NOTICE), view)
-    assert isinstance(decision, Queue if view.busy or view.closing else StartTurn)
+    taken = Queue if view.busy or view.closing else StartTurn
+    assert isinstance(decision, taken if view.sender.role else Drop)

@@ -46,6 +46,7 @@ def live(store: AnyStore, person: str, chat: str, word: str) -> str:
     store.people.ask(
         QuestionRow(f"q-{word}", conversation, "t", "approval", f"rm {word}", (word,), person, expires=9e9)
     )
+    store.turns.leave(node)
     return session
 
 

@@ -1,0 +1,100 @@
+"""Ends sessions, tasks and what people have going, by what is stored: it is the same whether an agent is warm or not,
+and after a restart. Who is told and what is closed is the table "The end of things" in `docs/architecture.md`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from gateway.run import GatewayRunner
+from hermes_base.keys import parse_key
+from hermes_cli import config as cli_config
+from hermes_cli.plugins import PluginHooks, get_plugin_manager
+from hermes_constants import get_hermes_home
+from hermes_state.interface import SessionInfo, Store
+from hermes_state.people import PeopleStore
+from run_agent import end_task, engines
+from tools.process_registry import process_registry
+
+NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a session ends
+
+
+class WholeStore(Store, Protocol):
+    people: PeopleStore
+
+
+class Endings:
+    """Called on threads that may wait: engines and plugins are told here, and processes are waited for."""
+
+    def __init__(self, store: WholeStore, runner: GatewayRunner) -> None:
+        self._store = store
+        self._runner = runner
+
+    def end_session(self, info: SessionInfo, reason: str) -> None:
+        """All but the boundary, which whoever asked for the end writes."""
+        self._close(info, self._read_messages(info.id), reason)
+
+    def delete(self, session: str) -> bool:
+        """Delete a session for good, and end it if it had not ended; AtWork while it is being answered in."""
+        return self._drop(session, self._store.delete, DELETED)
+
+    def expire(self, session: str, before: float) -> bool:
+        """The same for one that nobody touched since then; False when somebody did meanwhile."""
+        return self._drop(session, lambda name: self._store.delete_stale(name, before), EXPIRED)
+
+    def end_person(self, person: str) -> None:
+        """Everything that goes on for a person in their own chats. What was said stays."""
+        theirs = set(self.list_chats(person))
+        for conversation in theirs:
+            info = self._store.current(conversation)
+            if info is None:
+                self._runner.end_session(conversation)
+                continue
+            self.end_session(info, REMOVED)
+            self._store.end(info.id, REMOVED)
+        for task in {entry.task for entry in process_registry.running()}:
+            left = self._store.last_of(task)
+            if left is not None and left.conversation in theirs:
+                end_task(task)
+
+    def list_chats(self, person: str) -> Sequence[str]:
+        """Conversations that belong to the person, and direct chats in which they spoke last."""
+        last = self._store.people.spoken_last_by(person)
+        direct = [conversation for conversation in last if parse_key(conversation).kind == "dm"]
+        return [*dict.fromkeys([*self._store.people.conversations_of(person), *direct])]
+
+    def _drop(self, session: str, drop: Callable[[str], bool], reason: str) -> bool:
+        """The store decides whether it goes; only then somebody is told, by what was read before."""
+        info = self._store.session(session)
+        if info is None:
+            return False
+        messages = self._read_messages(session) if info.ended is None else []
+        if not drop(session):
+            return False
+        if info.ended is None:
+            self._close(info, messages, reason)
+        return True
+
+    def _read_messages(self, session: str) -> list[dict[str, Any]]:
+        return [dict(row.message) for row in self._store.load(session).rows]
+
+    def _close(self, info: SessionInfo, messages: list[dict[str, Any]], reason: str) -> None:
+        facts = {"session_id": info.id, "platform": info.platform, "reason": reason}
+        PluginHooks(get_plugin_manager()).invoke("on_session_finalize", **facts)
+        warm = self._runner.cached_agent(info.conversation)
+        if warm is not None and warm.session_id == info.id:
+            self._runner.end_session(info.conversation, messages)
+        else:
+            tell_engine(info, messages)
+        current = self._store.current(info.conversation)
+        if current is None or current.id == info.id or current.task != info.task:
+            end_task(info.task)  # else the conversation goes on in a later session of the same chain
+
+
+def tell_engine(info: SessionInfo, messages: Sequence[Mapping[str, Any]]) -> None:
+    """The engine that the settings name hears of the end of a session that no agent is warm for."""
+    facts = {
+        "hermes_home": str(get_hermes_home()),
+        "platform": info.platform,
+        "model": info.model,
+        "conversation_id": info.conversation,
+    }
+    engines.tell_end(cli_config.load_last_good(), info.id, messages, facts)
