@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from ends_house import current, ends_house, find_shell, is_running, read_told, start_process, write_tellers
+from ends_house import current, ends_house, find_person, find_shell, is_running, read_told, start_process, write_tellers
 from gateway_process import GatewayProcess, Person
 from house import House, Visitor
 from waiting import wait_until
@@ -69,9 +69,7 @@ def expire(ann: Visitor, session: str) -> None:
 
 
 def remove_person(ann: Visitor, session: str) -> None:
-    people = ann.house.operate("people.list")["people"]
-    [found] = [one["id"] for one in people if any(who["sender"] == "ann" for who in one["identities"])]
-    ann.house.operate("people.remove", id=found)
+    ann.house.operate("people.remove", id=find_person(ann.house, "ann"))
 
 
 ENDS: dict[str, Callable[[Visitor, str], None]] = {
