@@ -20,7 +20,7 @@ from agent.repair import repair_messages
 from agent.reply import OWN_DATA, without_own_data
 from agent.shortening import cuts_request, find_newest_request, shorten_rows
 from hermes_base.chat import Notice
-from hermes_base.journal import Row, head_row, text_of
+from hermes_base.journal import COMPACTED, Row, head_row, text_of
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> 
     found: list[Row] = []
     for message in messages:
         same = known.get(_key(message))
-        found.append(same.pop(0) if same else Row(dict(message)))
+        found.append(same.pop(0) if same else Row(_mark_made(message)))
     return found
 
 
@@ -158,6 +158,11 @@ def _drop_signatures(rows: Sequence[Row], before: Sequence[Row]) -> list[Row]:
         signed = OWN_DATA in row.message
         found.append(Row(without_own_data(row.message), row.shown) if changed and signed and place < under_way else row)
     return found
+
+
+def _mark_made(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What an engine puts in the user's place was said by nobody: no undo takes it back for a question."""
+    return {**message, COMPACTED: True} if message["role"] == "user" else dict(message)
 
 
 def _keep_marks(rows: list[Row], old: Conversation) -> list[Row]:

@@ -6,19 +6,48 @@ again while the conversation goes on.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent.model_metadata import rough_bytes
 from agent.prefix import PrefixBreak, PrefixWatch
 from agent.reply import without_own_data
-from hermes_base.foreign import Marks
-from hermes_base.journal import SYSTEM, TOOLS, Journal, Row, Transcript, is_question, placed
+from hermes_base.foreign import FOREIGN, SAID_BY, Marks
+from hermes_base.journal import (
+    COMPACTED,
+    SYSTEM,
+    TOOLS,
+    Journal,
+    Row,
+    Transcript,
+    begins_exchange,
+    placed,
+    shown_text,
+)
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 #: Field of an assistant message: which provider and model wrote it. Never sent.
 WRITTEN_BY = "by"
 #: Field of a user message: the facts of the turn that it told beside its text. Never sent.
 TOLD = "told"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The last question of a person, with which its turn began."""
+
+    place: int
+    text: str  # as people see it
+    parts: tuple[Mapping[str, Any], ...]  # images that came along
+    asked_by: str  # the person's id; empty: it is not known
+    foreign: tuple[str, ...]  # whose words came along
+
+    @classmethod
+    def of(cls, place: int, row: Row) -> "Exchange":
+        message, content = row.message, row.message.get("content")
+        parts = tuple(part for part in content if part.get("type") != "text") if isinstance(content, list) else ()
+        asked_by = next(iter(message.get(SAID_BY, ())), "")
+        return cls(place, shown_text(row), parts, asked_by, tuple(message.get(FOREIGN, ())))
 
 
 class Conversation:
@@ -79,9 +108,18 @@ class Conversation:
             self._take_fields(row.message)
         self.version = version
 
-    def find_last_question(self) -> int | None:
-        """The place of what a person said last."""
-        return next((place for place in reversed(range(len(self._rows))) if is_question(self._rows[place])), None)
+    def find_last_exchange(self) -> Exchange | None:
+        """What a person asked last; None when there is nothing, or when what came after it was compacted."""
+        for place in reversed(range(len(self._rows))):
+            if self._rows[place].message.get(COMPACTED):
+                return None
+            if begins_exchange(self._rows[place]):
+                return Exchange.of(place, self._rows[place])
+        return None
+
+    @property
+    def is_compacted(self) -> bool:
+        return any(row.message.get(COMPACTED) for row in self._rows)
 
     def fragments(self, dialect: str, encode: Encode, journal: Journal) -> list[bytes]:
         """The bytes of every message in this dialect; what it never sent is encoded now and kept."""
@@ -142,9 +180,12 @@ class Conversation:
     def was_sent_in(self, dialect: str) -> bool:
         return bool(self._last_writer()) and dialect in self._rows[0].sent
 
-    def estimate_bytes(self) -> int:
-        """A rough size of all messages, for when no provider has counted them yet."""
-        return sum(map(rough_bytes, self.messages))
+    def estimate_bytes(self, keep: int | None = None) -> int:
+        """A rough size of all messages, or of the first ones with the parts before them, for when no provider has
+        counted them."""
+        if keep is None:
+            return sum(map(rough_bytes, self.messages))
+        return sum(map(rough_bytes, self.messages[:keep])) + sum(map(len, self.frozen.values()))
 
     def _last_writer(self) -> str:
         wrote = (message.get(WRITTEN_BY) for message in reversed(self.messages) if message.get("role") == "assistant")

@@ -28,7 +28,7 @@ from agent.wire import AnswerReader
 from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.foreign import FOREIGN, SAID_BY
-from hermes_base.journal import LOST, Row, TurnEnd, UsageRow, text_of
+from hermes_base.journal import LOST, STEERED, Row, TurnEnd, UsageRow, text_of
 from hermes_base.whole_text import clean_text
 
 log = logging.getLogger(__name__)
@@ -379,7 +379,8 @@ class Turn:
             self._shown.keep(self._as_shown(message["content"]))
         for each in said:
             text = clean_text(each.text)
-            self._append({"role": "user", "content": self._fit_message(text)}, shown=text, inbox=each.inbox)
+            message = {"role": "user", "content": self._fit_message(text), STEERED: True}
+            self._append(message, shown=text, inbox=each.inbox)
         return bool(said)
 
     _performers: dict[type, Callable[["Turn", Any], Any]] = {

@@ -12,19 +12,21 @@ from types import MappingProxyType
 from typing import Any
 
 from agent import choosing
+from agent.conversation import Exchange
 from agent.providers import PROVIDERS
 from gateway.agent_cache import Place
 from gateway.building import Choices, Plan, write_effort
 from gateway.endings import NEW
 from gateway.front import spec_of
-from gateway.lane import Done, Item, Job
+from gateway.lane import Again, Done, Item, Job
+from gateway.people import may_stop
 from gateway.performing import LiveTurn, Tools, TurnPerformer, hush
-from gateway.sessions import find_session
+from gateway.sessions import find_session, list_sessions
 from gateway.usage_report import read_report, write_scopes
 from hermes_base import commands
 from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, HermesError, Interrupted
-from hermes_base.inbound import NOTE, Outgoing
+from hermes_base.inbound import NOTE, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
 from hermes_cli.logs import log_path, read_tail, write_line
@@ -43,6 +45,11 @@ log = logging.getLogger(__name__)
 
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 LISTED = 15
+NOT_YOUR_QUESTION = "Somebody else asked the last question: only they or an admin may take it back."
+COMPACTED_AWAY = (
+    "There is nothing more to take back: what was said before was summarised. The whole conversation is kept; "
+    "/resume finds it."
+)
 LOG_LINES, MOST_LOG_LINES = 20, 200
 
 
@@ -54,7 +61,7 @@ class Result:
     level: str = "info"
     end_session: str = ""
     go_on_in: str = ""  # another session of the conversation
-    again: str = ""
+    again: Again | None = None
     moved: str = ""
     closed: tuple[int, ...] = ()  # the answer is stored already
 
@@ -145,7 +152,7 @@ class CommandPerformer:
     def perform(self, job: Job, live: LiveTurn) -> Done:
         """Run the command of this message; whatever fails becomes its answer."""
         result = self._run(job, live)
-        if result.again or result.closed:
+        if result.again is not None or result.closed:
             return Done(result.closed, result.again, result.moved)
         text = "\n".join(result.lines)
         answers = [Outgoing(job.first.inbound.address, text, NOTE, result.level)] if text else []
@@ -192,7 +199,7 @@ def resume(scene: Scene) -> Result:
     store, person = scene.tools.store, scene.plan().scope.person_id
     within = None if scene.joins else scene.key
     if not scene.args:
-        found = store.sessions(limit=LISTED, conversation=within, person=person)
+        found = list_sessions(store, LISTED, conversation=within, person=person)
         if not found:
             return Result(["There is no earlier conversation yet."])
         ending = "Go on with one of them: /resume ID (the beginning of the id is enough)"
@@ -302,17 +309,30 @@ def undo(scene: Scene) -> Result:
     """The row that takes back and the answer are one transaction, so that a crash cannot take back twice."""
     if scene.args.strip().lower() == "files":
         return undo_files(scene)
-    lines = _tell_cost(scene)
     said: list[str] = []
-    with scene.agent(lambda _: [scene.note("\n".join([*lines, *said]))]) as agent:
-        text = agent.last_question()
-        if text is None:
-            return Result(["There is nothing to take back."])
-        said.append(f"Taken back: {text[:200]}")
+    with scene.agent(lambda _: [scene.note("\n".join(said))]) as agent:
+        exchange = agent.last_exchange()
+        if exchange is None:
+            return Result([describe_nothing(agent, "There is nothing to take back.")])
+        _require_own(scene, exchange)
+        said += _tell_anew(agent.estimate_tokens(exchange.place) if exchange.place else 0)
+        said.append(f"Taken back: {exchange.text[:200]}")
         agent.take_back_last_turn(last=True)
         journal = agent.journal
         assert isinstance(journal, TurnJournal)
         return Result(closed=journal.closed)
+
+
+def describe_nothing(agent: AIAgent, nothing: str) -> str:
+    """Why there is no question any more: there was none, or it was summarised."""
+    return COMPACTED_AWAY if agent.is_compacted else nothing
+
+
+def _require_own(scene: Scene, exchange: Exchange) -> None:
+    """C16: in a group only whoever asked a question, or an admin, takes it back or has it asked again."""
+    sender = scene.item.sender
+    if scene.item.inbound.address.kind != "dm" and not may_stop(sender.role, sender.person, exchange.asked_by):
+        raise HermesError(NOT_YOUR_QUESTION, kept="It stands as it was.")
 
 
 def undo_files(scene: Scene) -> Result:
@@ -342,13 +362,15 @@ def retry(scene: Scene) -> Result:
     with scene.agent() as agent:
         standing = list(agent.journal.standing())
         if noted and noted[0]["standing"] != standing:
-            return Result(again=str(noted[0]["text"]))
-        text = agent.last_question()
-        if text is None:
-            return Result(["There is no question to ask again."])
-        agent.journal.step("takes_back", {"text": text, "standing": standing})
+            return Result(again=Again(noted[0]["text"], tuple(noted[0]["parts"]), tuple(noted[0]["foreign"])))
+        exchange = agent.last_exchange()
+        if exchange is None:
+            return Result([describe_nothing(agent, "There is no question to ask again.")])
+        _require_own(scene, exchange)
+        again = Again(exchange.text, exchange.parts, exchange.foreign)
+        agent.journal.step("takes_back", {**as_fields(again), "standing": standing})
         agent.take_back_last_turn()
-    return Result(again=text)
+    return Result(again=again)
 
 
 def status(scene: Scene) -> Result:
@@ -433,7 +455,10 @@ def run_plugin_command(scene: Scene) -> Result:
 def _tell_cost(scene: Scene) -> list[str]:
     """A12: what the next request costs because the cached prefix is given up."""
     agent = scene.tools.runner.cached_agent(scene.key)
-    tokens = max(0, agent.context_compressor.last_prompt_tokens) if agent is not None else 0
+    return _tell_anew(max(0, agent.context_compressor.last_prompt_tokens) if agent is not None else 0)
+
+
+def _tell_anew(tokens: int) -> list[str]:
     return [f"The next request is read anew by the provider: about {tokens:,} tokens."] if tokens else []
 
 

@@ -10,6 +10,7 @@ from gateway.intake import message_text
 from gateway.lane import Lane
 from gateway.people import is_shared
 from gateway.session_export import FORMS, name_session
+from gateway.sessions import list_sessions
 from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from hermes_base.cockpit import (
     Caller,
@@ -40,7 +41,6 @@ NOTES_SHOWN = 500
 LAST_ROWS = 40  # of a session, by which most that only begin alike are told apart
 LIKENESS = 40  # characters at the beginning of a session by which it is told from others without reading it
 TITLE_CHARS = 200
-ROTATED = frozenset({"compression", "history_replaced"})  # ends of sessions that go on as their child
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
@@ -56,15 +56,8 @@ class ThreadDesk:
         return await self._call(self._list, caller, limit, before)
 
     def _list(self, caller: Caller, limit: int, before: float | None) -> Sequence[Thread]:
-        """Sessions that go on as their child are left out, so the store may have to be asked for more."""
-        listed: list[SessionInfo] = []
-        while len(listed) < limit:
-            found = self._gateway.store.sessions(limit=limit, person=self.scope(caller), before=before)
-            listed += [info for info in found if info.end_reason not in ROTATED]
-            if len(found) < limit:
-                break
-            before = found[-1].updated
-        return [self._describe(info) for info in listed[:limit]]
+        found = list_sessions(self._gateway.store, limit, person=self.scope(caller), before=before)
+        return [self._describe(info) for info in found]
 
     async def search(self, caller: Caller, words: str, *, limit: int = 20) -> Sequence[FoundWords]:
         return await self._call(self._search, caller, words, limit)

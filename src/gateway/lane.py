@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -80,13 +80,22 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """A question that is asked once more, with all that came along with it (`/retry`)."""
+
+    text: str
+    parts: tuple[Mapping[str, Any], ...] = ()  # images
+    foreign: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What is done next, as it is handed to a thread."""
 
     claim: Claim
     items: tuple[Item, ...]
     depth: int = 0
-    again: str = ""  # the question to ask again (`/retry`)
+    again: Again | None = None
     failed: bool = False  # it was tried here before, and something was in the way
 
     @property
@@ -103,7 +112,7 @@ class Done:
     """What became of a job."""
 
     closed: tuple[int, ...] = ()  # messages that are dealt with
-    again: str = ""  # of a command: ask this again, as the turn of the same message
+    again: Again | None = None  # of a command: what is asked as the turn of the same message
     moved: str = ""  # of a command: the conversation that its sender goes on in
 
 
@@ -477,7 +486,7 @@ class Lane:
     async def _perform_slot(self, slot: Slot) -> Done:
         if not slot.is_turn:
             done = await self._unless_abandoned(slot, lambda: self._house.perform_command(slot.job, slot.live))
-            if not done.again:
+            if done.again is None:
                 return done
             slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
         self._house.show(self.key, Begun(slot.job.seqs))

@@ -17,7 +17,7 @@ from gateway.agent_cache import Place
 from gateway.building import Builder, Choices, Plan, write_effort
 from gateway.endings import Endings
 from gateway.front import spec_of
-from gateway.lane import BY_NEW_MESSAGE, Done, Item, Job
+from gateway.lane import BY_NEW_MESSAGE, Again, Done, Item, Job
 from gateway.mailbox import Mailbox
 from gateway.meters import Meters
 from gateway.people import Scope, is_shared, scope_of
@@ -246,15 +246,16 @@ class TurnPerformer:
                 plan.settings,
                 plan.fallbacks,
                 int(plan.settings["agent"]["max_iterations"]),
-                list_foreign(item.inbound for item in job.items),
+                (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
             )
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = job.again or bursts.text_of([item.message for item in fresh])
+        said = bursts.text_of([item.message for item in fresh])
+        content = _with_images(said, [file for item in fresh for file in item.inbound.files])
         began, result = time.monotonic(), "cut"  # by the store, or by whoever took the conversation over
         try:
             ended = agent.run_conversation(
-                _with_images(said, [file for item in fresh for file in item.inbound.files]),
+                content if job.again is None else ask_again(job.again),
                 inbox=tuple(item.row.seq for item in fresh),
                 goes_on=bool(turn.taken),
             )
@@ -303,7 +304,7 @@ class TurnPerformer:
         draft = name_draft(job)
         journal.bind(job.claim, turn, lambda end: [replace(answer_of(job.first.inbound, end), turn=draft)])
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = job.again or bursts.text_of([item.message for item in fresh if not item.is_command])
+        said = job.again.text if job.again else bursts.text_of([item.message for item in fresh if not item.is_command])
         self._tools.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
@@ -351,6 +352,11 @@ def list_foreign(messages: Iterable[Inbound]) -> tuple[str, ...]:
         BACKGROUND: any(message.origin == NOTICE for message in every),
     }
     return tuple(origin for origin, holds in found.items() if holds)
+
+
+def ask_again(again: Again) -> str | list[dict[str, Any]]:
+    """A question as it was asked before, its images too."""
+    return [{"type": "text", "text": again.text}, *map(dict, again.parts)] if again.parts else again.text
 
 
 def _journal_of(agent: AIAgent) -> TurnJournal:

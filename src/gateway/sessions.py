@@ -6,6 +6,29 @@ from hermes_state.interface import SessionInfo, Store
 _ALL = 1_000_000
 
 
+#: Ends of sessions that go on as their child, which is listed in their place.
+ROTATED = frozenset({"compression", "history_replaced"})
+
+
+def list_sessions(
+    store: Store,
+    limit: int,
+    *,
+    conversation: str | None = None,
+    person: str | None = None,
+    before: float | None = None,
+) -> list[SessionInfo]:
+    """The newest first, each conversation once however often it was compacted; so the store may be asked for more."""
+    listed: list[SessionInfo] = []
+    while len(listed) < limit:
+        found = store.sessions(limit=limit, conversation=conversation, person=person, before=before)
+        listed += [info for info in found if info.end_reason not in ROTATED]
+        if len(found) < limit:
+            break
+        before = found[-1].updated
+    return listed[:limit]
+
+
 def find_session(
     store: Store, wanted: str, *, conversation: str | None = None, person: str | None = None
 ) -> SessionInfo:

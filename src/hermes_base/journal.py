@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 TOOLS, SYSTEM = "tools", "system"
+#: Fields of a message that are sent to nobody: it stands for what an engine took out; it was put into a running turn.
+COMPACTED, STEERED = "compacted", "steered"
 LOST = "lost"  # the kind of a row or a step whose content could not be read from the store any more
 #: Places of the frozen parts beside the messages, which count from 0.
 PART_PLACES: Mapping[str, int] = MappingProxyType({TOOLS: -2, SYSTEM: -1})
@@ -166,5 +168,10 @@ def shown_text(row: Row) -> str:
 
 
 def is_question(row: Row) -> bool:
-    """Whether a person said it: a message in the user's place that people are shown."""
-    return row.message.get("role") == "user" and row.shown != ""
+    """Whether a person said it: a message in the user's place that people are shown, and no engine's words."""
+    return row.message.get("role") == "user" and row.shown != "" and not row.message.get(COMPACTED)
+
+
+def begins_exchange(row: Row) -> bool:
+    """Whether a turn began with it; what was put into a turn under way belongs to the question before."""
+    return is_question(row) and not row.message.get(STEERED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
-from hermes_base.journal import LOST, PART_PLACES, Row, UsageRow, shown_text, visible
+from hermes_base.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text, visible
 from hermes_state.interface import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 
@@ -98,7 +98,7 @@ def summarize(rows: Iterable[Row]) -> Summary:
         if role in ("user", "assistant"):
             text = shorten(shown_text(row))
             messages += bool(text)
-            if role == "user":
+            if role == "user" and not row.message.get(COMPACTED):
                 preview = preview or text
     return Summary(messages, preview)
 

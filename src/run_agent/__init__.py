@@ -33,7 +33,7 @@ from agent.wire import Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import ConfigProblem, HermesError, Interrupted
-from hermes_base.journal import SYSTEM, Journal, Row, TurnEnd, head_row, shown_text
+from hermes_base.journal import SYSTEM, Journal, Row
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
@@ -50,6 +50,7 @@ from run_agent.failover import describe, fallback_chain
 from run_agent.options import AgentOptions, Scene, find_own_folder, runtime_of_options, with_options
 from run_agent.runtime_switch import SwitchableRuntime
 from run_agent.session_binding import SessionBinding
+from run_agent.taking_back import TakingBack
 from tools.browser_tool import cleanup_browser
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm
@@ -69,7 +70,7 @@ def end_task(task: str) -> None:
     cleanup_browser(task)
 
 
-class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
+class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     """One conversation's agent. Every option may be left out; a missing model or key is reported at the first call."""
 
     tools: Sequence[Mapping[str, Any]] = ()
@@ -204,26 +205,6 @@ class AIAgent(SessionBinding, SwitchableRuntime, EventCallbacks):
         shorter.take_break()  # it stands in the journal; the next turn does not make it
         self._conversation = shorter
         return before, len(shorter)
-
-    def take_back_last_turn(self, *, last: bool = False) -> str | None:
-        """Undo the last question and all that came of it; its text, or None when there is none. Nothing is deleted.
-
-        `last`: this is all that is done for the message that asked for it.
-        """
-        conversation = self._load_conversation()
-        place = conversation.find_last_question()
-        if place is None:
-            return None
-        text, taken_back = shown_text(conversation.rows[place]), [head_row(place)]
-        version = self._journal.finish(taken_back, (), TurnEnd("")) if last else self._journal.append(taken_back)
-        conversation.forget_after(place, version)
-        return text
-
-    def last_question(self) -> str | None:
-        """What the person asked last, as far as it stands."""
-        conversation = self._load_conversation()
-        place = conversation.find_last_question()
-        return None if place is None else shown_text(conversation.rows[place])
 
     def add_child(self, child: "AIAgent") -> None:
         self._children = (*self._children, child)

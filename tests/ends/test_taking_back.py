@@ -1,0 +1,143 @@
+"""`/undo` and `/retry` take back a whole exchange, never a summary, and count what is left."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cockpit_house import CockpitHouse
+from ends_house import current, ends_house, read_told
+from house import House
+from waiting import wait_until
+
+from gateway.chat_commands import COMPACTED_AWAY, NOT_YOUR_QUESTION
+from hermes_base.inbound import FileRef
+from hermes_base.journal import text_of
+from hermes_cli import config
+from hermes_lab.server import LabServer
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
+    "0000000d49444154789c626001000000ffff03000006000557bfabd40000000049454e44ae426082"
+)
+
+
+@pytest.fixture
+def house(home: Path, lab: LabServer) -> Iterator[House]:
+    with ends_house(home, lab.base_url) as made:
+        yield made
+
+
+def read_texts(house: House, session: str) -> list[str]:
+    return [text_of(row.message).split("\n\n[")[0] for row in house.gateway.store.load(session).rows]
+
+
+def test_steering_goes_with_the_question_that_it_was_put_into(house: House, lab: LabServer) -> None:
+    """B9: the question, what was put into its turn and the answer are one exchange."""
+    ann = house.person("ann")
+    ann.ask("[[say before]]")
+    ann.say('[[tool clarify {"question": "which one?"}]]')
+    question = ann.wait_question("which one?")
+    ann.say("/steer [[say both]]")
+    lane = house.gateway.lanes[ann.conversation]
+    wait_until(lambda: bool(lane._steered))
+    ann.say("the first", question=question.question)
+    house.wait_quiet()
+    assert "[[say both]]" in read_texts(house, current(ann).id)
+    assert '"steered"' not in lab.requests[-1].body.decode()
+    told = ann.ask("/undo")[-1]
+    assert "Taken back: [[tool clarify" in told
+    assert read_texts(house, current(ann).id) == ["[[say before]]", "before"]
+
+
+def test_what_is_left_is_counted_after_an_undo(house: House, home: Path) -> None:
+    """E4: whether the conversation has to become shorter is not decided by a count of what was taken back."""
+    ann = house.person("ann")
+    ann.ask("[[say one]]")
+    ann.ask("[[say two]] " + "long " * 8_000)
+    ann.ask("[[say three]]")
+    with_it = read_told(home, "asked")[-1]["tokens"]
+    ann.ask("/undo")
+    ann.ask("/undo")
+    ann.ask("[[say four]]")
+    without = read_told(home, "asked")[-1]["tokens"]
+    assert 0 < without < with_it - 8_000
+
+
+def test_each_undo_tells_the_size_of_what_is_left(house: House) -> None:
+    """A12: not the size of what the last request was."""
+    ann = house.person("ann")
+    for number in range(3):
+        ann.ask(f"[[say {number}]] " + "long " * 2_000)
+    told = [int(re.findall(r"about ([\d,]+) tokens", ann.ask("/undo")[-1])[0].replace(",", "")) for _ in range(2)]
+    assert told[0] - told[1] > 2_000
+
+
+def test_a_summary_is_not_taken_back(house: House, lab: LabServer) -> None:
+    """B9, E1: once only a summary is left, the person is told so, and it stays."""
+    ann = house.person("ann")
+    for word in ("one", "two", "three"):
+        ann.ask(f"[[say {word}]]")
+    ann.ask("/compress")
+    assert "Taken back: [[say three]]" in ann.ask("/undo")[-1]
+    assert ann.ask("/undo") == [COMPACTED_AWAY]
+    assert ann.ask("/retry") == [COMPACTED_AWAY]
+    assert read_texts(house, current(ann).id) == ["[the summary]"]
+    ann.ask("[[say four]]")
+    assert '"compacted"' not in lab.requests[-1].body.decode()
+    assert "Taken back: [[say four]]" in ann.ask("/undo")[-1]
+
+
+def test_a_compacted_conversation_is_listed_once_and_by_what_was_said(house: House) -> None:
+    """B9: not beside its own earlier part, and not by the words of the engine."""
+    ann = house.person("ann")
+    for word in ("one", "two", "three"):
+        ann.ask(f"[[say {word}]]")
+    ann.ask("/compress")
+    ann.ask("[[say four]]")
+    *lines, _ = ann.ask("/resume")[-1].splitlines()
+    assert len(lines) == 1
+    assert "summary" not in lines[0]
+    assert "[[say three]]" in lines[0]
+
+
+def test_in_a_group_only_the_asker_or_an_admin_takes_a_question_back(house: House) -> None:
+    """C16"""
+    ann, ben, olga = (house.person(name, "room", "group") for name in ("ann", "ben", "olga"))
+    ann.ask("[[say one]]")
+    ann.ask("[[say two]]")
+    for command in ("/undo", "/retry"):
+        assert NOT_YOUR_QUESTION in ben.ask(command)[-1]
+    assert len(read_texts(house, current(ann).id)) == 4
+    assert "Taken back" in ann.ask("/undo")[-1]
+    assert "Taken back" in olga.ask("/undo")[-1]
+    assert read_texts(house, current(ann).id) == []
+
+
+def test_asking_again_sends_the_images_again(home: Path, lab: LabServer, tmp_path: Path) -> None:
+    """B9: what came along with the question comes along with it again, and still counts as foreign (G9)."""
+    config.set_value("model.base_url", lab.base_url)
+    config.set_value("model.default", "lab-model")
+    config.set_value("titles.enabled", "false")
+    picture = tmp_path / "dot.png"
+    picture.write_bytes(PIXEL)
+    house = CockpitHouse(home)
+    try:
+        talk = house.open()
+        house.say(talk, "[[say a dot]]", files=(FileRef(str(picture), "dot.png", "image", len(PIXEL)),))
+        wait_until(lambda: not house.gateway.turns.open_seqs(talk))
+        house.say(talk, "/retry")
+        wait_until(lambda: not house.gateway.turns.open_seqs(talk))
+        first, again = (find_user(request) for request in lab.requests)
+        assert [part["type"] for part in again["content"]] == ["text", "image_url"]
+        assert again["content"][1] == first["content"][1]
+        current = house.gateway.store.current(talk)
+        assert current is not None
+        assert house.gateway.store.load(current.id).rows[0].message["foreign"] == ["a file that was sent along"]
+    finally:
+        house.stop()
+
+
+def find_user(request: Any) -> dict[str, Any]:
+    return next(message for message in reversed(request.json()["messages"]) if message["role"] == "user")
