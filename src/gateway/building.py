@@ -29,6 +29,7 @@ from run_agent.options import Scene
 SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
 FOUND_SECONDS = 5.0
+NO_MODEL = Runtime(provider="", model="", base_url="", api_key="", api_mode="", context_length=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,14 @@ class Plan:
 
 class Builder:
     def __init__(
-        self, home: Path, store: Store, turns: TurnStore, notices: Notices, send_file: SendFile, meters: Meters
+        self,
+        home: Path,
+        store: Store,
+        turns: TurnStore,
+        notices: Notices,
+        send_file: SendFile,
+        meters: Meters,
+        notes_of: Callable[[str], list[str]],
     ) -> None:
         self._home = home
         self._store = store
@@ -82,11 +90,18 @@ class Builder:
         self._send_file = send_file
         self._meters = meters
         self._found: dict[tuple[str, str, str], tuple[float, Runtime]] = {}
+        self._notes_of = notes_of
 
-    def plan(self, conversation: str, choices: Choices, scope: Scope) -> Plan:
-        """What the conversation's agent has to be now; ConfigProblem when no model can be found."""
+    def plan(self, conversation: str, choices: Choices, scope: Scope, *, needs_model: bool = True) -> Plan:
+        """What the conversation's agent has to be now; ConfigProblem when no model can be found and one is needed. An
+        agent without a model looks for one at its first call, and fails there as a call does: what was said is kept."""
         settings = cli_config.load_last_good()
-        runtime = self.find_runtime(settings, choices.model, choices.provider)
+        try:
+            runtime = self.find_runtime(settings, choices.model, choices.provider)
+        except ConfigProblem:
+            if needs_model:
+                raise
+            runtime = NO_MODEL
         toolsets = choose_toolsets(settings)
         signature = GatewayRunner._agent_config_signature(
             runtime.model,
@@ -158,6 +173,7 @@ class Builder:
             gateway_session_key=plan.conversation,
             folder=plan.choices.folder,
             journal=MeteredJournal(self._store, self._turns, new, self._meters),
+            notes=self._notes_of(plan.conversation),
             notices=self._notices,
             search=self._make_search(plan.scope.person_id),
             send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),

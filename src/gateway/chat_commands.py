@@ -86,8 +86,8 @@ class Scene:
     def item(self) -> Item:
         return self.job.first
 
-    def plan(self) -> Plan:
-        plan = self.performer.make_plan(self.key, self.item)
+    def plan(self, *, needs_model: bool = True) -> Plan:
+        plan = self.performer.make_plan(self.key, self.item, needs_model=needs_model)
         if plan.changed is not None:
             self.tools.turns.choose(self.key, plan.changed)
         return plan
@@ -100,7 +100,7 @@ class Scene:
     @contextmanager
     def agent(self, answer: Callable[[TurnEnd], Sequence[Outgoing]] = lambda _: ()) -> Iterator[AIAgent]:
         """The conversation's agent for itself, its writes fenced by this command's message."""
-        tools, plan = self.tools, self.plan()
+        tools, plan = self.tools, self.plan(needs_model=False)
         current = tools.store.current(self.key)
         standing = (current.id, current.version) if current else ("", 0)
         agent = tools.runner.claim_agent(self.key, plan.signature, lambda: tools.builder.build(plan), standing=standing)
@@ -196,7 +196,7 @@ def start_new(scene: Scene) -> Result:
 
 def resume(scene: Scene) -> Result:
     """Without an id: what there is; with one: go on there, which moves a client that can be moved."""
-    store, person = scene.tools.store, scene.plan().scope.person_id
+    store, person = scene.tools.store, scene.plan(needs_model=False).scope.person_id
     within = None if scene.joins else scene.key
     if not scene.args:
         found = list_sessions(store, LISTED, conversation=within, person=person)
@@ -208,6 +208,7 @@ def resume(scene: Scene) -> Result:
     line = f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
     if info.conversation == scene.key:
         scene.tools.runner._evict_cached_agent(scene.key, "resumed")
+        scene.tools.runner.drop_notes(scene.key)
         return Result([line], go_on_in=info.id)
     current = store.current(info.conversation)
     if current is None or current.id != info.id:
@@ -339,7 +340,7 @@ def undo_files(scene: Scene) -> Result:
     """What the last turn that changed files did to them, taken back after a look at the diff."""
     current = scene.tools.store.current(scene.key)
     task = current.task if current else ""
-    plan = scene.plan()
+    plan = scene.plan(needs_model=False)
     home, secrets = scene.tools.home / plan.scope.folder, plan.settings["files"]["secrets"]
     diff = file_changes.describe(home, task, secrets) if task else ""
     if not diff:
@@ -347,9 +348,7 @@ def undo_files(scene: Scene) -> Result:
     if not scene.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):
         return Result(["The files stay as they are."])
     restored = file_changes.undo_last_turn(home, task)
-    agent = scene.tools.runner.cached_agent(scene.key)
-    if agent is not None:
-        agent.tell_model("[The person took back your last changes to files.]")
+    scene.tools.runner.notes_of(scene.key).append("[The person took back your last changes to files.]")
     return Result([f"Restored: {path}" for path in restored])
 
 

@@ -162,9 +162,16 @@ class Chat:
         await self._note(desk.turns.outbox_sent, row.id, epoch, platform_id)
         desk.counts["sent"] += 1
         if outgoing.file is not None:
-            await desk.call(desk.drop_file, outgoing.file)
+            await self._drop_file(outgoing.file)
         if self.draft and outgoing.kind == ANSWER and self.draft.turn == outgoing.turn:
             self.draft = None
+
+    async def _drop_file(self, file: FileRef) -> None:
+        """It has arrived, whatever becomes of the copy: one that stays goes with the sweep of old files."""
+        try:
+            await self._desk.call(self._desk.drop_file, file)
+        except OSError as problem:
+            _log.warning("The copy of a file that was sent stays behind: %s", problem)
 
     async def _render(self, row: OutboxRow) -> list[Part]:
         spec = self._desk.adapter.spec

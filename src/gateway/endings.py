@@ -80,6 +80,8 @@ class Endings:
         facts = {"session_id": info.id, "platform": info.platform, "reason": reason}
         PluginHooks(get_plugin_manager()).invoke("on_session_finalize", **facts)
         warm = self._runner.cached_agent(info.conversation)
+        if warm is None or warm.session_id == info.id:
+            self._runner.drop_notes(info.conversation)
         if warm is not None and warm.session_id == info.id:
             self._runner.end_session(info.conversation, messages)
         else:

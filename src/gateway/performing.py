@@ -155,8 +155,8 @@ class TurnPerformer:
         """The turn of these messages, from its first row in the store to its last."""
         going_on = Outgoing(job.first.inbound.address, TRYING_AGAIN if job.failed else GOING_ON, NOTE)
         try:
-            plan = self.make_plan(job.claim.conversation, job.first)
-        except ConfigProblem as problem:  # nobody can answer until the owner puts it right
+            plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
+        except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
             answer = Outgoing(job.first.inbound.address, str(problem), level="error", completed=False)
             self._tools.turns.complete(job.claim, job.seqs, None, [answer])
             return Done(job.seqs)
@@ -178,7 +178,7 @@ class TurnPerformer:
             journal.bind(job.claim, turn, lambda end: [self._answer(job, end, live)])
             live.attach(agent, journal)
             self._run(job, turn, plan, agent, live)
-            if spec_of(job.first.inbound.address.platform).shows_titles:
+            if plan.runtime.model and spec_of(job.first.inbound.address.platform).shows_titles:
                 tools.titler.look_at(key, journal.place[0], plan.runtime)
             return Done(journal.closed)
         finally:
@@ -196,7 +196,7 @@ class TurnPerformer:
         turn = BegunTurn(min(job.seqs), job.seqs, job.first.row.attempts + 1, taken)
         return self._bury(job, turn, reason)
 
-    def make_plan(self, key: str, item: Item) -> Plan:
+    def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> Plan:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         shared = is_shared(cli_config.load_last_good())
         kind, sender = item.inbound.address.kind, item.sender
@@ -204,7 +204,8 @@ class TurnPerformer:
         scope = scope_of(kind, sender.role, sender.person, key, shared, belongs=belongs)
         before = Choices.of(self._tools.turns.choices(key))
         now = self._find_place(before, item, scope)
-        return replace(self._tools.builder.plan(key, now, scope), changed=None if now == before else now.as_stored())
+        plan = self._tools.builder.plan(key, now, scope, needs_model=needs_model)
+        return replace(plan, changed=None if now == before else now.as_stored())
 
     def _find_place(self, before: Choices, item: Item, scope: Scope) -> Choices:
         """Where the conversation works, and where and for whom it is answered from now on."""
@@ -299,7 +300,7 @@ class TurnPerformer:
         return replace(answer_of(inbound, end), draft=draft, turn=live.draft_id)
 
     def _bury(self, job: Job, turn: BegunTurn, reason: str) -> Done:
-        agent = self._tools.builder.build(self.make_plan(job.claim.conversation, job.first))
+        agent = self._tools.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))
         journal = _journal_of(agent)
         draft = name_draft(job)
         journal.bind(job.claim, turn, lambda end: [replace(answer_of(job.first.inbound, end), turn=draft)])

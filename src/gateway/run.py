@@ -52,6 +52,7 @@ class GatewayRunner:
     _agent_cache_lock: threading.Lock
     _running_agents: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
     _places: dict[str, Place] = MappingProxyType({})  # type: ignore[assignment]
+    _notes: dict[str, list[str]] = MappingProxyType({})  # type: ignore[assignment]
     counters: Counter[str] = Counter()
     _told_full: float = -1e9  # when the log was last told that the cache is full of running agents
     _limits: tuple[int, float, int] | None = None  # agents, idle seconds, bytes; None: the module's own
@@ -61,6 +62,7 @@ class GatewayRunner:
         self._agent_cache_lock = threading.Lock()
         self._running_agents = {}
         self._places = {}  # where the transcript stood when the agent last wrote or read it
+        self._notes = {}  # what the next message of a conversation tells its model; it outlives an agent
         self.counters = Counter()  # hits, builds and evictions by reason
 
     def set_limits(self, *, agents: int, idle_seconds: float, size: int) -> None:
@@ -162,6 +164,8 @@ class GatewayRunner:
         entry = self._agent_cache.pop(key, None)
         if self._places:
             self._places.pop(key, None)
+        if key in self._notes and not self._notes[key]:
+            del self._notes[key]
         if entry is None:
             return None
         self.counters[f"evict:{reason}"] += 1
@@ -226,6 +230,14 @@ class GatewayRunner:
             agent = self._take_out(key, "ended")
         if agent is not None:
             self._cleanup_agent_resources(agent, messages)
+
+    def notes_of(self, key: str) -> list[str]:
+        """What the conversation's next message tells the model, once, whichever agent asks it (A4)."""
+        return self._notes.setdefault(key, [])
+
+    def drop_notes(self, key: str) -> None:
+        """The conversation goes on in another session, which they are not about."""
+        self.notes_of(key).clear()
 
     def release_all(self) -> None:
         """The process ends: every agent that is in no turn lets its client go; conversations stay as they are."""

@@ -136,7 +136,15 @@ class Gateway:
             members_approve=lambda: members_approve(cli_config.load_last_good()),
             node=self.node,
         )
-        self.builder = Builder(self.home, self.store, self.turns, ProcessNotices(self), self._send_file, self.meters)
+        self.builder = Builder(
+            self.home,
+            self.store,
+            self.turns,
+            ProcessNotices(self),
+            self._send_file,
+            self.meters,
+            self.runner.notes_of,
+        )
         self.endings = Endings(self.store, self.runner)
         self.titler = Titler(
             self.store,

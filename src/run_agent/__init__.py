@@ -107,7 +107,8 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         self._asker = options.get("asker")
         self._running = threading.Lock()
         self._cache_watch = CacheWatch()
-        self._notes: list[str] = []
+        notes = options.get("notes")
+        self._notes: list[str] = [] if notes is None else notes
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
         self._take_callbacks(options)
         self._adopt(runtime_of_options(options))
@@ -272,8 +273,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else ports.redact(turn_facts(datetime.now(), self.folder))
-        notes, self._notes = self._notes, []
-        message = replace(given, facts="\n\n".join(notes), told="" if told == conversation.told else told)
+        message = replace(given, facts="\n\n".join(self._take_notes()), told="" if told == conversation.told else told)
         turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
         replaced = conversation.take_break()
         if replaced is not None:
@@ -304,6 +304,12 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
         key, env = self._gateway_session_key, self._scene.env
         return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
+
+    def _take_notes(self) -> list[str]:
+        """What was noted so far, which is told now; tools may note more meanwhile."""
+        notes = self._notes[:]
+        del self._notes[: len(notes)]
+        return notes
 
     def _standing(self) -> dict[str, Any]:
         return {

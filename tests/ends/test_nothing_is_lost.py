@@ -1,0 +1,99 @@
+"""What was said, noted or sent is not lost on the way: without a model, over a rebuild, with a copy that stays."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ends_house import current, ends_house
+from house import House
+from waiting import wait_until
+
+from gateway import service
+from hermes_base.inbound import FileRef
+from hermes_lab.server import LabServer
+
+NO_ADDRESS: dict[str, Any] = {"provider": "custom"}
+
+
+@pytest.fixture
+def house(home: Path, lab: LabServer) -> Iterator[House]:
+    with ends_house(home, lab.base_url) as made:
+        yield made
+
+
+def newest(lab: LabServer) -> str:
+    """What the model was told last."""
+    return str(lab.requests[-1].json()["messages"][-1]["content"])
+
+
+def test_what_met_no_model_is_kept_and_read_later(home: Path, lab: LabServer) -> None:
+    """C2, D11: the person is told that it is kept, and it is: in the transcript, and before the model once there is
+    one."""
+    with ends_house(home, lab.base_url, model=NO_ADDRESS) as house:
+        ann = house.person("ann")
+        told = ann.ask("The word is plum.")[-1]
+        assert "has no address" in told
+        rows = house.gateway.store.load(current(ann).id).rows
+        assert str(rows[0].message["content"]).startswith("The word is plum.")
+        assert "has not been answered" in str(rows[1].message["content"])
+        assert "Taken back: The word is plum." in ann.ask("/undo")[-1]
+        ann.ask("The word is cherry.")
+        house.write_settings(model={"base_url": lab.base_url, "default": "lab"})
+        assert ann.ask("[[say yes]]")[-1] == "yes"
+        asked = lab.requests[-1].body.decode()
+        assert "The word is cherry." in asked
+        assert "plum" not in asked
+
+
+def test_without_a_model_a_conversation_can_be_ended_and_found(home: Path, lab: LabServer) -> None:
+    """B9: what needs no model asks for none."""
+    with ends_house(home, lab.base_url, model=NO_ADDRESS) as house:
+        ann = house.person("ann")
+        ann.ask("The word is plum.")
+        first = current(ann).id
+        assert "A new conversation." in ann.ask("/new")[-1]
+        assert first in ann.ask("/resume")[-1]
+        assert "Going on with" in ann.ask(f"/resume {first}")[-1]
+        assert current(ann).id == first
+
+
+@pytest.mark.parametrize("how", ["an edit of the settings", "an eviction"])
+def test_a_note_for_the_model_outlives_its_agent(house: House, lab: LabServer, how: str) -> None:
+    """A4: a memory write is told with the next message, once, whichever agent asks it."""
+    ann = house.person("ann")
+    ann.ask('[[tool memory {"action": "add", "content": "likes tea"}]]')
+    if how == "an eviction":
+        house.gateway.runner._evict_cached_agent(ann.conversation)
+    else:
+        house.write_settings(compression={"threshold": 0.7})
+    builds = house.gateway.runner.counters.total()
+    ann.ask("[[say one]]")
+    assert house.gateway.runner.counters.total() > builds
+    assert newest(lab).count("Memory was changed") == 1
+    ann.ask("[[say two]]")
+    assert "Memory was changed" not in newest(lab)
+
+
+def test_a_copy_that_cannot_be_dropped_is_no_lost_lease(
+    home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C7: the file has arrived, and the account goes on sending."""
+    dropped: list[FileRef] = []
+
+    def fail(file: FileRef) -> None:
+        dropped.append(file)
+        raise OSError(39, "Directory not empty")
+
+    monkeypatch.setattr(service, "drop_copy", fail)
+    with ends_house(home, lab.base_url) as house:
+        ann = house.person("ann")
+        ann.ask('[[tool write_file {"path": "note.txt", "content": "hello"}]]')
+        ann.ask('[[tool send_file {"path": "note.txt"}]]')
+        wait_until(lambda: bool(dropped))
+        before = dict(house.gateway.delivery.leases())
+        assert ann.ask("[[say after]]")[-1] == "after"
+        assert house.gateway.delivery.leases() == before
+    assert sum(bool(message.file) for message in house.service.messages) == 1
+    assert "stays behind" in caplog.text
+    assert "is not held" not in caplog.text
