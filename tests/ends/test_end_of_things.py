@@ -16,6 +16,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway import chores
+from hermes_base.errors import HermesError
 from hermes_cli import config, sessions_cmd
 from hermes_lab.server import LabServer
 from hermes_state.schema import STORE_FILE
@@ -191,6 +192,30 @@ PERFORMED = [
     for state in ((WARM,) if row == BY_PROCESS else STATES)
     if not (row == "compaction" and column == "agent" and state != WARM)  # /compress makes one
 ]
+
+
+def test_without_a_gateway_a_deletion_tells_the_same(home: Path, lab: LabServer) -> None:
+    """B10: `hermes sessions delete` while nothing runs."""
+    with ends_house(home, lab.base_url) as house:
+        ann = house.person("ann")
+        ann.ask("[[say one]]")
+        session = current(ann).id
+        house.stop()
+        assert sessions_cmd.main(["delete", session, "--yes"]) == 0
+        assert len(read_told(home, "engine", session)) == 1
+        assert [line["reason"] for line in read_told(home, "plugin", session)] == ["deleted"]
+        house.start()
+
+
+def test_what_may_not_be_forgotten_is_not_ended(home: Path, lab: LabServer) -> None:
+    """G3: the refusal comes before anything is touched."""
+    with ends_house(home, lab.base_url) as house:
+        olga = house.person("olga")
+        olga.ask("[[say one]]")
+        with pytest.raises(HermesError, match="belongs to this home"):
+            house.operate("people.forget", id=find_person(house, "olga"))
+        assert current(olga).end_reason is None
+        assert read_told(home, "engine") == []
 
 
 def test_every_row_of_the_table_is_performed() -> None:

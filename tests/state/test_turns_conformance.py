@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from turn_bench import ACCOUNT, CHAT, ENGINES, OTHER, USAGE, Bench, answer, make_bench, say, written
 
-from hermes_base.errors import Fenced, StoreFailure
-from hermes_base.journal import shown_text
+from hermes_base.errors import AtWork, Fenced, StoreFailure
+from hermes_base.journal import Row, head_row, shown_text
+from hermes_state.interface import NewSession
 from hermes_state.turns import FRESH_SECONDS, GRACE_SECONDS, LEASE_SECONDS, MAX_ATTEMPTS, Claim, NodeInfo
 
 
@@ -420,6 +421,76 @@ def test_completing_can_end_the_session(bench: Bench) -> None:
     assert bench.store.current(CHAT) is None
     bench.accept(text="/new")
     bench.turns.complete(claim, [2], end_session="new")
+
+
+def test_a_conversation_with_open_messages_is_moved_by_its_owner_alone(bench: Bench) -> None:
+    """B6, B9: whoever else asks is refused, and nothing is changed; the owner moves it with the message that asks."""
+    first, second = bench.open_session(), bench.open_session()
+    claim = bench.own()
+    bench.accept(text="hello")
+    for move in (lambda: bench.store.resume(CHAT, first), lambda: bench.store.branch(first)):
+        with pytest.raises(AtWork):
+            move()
+    copy = bench.store.branch(first, current=False)
+    current = bench.store.current(CHAT)
+    assert current is not None
+    assert current.id == second
+    assert copy.task == copy.id
+    bench.turns.complete(claim, [1], go_on_in=first)
+    moved = bench.store.current(CHAT)
+    assert moved is not None
+    assert moved.id == first
+    assert bench.store.resume(CHAT, second).id == second
+    bench.accept(text="again")
+    with pytest.raises(StoreFailure, match="does not belong"):
+        bench.turns.complete(claim, [2], go_on_in=bench.store.open_session(NewSession(OTHER)).id)
+    assert [row.seq for row in bench.turns.waiting(claim)] == [2]
+
+
+def test_a_session_is_not_deleted_under_its_turn(bench: Bench) -> None:
+    """B6: as long as the process lives that is in the middle of it."""
+    session, claim = bench.open_session(), bench.own()
+    bench.accept()
+    bench.turns.begin(claim, [1])
+    with pytest.raises(AtWork):
+        bench.store.delete(session)
+    assert bench.store.session(session) is not None
+    bench.clock.move(LEASE_SECONDS + 1)
+    assert bench.store.delete(session)
+
+
+def test_a_branch_has_the_rows_that_stand_and_their_bytes(bench: Bench) -> None:
+    """A6, B5"""
+    session, store = bench.open_session(), bench.store
+    store.freeze(session, -1, "d", b"system")
+    rows = [Row({"role": "user", "content": str(number)}, sent={"d": b"%d" % number}) for number in range(4)]
+    store.append(session, "w", 0, [*rows, head_row(3)])
+    whole, part = store.branch(session), store.branch(session, before=2, conversation=OTHER)
+    assert [row.message["content"] for row in store.load(whole.id).rows] == ["0", "1", "2"]
+    assert [row.sent for row in store.load(whole.id).rows] == [{"d": b"0"}, {"d": b"1"}, {"d": b"2"}]
+    assert store.load(whole.id).frozen == store.load(session).frozen
+    assert (part.conversation, part.version) == (OTHER, 2)
+    assert [store.current(name) for name in (CHAT, OTHER)] == [whole, part]
+
+
+def test_the_last_session_of_a_chain_is_found_by_its_task(bench: Bench) -> None:
+    """B10"""
+    session, store = bench.open_session(), bench.store
+    child = store.rotate(session, "w", 0, "compression", [Row({"role": "user", "content": "on"})])
+    found = store.last_of(session)
+    assert found is not None
+    assert found.id == child.id
+    store.delete(session)
+    assert store.last_of(session) == found
+    assert store.last_of("nothing") is None
+
+
+def test_the_chats_that_somebody_spoke_in_last_are_found(bench: Bench) -> None:
+    """G3"""
+    bench.turns.choose(CHAT, {"person": "p-1", "role": "member"})
+    bench.turns.choose(OTHER, {"model": "p-1"})
+    people = bench.store.people
+    assert [people.spoken_last_by(person) for person in ("p-1", "p-2", "")] == [[CHAT], [], []]
 
 
 def test_a_failed_turn_waits_for_its_time(bench: Bench) -> None:
