@@ -68,10 +68,10 @@ class Item:
     row: Waiting
     inbound: Inbound
     sender: Standing
+    is_command: bool = field(init=False)  # asked for each message that comes while this one waits
 
-    @property
-    def is_command(self) -> bool:
-        return is_command(self.inbound.text)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_command", is_command(self.inbound.text))
 
     @property
     def message(self) -> bursts.Message:

@@ -28,6 +28,7 @@ from gateway.lane import Arrival, Done, Job, Lane, Live
 from gateway.local_door import LocalDoor
 from gateway.mailbox import Mailbox
 from gateway.meters import Meters
+from gateway.notices import ProcessNotices
 from gateway.operations import Operations
 from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
@@ -43,8 +44,6 @@ from hermes_base.chat import Event, Notice, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
-    NOTE,
-    NOTICE,
     OUTBOX,
     PERSON,
     QUESTION,
@@ -70,7 +69,6 @@ GRACE_SECONDS = 5.5  # for turns to end by themselves when the gateway stops
 CUT_SECONDS = 1.0  # for turns to notice that they were cut
 SLOW_STORE_SECONDS = 3.0
 STORE_HELD = "Another process holds the store; your message waits for it."
-ELSEWHERE = "It belongs to an earlier conversation, which goes on with: /resume {session}"
 RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
@@ -347,9 +345,12 @@ class Gateway:
     def show(self, conversation: str, event: LiveEvent) -> None:
         self.stage.show(conversation, event)
 
+    def call_soon(self, call: Callable[..., object], *args: Any) -> None:
+        """Have the loop do it; on any thread."""
+        self._loop.call_soon_threadsafe(call, *args)
+
     def _show_soon(self, conversation: str, event: LiveEvent) -> None:
-        """On any thread."""
-        self._loop.call_soon_threadsafe(self.show, conversation, event)
+        self.call_soon(self.show, conversation, event)
 
     def burst_seconds(self, inbound: Inbound) -> float:
         return spec_of(inbound.address.platform).burst_seconds
@@ -375,17 +376,17 @@ class Gateway:
     def _announce(self, question: Question, person: str) -> None:
         """A question is on its way to a person; called on the asking thread."""
         del person
-        address = self._address_of(question.conversation)
+        address = self.address_of(question.conversation)
         self.turns.post(question.conversation, f"question:{question.id}", write_question(address, question))
         self._show_soon(question.conversation, Asking(question))
         self.delivery.wake(address)
 
-    def _address_of(self, conversation: str) -> Address:
+    def address_of(self, conversation: str) -> Address:
         return Address(**Choices.of(self.turns.choices(conversation)).address)
 
     def _send_file(self, conversation: str, file: FileRef, caption: str, data: bytes) -> None:
         """The agent hands over a file; where it is sent or fetched later, as a copy. On a tool's thread."""
-        address = self._address_of(conversation)
+        address = self.address_of(conversation)
         spec = spec_of(address.platform)
         if spec.fetches_files or not spec.trusted:
             person = self.people.person_of(conversation)
@@ -399,26 +400,6 @@ class Gateway:
         """An operation asked for on the thread of a command."""
         work = self.operations.perform(name, args)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
-
-    def notify(self, conversation: str, name: str, text: str) -> None:
-        """A message of the house to a conversation, which is answered like any other; on any thread."""
-        if not self.front.may_hear(conversation):
-            log.info("nobody in %s may be told: %s", conversation, name)
-            return
-        address = self._address_of(conversation)
-        inbound = Inbound(address, name, "hermes", text, conversation=conversation, origin=NOTICE, received=time.time())
-        if self.turns.accept(conversation, "house", name, write_inbound(inbound)) is not None:
-            self._loop.call_soon_threadsafe(self.show, conversation, Notice(text))
-            self._loop.call_soon_threadsafe(self.wake, conversation)
-
-    def tell(self, conversation: str, name: str, text: str) -> None:
-        """A note of the house to whoever spoke last in a conversation, which nobody answers; on any thread."""
-        if not self.front.may_hear(conversation):
-            log.info("nobody in %s may be told: %s", conversation, name)
-            return
-        address = self._address_of(conversation)
-        if self.turns.post(conversation, name, Outgoing(address, text, NOTE)):
-            self._loop.call_soon_threadsafe(self.delivery.wake, address)
 
     def take_node(self, node: str) -> None:
         """This process is another node from now on. What runs goes on under its old claim, which holds as long as
@@ -449,27 +430,6 @@ class Gateway:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a task of the gateway broke", exc_info=task.exception())
-
-
-class ProcessNotices:
-    """Tells a conversation that a background process of its task has ended."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    def post(self, task: str, id: str, text: str) -> None:
-        """Where its session is the one that the conversation goes on in, the model is told and answers; where the
-        conversation goes on elsewhere (`/resume`), the person is told, and how to go back."""
-        store = self._gateway.store
-        session, name = store.last_of(task), f"proc:{id}:{uuid.uuid4().hex[:6]}"
-        if session is None:
-            log.info("a process of %s ended, and nobody is there to hear of it", task)
-            return
-        current = store.current(session.conversation)
-        if current is not None and current.task == task:
-            self._gateway.notify(session.conversation, name, text)
-        else:
-            self._gateway.tell(session.conversation, name, f"{text}\n{ELSEWHERE.format(session=session.id)}")
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:
