@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from run_agent.options import Scene
 SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
 FOUND_SECONDS = 5.0
+#: What was chosen goes in, so that nobody else answers in its place.
 NO_MODEL = Runtime(provider="", model="", base_url="", api_key="", api_mode="", context_length=0)
 
 
@@ -101,7 +102,7 @@ class Builder:
         except ConfigProblem:
             if needs_model:
                 raise
-            runtime = NO_MODEL
+            runtime = replace(NO_MODEL, model=choices.model, provider=choices.provider)
         toolsets = choose_toolsets(settings)
         signature = GatewayRunner._agent_config_signature(
             runtime.model,

@@ -178,7 +178,7 @@ class TurnPerformer:
             journal.bind(job.claim, turn, lambda end: [self._answer(job, end, live)])
             live.attach(agent, journal)
             self._run(job, turn, plan, agent, live)
-            if plan.runtime.model and spec_of(job.first.inbound.address.platform).shows_titles:
+            if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
                 tools.titler.look_at(key, journal.place[0], plan.runtime)
             return Done(journal.closed)
         finally:
