@@ -42,7 +42,10 @@ def open_browser() -> Iterator[Browser]:
         pytest.skip(f"there is no Chromium at {CHROMIUM}")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGS))
+        # With bars, as people see it: they take room away from what they scroll.
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=list(ARGS), ignore_default_args=["--hide-scrollbars"]
+        )
         yield browser
         browser.close()
 

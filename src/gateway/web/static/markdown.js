@@ -14,10 +14,12 @@ const RULES = {
   ALLOWED_TAGS: `${BLOCKS} ${WORDS}`.split(" "),
   ALLOWED_ATTR: ["href", "title", "align", "class", "start"],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ["align", "start"], // they hold no address, so they need not look like one
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
 };
+const LONG_CELL = 30; // characters; a cell with more is not squeezed to one word a line
 const SIGNS = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
 const escape = (text) => text.replace(/[&<>"']/g, (sign) => SIGNS[sign]);
@@ -64,7 +66,9 @@ function secureLink(link) {
   link.rel = "noopener noreferrer nofollow";
 }
 
+/** A table keeps its words whole and its sentences readable; what is too wide scrolls in a frame of its own. */
 function frameTable(table) {
+  for (const cell of table.querySelectorAll("td, th")) cell.classList.toggle("long", cell.textContent.length > LONG_CELL);
   const frame = h("div.table-frame", { tabindex: "0", role: "region", "aria-label": "Table" });
   table.replaceWith(frame);
   frame.append(table);

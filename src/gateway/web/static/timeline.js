@@ -25,7 +25,10 @@ export class Timeline {
     this.scroll = h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Messages" }, this.earlier, this.list);
     this.element = h("div.timeline", {}, this.scroll, this.down);
     this.scroll.addEventListener("scroll", () => this.#noteScroll(), { passive: true });
-    this.sizes = new ResizeObserver(() => this.#follow());
+    this.sizes = new ResizeObserver(() => {
+      this.#tellBar();
+      this.#follow();
+    });
     this.sizes.observe(this.list);
     this.sizes.observe(this.scroll);
     this.clock = setInterval(() => tick(this.list), 1000);
@@ -108,6 +111,12 @@ export class Timeline {
     const mark = message.problem || "sending…";
     const make = () => drawOwn(message, { mark, actions: message.problem ? this.deeds.refused(message) : [] });
     return { key: `p${message.id}`, stamp: mark, make };
+  }
+
+  /** The bar takes room from the messages at both sides; what stands below them keeps the same edges. */
+  #tellBar() {
+    const bar = (this.scroll.offsetWidth - this.scroll.clientWidth) / 2;
+    this.element.parentElement?.style.setProperty("--bar", `${bar}px`);
   }
 
   // --- where the reader is
