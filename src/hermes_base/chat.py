@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from hermes_base.inbound import FileRef
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -197,7 +199,7 @@ def join_deltas(events: Iterable[T]) -> list[T]:
 class ChatHost(Protocol):
     """The whole interface between a chat surface and whatever runs the agent."""
 
-    def submit(self, text: str) -> None:
+    def submit(self, text: str, files: tuple[FileRef, ...] = ()) -> None:
         """Hand over a message or a slash command; returns at once."""
         ...
 

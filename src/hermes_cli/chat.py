@@ -9,16 +9,15 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
-from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_cli.joining import ChatOptions, OpenedHost, open_host
+from hermes_cli.piped import STDIN, Asking, open_stdin, read_question
 from hermes_cli.terminal_plain import Lines, PlainChat, PlainView, Shows
-from hermes_cli.terminal_words import Display, clean_shown, clean_typed, read_display
+from hermes_cli.terminal_words import Display, clean_shown, read_display
 
 _QUERY = ("-q", "--query")
-_STDIN = "-"
 #: Terminals that can neither move the cursor nor colour.
 _DUMB = frozenset({"dumb", "unknown"})
 
@@ -30,22 +29,21 @@ def main(args: list[str]) -> int:
     question = parsed.query if question is None else question
     display = read_display(config.load_config_readonly(), markdown=not parsed.no_markdown)
     _let_output_take_any_text()
-    if question is not None:
-        question = _read_question(question)
+    asking = None if question is None else read_question(question)
     options = ChatOptions(
         model=parsed.model, provider=parsed.provider, resume=parsed.resume, continue_last=parsed.continue_last
     )
     opened = open_host(options)
     with closing(opened.host):
-        if question is not None:
-            return _answer(opened, question, display)
+        if asking is not None:
+            return _answer(opened, asking, display)
         return _choose_chat()(opened, display)
 
 
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes chat", description="Chat in the terminal.", allow_abbrev=False)
     parser.add_argument(
-        *_QUERY, nargs="?", const=_STDIN, metavar="TEXT", help="answer one question on stdout and leave; - reads stdin"
+        *_QUERY, nargs="?", const=STDIN, metavar="TEXT", help="answer one question on stdout and leave; - reads stdin"
     )
     parser.add_argument("-m", "--model", default="", metavar="NAME", help="the model that answers")
     parser.add_argument("--provider", default="", metavar="NAME", help="where the model is")
@@ -67,18 +65,6 @@ def take_question(args: list[str]) -> tuple[list[str], str | None]:
     return args, None
 
 
-def _read_question(given: str) -> str:
-    """The question: as given, or from stdin."""
-    if given == _STDIN:
-        if sys.stdin.isatty():
-            raise ConfigProblem("-q needs a question.", fix='For example: hermes -q "What time is it in Lima?"')
-        given = _open_stdin().read().decode("utf-8", "replace")
-    question = clean_typed(given).strip()
-    if not question:
-        raise ConfigProblem("The question is empty.", fix="Write it after -q, or pipe it in.")
-    return question
-
-
 def _let_output_take_any_text() -> None:
     """Make a character that the terminal's encoding lacks show as `?` instead of ending the chat."""
     for stream in (sys.stdout, sys.stderr):
@@ -86,19 +72,25 @@ def _let_output_take_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _open_stdin() -> BinaryIO:
-    """Stdin as bytes, so that no input can fail to decode; empty when the process was started without one."""
-    return sys.stdin.buffer if sys.stdin is not None else io.BytesIO()
-
-
-def _answer(opened: OpenedHost, question: str, display: Display) -> int:
+def _answer(opened: OpenedHost, asking: Asking, display: Display) -> int:
     """`-q`: nothing but the answer goes to stdout."""
     if not sys.stderr.isatty():
         display = Display(display.markdown, "off", reasoning=False)  # progress is for eyes only
     shows = Shows.LETTERS if _is_terminal(sys.stdout) else Shows.ANSWER
     view = PlainView(sys.stdout, sys.stderr, sys.stderr, display, shows)
-    answers = Lines(_open_stdin()) if sys.stdin is not None and sys.stdin.isatty() else Lines(io.BytesIO())
-    return PlainChat(opened.host, view, answers).answer_one(question)
+    return PlainChat(opened.host, view, _find_person()).answer_one(asking.text, asking.files)
+
+
+def _find_person() -> Lines | None:
+    """Where somebody can answer a question that they can read; when stdin is a pipe, on the terminal itself."""
+    if _is_terminal(sys.stdin):
+        return Lines(open_stdin())
+    if not _is_terminal(sys.stderr):
+        return None
+    try:
+        return Lines(open("/dev/tty", "rb"))  # noqa: SIM115 - until the process ends
+    except OSError:
+        return None
 
 
 def _choose_chat() -> Callable[[OpenedHost, Display], int]:
@@ -117,7 +109,7 @@ def _chat_in_lines(opened: OpenedHost, display: Display) -> int:
     view = PlainView(sys.stdout, sys.stdout, sys.stderr, display, shows)
     for line in opened.banner:
         view.say(sys.stdout, clean_shown(line))
-    lines = Lines(_open_stdin(), _show_prompt if _is_terminal(sys.stdin) else lambda: None)
+    lines = Lines(open_stdin(), _show_prompt if _is_terminal(sys.stdin) else lambda: None)
     return PlainChat(opened.host, view, lines).answer_lines()
 
 

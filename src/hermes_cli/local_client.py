@@ -17,6 +17,7 @@ from hermes_base import commands
 from hermes_base import local_wire as wire
 from hermes_base.chat import Closed, Event, Idle, Notice
 from hermes_base.errors import HermesError
+from hermes_base.inbound import FileRef
 from hermes_cli.local_follow import Follower, Taken
 
 log = logging.getLogger(__name__)
@@ -132,13 +133,13 @@ class LocalClient:
 
     # --- ChatHost
 
-    def submit(self, text: str) -> None:
+    def submit(self, text: str, files: tuple[FileRef, ...] = ()) -> None:
         asked = commands.parse(text)
         if asked is not None and asked[0] is not None and asked[0].name == "quit":
             self._events.put(Closed())
             return
         with self._lock:
-            say = self._follower.say(text)
+            say = self._follower.say(text, files)
             try:
                 self._send(say)  # while nobody is there it waits: whoever comes next is told
             except wire.WireProblem as problem:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Question, Said, TextEnded, TurnEnded
-from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, Outgoing
+from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, FileRef, Outgoing
 
 _MOST_REMEMBERED = 10_000  # rows and messages; older ones do not come again
 _Key = TypeVar("_Key")
@@ -60,9 +60,9 @@ class Follower:
         back = replace(self._hello, resume="", continue_last=False, model="", provider="")
         return replace(back, conversation=self.conversation, after=self._cursor)
 
-    def say(self, text: str) -> wire.Say:
+    def say(self, text: str, files: tuple[FileRef, ...] = ()) -> wire.Say:
         self._count += 1
-        say = wire.Say(str(self._count), text)
+        say = wire.Say(str(self._count), text, files)
         self._pending[say.id] = Pending(say)
         return say
 

@@ -7,6 +7,7 @@ import difflib
 import errno
 import importlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -121,12 +122,24 @@ def take_profile(args: list[str]) -> tuple[list[str], str]:
 def _run_command(name: str, args: list[str]) -> int:
     entry = COMMANDS.get(name)
     if entry is None:
-        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.5)
-        hint = f"Did you mean `hermes {near[0]}`?" if near else "`hermes --help` lists the commands."
-        print(f"hermes: there is no command {name!r}. {hint}", file=sys.stderr)
+        print(f"hermes: there is no command {name!r}. {suggest(name, args)}", file=sys.stderr)
         return WRONG_USE
     load("hermes_cli.config:start_logging")()
     return int(load(entry.target)(args))
+
+
+def suggest(name: str, args: list[str]) -> str:
+    """What may have been meant by a command that there is not: a question has words, a command is one."""
+    words = " ".join((name, *args))
+    is_word = len(name.split()) < 2
+    near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.5) if is_word else []
+    return " ".join(
+        [
+            *(f"Did you mean `hermes {command}`?" for command in near),
+            *([f"To ask something: hermes -q {shlex.quote(words)}"] if len(words.split()) > 1 else []),
+        ]
+        or ["`hermes --help` lists the commands."]
+    )
 
 
 def load(target: str) -> Callable[..., Any]:

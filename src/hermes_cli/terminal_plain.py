@@ -23,10 +23,12 @@ from hermes_base.chat import (
     ToolStarted,
     TurnEnded,
 )
+from hermes_base.inbound import FileRef
 from hermes_cli import terminal_words as words
 from hermes_cli.terminal_events import Ended, Feed, Pressed
 
-ANSWERED, FAILED, INTERRUPTED = 0, 1, 130
+#: Exit codes. UNASKED: it went on without an answer to a question, since nobody could be asked.
+ANSWERED, FAILED, UNASKED, INTERRUPTED = 0, 1, 3, 130
 
 
 class Lines:
@@ -51,6 +53,7 @@ class Outcome:
     failed: bool = False  # an error was told
     stopped: bool = False  # Ctrl-C was pressed
     left: bool = False  # and pressed again, or the host is gone
+    unasked: bool = False  # there was a question, and nobody to answer it
 
 
 class Shows(Enum):
@@ -156,43 +159,48 @@ class PlainView:
 class PlainChat:
     """Submits texts one after the other and shows what comes of each."""
 
-    def __init__(self, host: ChatHost, view: PlainView, lines: Lines) -> None:
+    def __init__(self, host: ChatHost, view: PlainView, lines: Lines | None) -> None:
         self._host = host
         self._view = view
-        self._lines = lines
+        self._lines = lines  # None: nobody can be asked
         self._kept: list[str] = []  # read already, to be dealt with next
         self._feed = Feed(host)
 
-    def answer_one(self, text: str) -> int:
+    def answer_one(self, text: str, files: tuple[FileRef, ...] = ()) -> int:
         """Ask one question; the exit code."""
         with self._feed.catch_presses():
-            outcome = self._submit(text)
+            outcome = self._submit(text, files)
         if outcome.stopped or (outcome.ended is not None and outcome.ended.interrupted):
             return INTERRUPTED
+        answered = UNASKED if outcome.unasked else ANSWERED
         if outcome.ended is None:
-            return FAILED if outcome.failed else ANSWERED  # a slash command has no turn
-        return ANSWERED if outcome.ended.completed else FAILED
+            return FAILED if outcome.failed else answered  # a slash command has no turn
+        return answered if outcome.ended.completed else FAILED
 
     def answer_lines(self) -> int:
         """Take each line as a message until the input or the chat ends; the exit code."""
+        code = ANSWERED
         with self._feed.catch_presses():
             while (line := self._read()) is not None:
                 if not line.strip():
                     continue
                 outcome = self._submit(line)
+                code = UNASKED if outcome.unasked else code
                 if outcome.left:
-                    return INTERRUPTED if outcome.stopped else ANSWERED
-        return ANSWERED
+                    return INTERRUPTED if outcome.stopped else code
+        return code
 
     def _read(self) -> str | None:
         if self._kept:
             return self._kept.pop()
+        if self._lines is None:
+            return None
         with self._feed.reading():
             return self._lines.read()
 
-    def _submit(self, text: str) -> Outcome:
+    def _submit(self, text: str, files: tuple[FileRef, ...] = ()) -> Outcome:
         """Hand a text over and show events until it is dealt with."""
-        self._host.submit(text)
+        self._host.submit(text, files)
         outcome = Outcome()
         while not outcome.left:
             match self._feed.take():
@@ -226,7 +234,10 @@ class PlainChat:
             self._host.stop()
 
     def _ask(self, question: Question, outcome: Outcome) -> None:
-        """Read lines until one answers the question; the end of the input leaves it unanswered."""
+        """Read lines until one answers the question; where nobody can give one, say so and go on."""
+        if self._lines is None:
+            self._go_on_unasked(question, outcome)
+            return
         self._view.ask(question)
         while True:
             try:
@@ -234,8 +245,12 @@ class PlainChat:
             except KeyboardInterrupt:
                 self._stop(outcome)
                 return
-            if line is None or _names_command(line):
-                self._leave_open(question, line)
+            if line is None:
+                self._go_on_unasked(question, outcome)
+                return
+            if _names_command(line):
+                self._host.answer(question.id, "")
+                self._kept.append(line)  # it comes next
                 return
             answer = words.read_answer(question, line)
             if answer is not None:
@@ -244,11 +259,11 @@ class PlainChat:
                 return
             self._view.hint(words.describe_ways_to_answer(question) if question.choices else "Please type an answer.")
 
-    def _leave_open(self, question: Question, command: str | None) -> None:
-        """Give no answer; a command that was typed instead of one comes next."""
+    def _go_on_unasked(self, question: Question, outcome: Outcome) -> None:
+        """Nobody can answer: that is a no, and the person reads about it."""
+        outcome.unasked = True
+        self._view.hint(words.describe_unasked(question))
         self._host.answer(question.id, "")
-        if command is not None:
-            self._kept.append(command)
 
 
 def _names_command(line: str) -> bool:

@@ -103,6 +103,18 @@ def describe_question(question: Question) -> list[str]:
     return [*clean_shown(question.text).splitlines(), *why, *choices]
 
 
+_UNASKED = {
+    "approval": "Not allowed, since nobody can be asked here: {}",
+    "confirmation": "Not confirmed, since nobody can be asked here: {}",
+}
+
+
+def describe_unasked(question: Question) -> str:
+    """What became of a question that nobody could be asked, in one sentence."""
+    asked = " ; ".join(map(squeeze, question.text.splitlines()))
+    return _UNASKED.get(question.kind, "Not answered, since nobody can be asked here: {}").format(asked)
+
+
 def describe_ways_to_answer(question: Question) -> str:
     """The hint after an answer that was not understood."""
     return f"Please answer with one of: {', '.join(map(clean_shown, question.choices))} (or a number)."

@@ -109,8 +109,10 @@ def test_a_second_ctrl_c_does_not_wait_for_the_turn(stage):
 
 
 def test_nobody_is_asked_when_nobody_is_there(stage):
-    assert stage.run("-q", "ask") == 0
+    assert stage.run("-q", "ask") == 3
     assert stage.host.answers == [("q1", "")]
+    assert stage.out.getvalue() == "The answer was ''.\n"
+    assert stage.err.getvalue().startswith("Not allowed, since nobody can be asked here: ")
 
 
 def test_an_empty_question_is_refused_before_the_host_is_opened(stage):
@@ -177,8 +179,9 @@ def test_a_question_is_answered_by_the_next_line(stage):
 
 
 def test_a_question_at_the_end_of_the_input_gets_no_answer(stage):
-    assert stage.run(stdin=b"clarify\n") == 0
+    assert stage.run(stdin=b"clarify\n") == 3
     assert stage.host.answers == [("q2", "")]
+    assert "Not answered, since nobody can be asked here" in stage.err.getvalue()
 
 
 def test_a_command_is_never_an_answer_and_is_not_lost(stage):

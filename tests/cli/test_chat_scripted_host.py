@@ -50,6 +50,7 @@ class ScriptedHost:
 
     def __init__(self, pause: float = 0.0) -> None:
         self.submitted: list[str] = []
+        self.files: list = []
         self.answers: list[tuple[str, str]] = []
         self.stops = 0
         self.closed = False
@@ -63,8 +64,9 @@ class ScriptedHost:
 
     # --- ChatHost
 
-    def submit(self, text):
+    def submit(self, text, files=()):
         self.submitted.append(text)
+        self.files.extend(files)
         self._work.put(text)
 
     def events(self):
