@@ -27,7 +27,7 @@ from hermes_base.inbound import read_inbound
 from hermes_base.journal import Row
 from hermes_base.keys import ConversationKey, parse_key
 from hermes_cli import config as cli_config
-from hermes_state.interface import NewSession, SessionInfo
+from hermes_state.interface import TITLE, NewSession, SessionInfo
 from hermes_state.records import make_session_id, make_writer_id
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ThreadDesk:
         found = []
         for hit in store.search(words, limit=limit, person=self.scope(caller)):
             info = store.session(hit.session)
-            if info is not None:
+            if info is not None and (hit.role != TITLE or info.end_reason not in ROTATED):
                 found.append(FoundWords(self._describe(info), hit.role, hit.excerpt, hit.created))
         return found
 

@@ -67,7 +67,7 @@ class Thread:
 @dataclass(frozen=True, slots=True)
 class FoundWords:
     thread: Thread
-    role: str
+    role: str  # who said it; "title": it is the conversation's title
     excerpt: str  # the found words stand between « and »
     at: float
 

@@ -88,7 +88,7 @@ def _find_person() -> Lines | None:
     if not _is_terminal(sys.stderr):
         return None
     try:
-        return Lines(open("/dev/tty", "rb"))  # noqa: SIM115 - until the process ends
+        return Lines(open("/dev/tty", "rb"))  # open until the process ends
     except OSError:
         return None
 

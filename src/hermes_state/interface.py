@@ -57,13 +57,17 @@ class PagedRow:
     created: float
 
 
+TITLE = "title"
+TITLES_LOOKED_AT = 5_000  # of the newest sessions
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A message found by search."""
+    """A message found by search, or a session by its title."""
 
     session: str
-    position: int
-    role: str
+    position: int  # of a title: -1
+    role: str  # who said it; TITLE: it is the title
     excerpt: str  # the found words stand between « and »
     created: float
 
@@ -246,9 +250,10 @@ class Store(Protocol):
 
     # --- search (derived data: may be dropped and rebuilt at any time)
     def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[Hit]:
-        """The newest messages in whose shown text all words occur, whole and without regard to case and accents;
-        taken-back and compacted ones too. Signs that are no words are left out. With `person`, only what was said in
-        their conversations. StoreFailure while there is no index."""
+        """The newest sessions in whose titles all words occur, then the newest messages in whose shown text they do,
+        taken-back and compacted ones too. Case and accents do not count. A word may be the beginning of one that
+        occurs, in a title any part. Of titles, those of the newest 5,000 sessions are looked at. Signs that are no words
+        are left out. With `person`, only what is theirs. StoreFailure while there is no index."""
         ...
 
     def drop_search(self) -> None:

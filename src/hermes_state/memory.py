@@ -8,13 +8,23 @@ from itertools import islice
 
 from hermes_base.journal import Row, Transcript, UsageRow, visible
 from hermes_state import paging, records, retention_memory
-from hermes_state.interface import BreakRow, Hit, NewSession, PagedRow, SessionInfo, UsageGroup, UsageSum
+from hermes_state.interface import (
+    TITLE,
+    TITLES_LOOKED_AT,
+    BreakRow,
+    Hit,
+    NewSession,
+    PagedRow,
+    SessionInfo,
+    UsageGroup,
+    UsageSum,
+)
 from hermes_state.keys import KeyStore
 from hermes_state.keys_memory import MemoryKeys
 from hermes_state.memory_state import MemoryState, Message, locked, read_message
 from hermes_state.people import PeopleStore
 from hermes_state.people_memory import MemoryPeople
-from hermes_state.texts import clean, cut_excerpt, match_query, split_query
+from hermes_state.texts import clean, cut_excerpt, mark_title, match_query, match_title, split_query
 from hermes_state.turns import TurnStore
 from hermes_state.turns_memory import MemoryTurns
 
@@ -249,7 +259,12 @@ class MemoryStore:
             if match_query(runs, message.row.text)
         ]
         found.sort(key=lambda pair: pair[0].order, reverse=True)
-        return [_make_hit(runs, message, session) for message, session in found[:limit]]
+        titled = [
+            Hit(info.id, -1, TITLE, mark_title(runs, info.title), info.updated)
+            for info in self.sessions(limit=TITLES_LOOKED_AT, person=person)
+            if info.title and match_title(runs, info.title)
+        ]
+        return [*titled, *(_make_hit(runs, message, session) for message, session in found)][:limit]
 
     @locked
     def drop_search(self) -> None:

@@ -165,6 +165,12 @@ SEARCH = (
     "from search f join message m on m.id = f.rowid "
     f"where search match ? and (? is null or {_IS_OF_PERSON.format('m')}) order by f.rowid desc limit ?"
 )
+#: The newest sessions by an index, whatever they are called: as many as a person waits for.
+TITLES = (
+    "select id, title, updated from (select s.id, s.title, s.updated from session s "
+    f"where s.messages > 0 and (? is null or {_IS_OF_PERSON.format('s')}) order by s.updated desc, s.id desc limit ?) "
+    "where title <> ''"
+)
 LAST_MESSAGE = "select coalesce(max(id), 0) from message"
 MESSAGES_BETWEEN = (
     "select id, kind, cast(body as blob), shown from message where id > ? and id <= ? order by id limit ?"

@@ -1,11 +1,13 @@
 """How text becomes words, for the search index and for its twin in memory, and how a found place is shown.
 
 A word is a run of letters and digits, compared without case and accents. Scripts written without spaces are taken
-letter by letter, and what the user typed without a space has to occur without one.
+letter by letter, and what the user typed without a space has to occur without one. What was typed may be the beginning
+of a word, and in a title any part of one: people search while they type.
 """
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 from hermes_base.whole_text import clean_text
 
@@ -44,20 +46,43 @@ def split_query(words: str) -> list[list[str]]:
 
 
 def match_query(runs: list[list[str]], text: str) -> bool:
-    """Whether every run occurs in the text."""
+    """Whether every run occurs in the text; its last word may go on there."""
     line = f" {' '.join(split_words(text))} "
-    return all(f" {' '.join(run)} " in line for run in runs)
+    return all(f" {' '.join(run)}{'' if _may_go_on(run) else ' '}" in line for run in runs)
+
+
+def match_title(runs: list[list[str]], title: str) -> bool:
+    """Whether every run occurs in a title, also in the middle of its words."""
+    line = " ".join(split_words(title))
+    return all(" ".join(run) in line for run in runs)
 
 
 def write_match(runs: list[list[str]]) -> str:
     """The query in the language of the index: each run a phrase, all of them wanted."""
-    return " ".join(f'"{" ".join(run)}"' for run in runs)
+    return " ".join(f'"{" ".join(run)}"{"*" if _may_go_on(run) else ""}' for run in runs)
+
+
+def _may_go_on(run: list[str]) -> bool:
+    """One letter alone is a word: as a beginning it would mean half of all there is."""
+    return len(run) > 1 or len(run[-1]) > 1
 
 
 def cut_excerpt(runs: list[list[str]], text: str) -> str:
     """One line around the first found word, with the found words between « and »."""
+    whole = {word for run in runs for word in run}
+    begun = tuple(run[-1] for run in runs if _may_go_on(run))
+    return _cut_around(lambda word: word in whole or word.startswith(begun), text)
+
+
+def mark_title(runs: list[list[str]], title: str) -> str:
+    """A title with the words that hold what was looked for between « and »."""
+    parts = [word for run in runs for word in run]
+    return _cut_around(lambda word: any(part in word for part in parts), title)
+
+
+def _cut_around(is_found: Callable[[str], bool], text: str) -> str:
     text = clean(text)
-    found = _find_spans({word for run in runs for word in run}, text)
+    found = _find_spans(is_found, text)
     start = max(0, found[0][0] - EXCERPT // 3) if found else 0
     end = min(len(text), start + EXCERPT)
     pieces, last = ["…" if start else ""], start
@@ -70,10 +95,10 @@ def cut_excerpt(runs: list[list[str]], text: str) -> str:
     return " ".join("".join(pieces).split())
 
 
-def _find_spans(wanted: set[str], text: str) -> list[tuple[int, int]]:
+def _find_spans(is_found: Callable[[str], bool], text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     for match in _WORD.finditer(text):
-        if _fold(match.group()) not in wanted:
+        if not is_found(_fold(match.group())):
             continue
         left, right = match.span()
         if spans and spans[-1][1] == left:  # letters of an unspaced script that stand together are one find

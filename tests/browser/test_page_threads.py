@@ -18,10 +18,24 @@ def test_search_finds_words_and_marks_them(tab: Tab, house: WebHouse) -> None:
     expect(tab.page.locator(".found mark").first).to_have_text("heron")
     tab.threads.first.click()
     expect(tab.own.locator(".bubble")).to_have_text("The heron stands in the reeds")
+    search.fill("her")
+    expect(tab.page.locator(".excerpt mark").first).to_have_text("heron")
     search.fill("unheard-of")
     expect(tab.page.get_by_text("Nothing found")).to_be_visible()
     search.fill("")
     expect(tab.threads).to_have_count(2)
+
+
+def test_search_finds_titles_by_parts_of_their_words_and_marks_them(tab: Tab, house: WebHouse) -> None:
+    tab.ask("[[say A grey bird]]", "A grey bird")
+    house.wait_quiet()
+    house.gateway.titler.rename(tab.session, "Sailboat varnish")
+    search = tab.page.get_by_role("searchbox")
+    search.fill("boat varn")
+    found = tab.page.locator("li.found")
+    expect(found).to_have_count(1)
+    expect(found.locator("mark")).to_have_text(["Sailboat", "varnish"])
+    expect(found.locator(".excerpt")).to_have_count(0)
 
 
 def test_an_earlier_conversation_is_opened_and_goes_on(tab: Tab) -> None:

@@ -461,7 +461,13 @@ def library(store: Store) -> Store:
         ("QUICK", [3, 0]),
         ("fox quick", [0]),
         ("quick cat", []),
-        ("qui", []),
+        ("qui", [3, 0]),
+        ("qui fo", [0]),
+        ("uick", []),
+        ("q", []),
+        ("foo-b", [2]),
+        ("fo-bar", []),
+        ("scho", [1]),
         ("schoner naive CAFÉ", [1]),
         ("foo-bar", [2]),
         ("bar-foo", []),
@@ -490,6 +496,19 @@ def test_no_input_breaks_search(library: Store, words: str) -> None:
     assert isinstance(library.search(words), list)
 
 
+def test_titles_are_found_by_parts_of_their_words_and_stand_first(store: Store) -> None:
+    boat, other = begin(store, say("hello")), begin(store, say("about varnish"), conversation="other")
+    store.set_title(boat, "Sailboat varnish, naïve plan")
+    hits = store.search("boat VARN")
+    assert [(hit.session, hit.position, hit.role, hit.excerpt) for hit in hits] == [
+        (boat, -1, "title", "«Sailboat» «varnish», naïve plan")
+    ]
+    assert [hit.session for hit in store.search("varn")] == [boat, other]
+    assert [hit.session for hit in store.search("varn", limit=1)] == [boat]
+    assert [hit.role for hit in store.search("naive")] == ["title"]
+    assert store.search("varn", person="somebody") == []
+
+
 def test_hits_show_the_found_words(library: Store) -> None:
     hit = library.search("quick THINGS")[0]
     assert (hit.role, hit.position) == ("tool", 3)
@@ -497,6 +516,7 @@ def test_hits_show_the_found_words(library: Store) -> None:
     assert hit.created > 0
     assert library.search("中文")[0].excerpt == "我喜欢«中文»搜索 and なまえ"
     assert library.search("cafe")[0].excerpt.endswith("«Café»")
+    assert library.search("caf")[0].excerpt.endswith("«Café»")
 
 
 def test_an_excerpt_is_cut_around_the_first_find(store: Store) -> None:

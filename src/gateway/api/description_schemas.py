@@ -190,7 +190,7 @@ _SESSION = shape(
     parent=TEXT,
     current=told(FLAG, "Its conversation goes on here."),
     working=told(FLAG, "A turn is under way."),
-    role=told(TEXT, "Of a search: who said it."),
+    role=told(TEXT, "Of a search: who said it, or `title`."),
     excerpt=told(TEXT, "Of a search: the found words stand between « and »."),
     at=NUMBER,
 )

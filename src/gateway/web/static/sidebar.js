@@ -184,12 +184,13 @@ export class Sidebar {
   }
 
   #drawFound(found) {
-    const items = found.map(({ thread, excerpt, at }, index) => ({
+    const items = found.map(({ thread, role, excerpt, at }, index) => ({
       key: `f${index}`,
       stamp: `${thread.session}${at}${excerpt}`,
       make: () => {
         const link = this.#drawLink(thread, thread.session === this.#here);
-        link.append(h("span.excerpt", {}, markWords(excerpt)));
+        if (role === "title") link.querySelector(".thread-title").replaceChildren(...markWords(excerpt));
+        else link.append(h("span.excerpt", {}, markWords(excerpt)));
         return h("li.thread.found", {}, link);
       },
     }));
