@@ -57,9 +57,7 @@ class Reading:
 _K, _S = FailureKind, Concern
 _REFUSED = Reading(_K.FIX, _S.REQUEST, "refused the request")
 _NO_CREDIT = Reading(_K.ROTATE, _S.KEY, "has no credit left for this key", "Add credit, or set another provider.", 402)
-_BAD_KEY = Reading(
-    _K.ROTATE, _S.KEY, "did not accept the key", "Set a valid key with 'hermes config set NAME_API_KEY KEY'.", 401
-)
+_BAD_KEY = Reading(_K.ROTATE, _S.KEY, "did not accept the key", "Set a valid key.", 401)
 _NO_MODEL = Reading(
     _K.NEXT, _S.MODEL, "does not know the model or the address", "Check model.default and model.base_url.", 404
 )

@@ -149,6 +149,11 @@ def find_provider(name: str, *, kept: str = "") -> Provider:
     return found
 
 
+def advise_key(provider: Provider) -> str:
+    """How its key is set, with the name that it has; empty where none is needed."""
+    return f"Set it with: hermes config set {provider.key_env[0]}" if provider.key_env else ""
+
+
 def provider_or_custom(name: str) -> Provider:
     """The provider's facts; what is not in the table is somebody's own address."""
     key = name.strip().lower()

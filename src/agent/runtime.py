@@ -184,7 +184,7 @@ def _built_in(section: Mapping[str, Any], embedded_found: bool) -> Runtime:
         raise ConfigProblem(
             "No model is set up: no key is in the environment, no model server runs on this machine, and the "
             "built-in model is not installed.",
-            fix="Set a key, for example: hermes config set OPENROUTER_API_KEY KEY; or run 'make chat', which installs "
+            fix="Set a key, for example: hermes config set OPENROUTER_API_KEY; or run 'make chat', which installs "
             "the built-in model.",
         )
     del section  # a window or an output limit declared for another model does not fit the built-in one

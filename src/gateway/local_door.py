@@ -124,6 +124,6 @@ def describe_model(version: str, runtime: Runtime) -> list[str]:
     lines = [f"Hermes {version} · {runtime.model} ({runtime.facts.label}) · {runtime.source}"]
     if runtime.provider == "embedded":
         lines.append("This small model runs on this machine, needs no key and has no tools. For a real one, set a key:")
-        lines.append("  hermes config set OPENROUTER_API_KEY KEY   (or OPENAI_API_KEY, ANTHROPIC_API_KEY, …)")
+        lines.append("  hermes config set OPENROUTER_API_KEY   (or OPENAI_API_KEY, ANTHROPIC_API_KEY, …)")
     lines.append("/help shows the commands, Ctrl-C stops an answer, /quit leaves.")
     return lines

@@ -81,7 +81,7 @@ class Entry:
     text: str = ""
     at: float = 0.0
     position: int = -1  # of the transcript row: where to branch
-    level: str = "info"  # of a note: info, warning, error
+    level: str = "info"  # of a note: info, warning, error; of an answer: warning: stopped, error: there is none
     name: str = ""  # of a tool
     detail: str = ""  # of a tool: what it was called with, shortened
     ok: bool | None = None  # of a tool: None while nothing came back

@@ -175,3 +175,11 @@ def is_question(row: Row) -> bool:
 def begins_exchange(row: Row) -> bool:
     """Whether a turn began with it; what was put into a turn under way belongs to the question before."""
     return is_question(row) and not row.message.get(STEERED)
+
+
+def is_excuse(row: Row) -> bool:
+    """Whether it stands in the place of an answer that never came: the model reads a short word of ours between
+    brackets there, and people are shown what went wrong."""
+    content = row.message.get("content")
+    ours = isinstance(content, str) and content.startswith("[") and content.endswith("]")
+    return ours and row.message.get("role") == "assistant" and row.shown not in (None, content)

@@ -26,6 +26,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from hermes_base import settings
 from hermes_base.addresses import describe_address, find_in_addresses
 from hermes_base.errors import ConfigProblem
+from hermes_base.placeholders import refuse_placeholder
 from hermes_base.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_base.settings import Problem
 from hermes_cli import config_edit
@@ -376,10 +377,8 @@ def start_logging() -> None:
 def set_value(key: str, text: str) -> Explanation:
     """Set one setting (`model.default`) or variable (`OPENROUTER_API_KEY`) from text, and explain what holds now."""
     _require_utf8(key, text)
-    if is_env_name(key):
-        _set_env(key, text)
-    else:
-        _set_config(key, text)
+    refuse_placeholder(key, text)
+    (_set_env if is_env_name(key) else _set_config)(key, text)
     return explain(key)
 
 

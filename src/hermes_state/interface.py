@@ -252,8 +252,8 @@ class Store(Protocol):
     def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[Hit]:
         """The newest sessions in whose titles all words occur, then the newest messages in whose shown text they do,
         taken-back and compacted ones too. Case and accents do not count. A word may be the beginning of one that
-        occurs, in a title any part. Of titles, those of the newest 5,000 sessions are looked at. Signs that are no words
-        are left out. With `person`, only what is theirs. StoreFailure while there is no index."""
+        occurs, in a title any part. Of titles, those of the newest 5,000 sessions are looked at. Signs that are no
+        words are left out. With `person`, only what is theirs. StoreFailure while there is no index."""
         ...
 
     def drop_search(self) -> None:

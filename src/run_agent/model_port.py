@@ -4,13 +4,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agent.clients import StreamCall, stream
-from agent.providers import Provider, provider_or_custom
+from agent.providers import Provider, advise_key, provider_or_custom
 from agent.reply import Reply
 from agent.runtime import needs_key
 from agent.wire import AnswerReader, CallSettings, Dialect, dialect_of
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import FailureKind, ModelFailure
 from run_agent.failover import describe
+
+_KEY_REFUSED = 401
 
 if TYPE_CHECKING:
     from run_agent import AIAgent
@@ -72,7 +74,12 @@ class AgentModel:
         facts = self.facts
         first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
         call = StreamCall(self.dialect.format, body, self.label, first_byte, facts.between_chunks_seconds)
-        return stream(self._agent.ensure_client(), call, answer, cancel, on_chunk)
+        try:
+            return stream(self._agent.ensure_client(), call, answer, cancel, on_chunk)
+        except ModelFailure as failure:
+            if failure.status == _KEY_REFUSED:
+                failure.fix = advise_key(facts) or failure.fix
+            raise
 
     def _require_key(self) -> None:
         """A missing model or key fails like a call would: the message is kept, and a fallback may answer."""
@@ -83,7 +90,7 @@ class AgentModel:
             raise ModelFailure(
                 f"No key for {self.facts.label} is set.",
                 kind=FailureKind.NEXT,
-                fix=f"Set it with: hermes config set {self.facts.key_env[0]} KEY",
+                fix=advise_key(self.facts),
             )
 
     def could_switch(self) -> bool:

@@ -338,3 +338,28 @@ def test_save_config_into_an_empty_home(home: Path) -> None:
     loaded["agent"]["max_iterations"] = 5
     config.save_config(loaded)
     assert config_edit.parse_yaml((home / "config.yaml").read_text()) == {"agent": {"max_iterations": 5}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NAME_API_KEY", "sk-or-v1-0123456789"),
+        ("OPENROUTER_API_KEY", "KEY"),
+        ("OPENROUTER_API_KEY", "your-api-key"),
+        ("OPENAI_API_KEY", "YOUR_OPENAI_API_KEY"),
+        ("OPENAI_API_KEY", "OPENAI_API_KEY"),
+        ("OPENAI_API_KEY", "<key>"),
+        ("OPENAI_API_KEY", "sk-..."),
+        ("OPENAI_API_KEY", "$KEY"),
+    ],
+)
+def test_words_of_an_example_are_no_key(home, name, value):
+    with pytest.raises(ConfigProblem, match="stands for .* Nothing was changed"):
+        config.set_value(name, value)
+    assert not config.get_env_path().exists()
+
+
+@pytest.mark.parametrize("value", ["sk-or-v1-0123456789abcdef", "gsk_key0123456789", "none", ""])
+def test_a_key_is_not_taken_for_a_word_of_an_example(home, value):
+    config.set_value("OPENROUTER_API_KEY", value)
+    assert config.env_value("OPENROUTER_API_KEY") == value

@@ -140,6 +140,7 @@ export class Chat {
   #announceAnswer({ entries, interrupted, reason }) {
     const answer = (entries ?? []).findLast((entry) => entry.kind === "assistant" && entry.text);
     if (interrupted) announce(reason || "The turn was stopped.");
+    else if (answer?.level === "error") announce(`There is no answer. ${answer.text.slice(0, SAID)}`);
     else if (answer) announce(`Hermes: ${answer.text.slice(0, SAID)}`);
   }
 
@@ -226,7 +227,9 @@ export class Chat {
     }
     if (working) return [];
     const branch = iconButton("branch", "Branch from here", () => attempt(() => this.#fork(entry.position + 1)));
-    const retry = iconButton("retry", "Try again", () => this.#say({ text: "/retry", files: [], mode: "" }));
+    const again = () => this.#say({ text: "/retry", files: [], mode: "" });
+    if (entry.level === "error") return last && !this.#fixed ? [button("Try again", again, { kind: "small" })] : [];
+    const retry = iconButton("retry", "Try again", again);
     return last && !this.#fixed ? [retry, branch] : [branch];
   }
 

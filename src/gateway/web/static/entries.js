@@ -36,8 +36,20 @@ export function drawOwn({ text, files, at, by }, { mark = "", actions = [] } = {
   );
 }
 
+/** What stands where no answer came: what went wrong and what to do, and never in the model's own looks. */
+function drawFailure(entry, actions) {
+  return h(
+    "article.answer.failure",
+    { "aria-label": "There is no answer" },
+    entry.reasoning ? drawReasoning(entry.reasoning) : null,
+    h("div.failure-box", {}, icon("warn"), h("div", {}, h("strong", { text: "No answer" }), h("p", { text: entry.text }))),
+    actions ? h("div.under", {}, ...actions, drawTime(entry.at)) : null,
+  );
+}
+
 /** An answer of the model; without `actions` it is not the last word of its turn. */
 export function drawAnswer(entry, actions = []) {
+  if (entry.level === "error") return drawFailure(entry, actions);
   const text = h("div.text", {}, drawMarkdown(entry.text));
   const copy = iconButton("copy", "Copy the answer", () => copyText(entry.text, copy));
   return h(
@@ -103,6 +115,7 @@ export function drawNote({ text, level, files }) {
   return h(
     "div.note",
     { data: { level: level ?? "info" } },
+    level === "error" ? icon("warn") : null,
     text ? h("div.text", {}, drawMarkdown(text)) : null,
     drawFiles(files),
   );

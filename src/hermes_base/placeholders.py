@@ -1,0 +1,30 @@
+"""Words of an example that somebody copied as they stand: `NAME_API_KEY`, `KEY`, `<your-key>`, `sk-...`."""
+
+import re
+
+from hermes_base.errors import ConfigProblem
+
+_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY")
+_NAMES = frozenset({"NAME_API_KEY", "PROVIDER_API_KEY", "YOUR_API_KEY", "MY_API_KEY", "XXX_API_KEY"})
+_VALUE = re.compile(
+    r"""<.*> | \[.*\] | \{.*\} | \$\{?\w+\}?          # between brackets, or a variable that nobody filled in
+    | .*(\.\.\.|…) | x{3,} | \*{3,}                   # the rest was left out
+    | ((your|my|the)[-_ ])? (\w+[-_ ])? (api[-_ ]?)? (key|token|secret|value) ([-_ ]here)?""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+
+
+def refuse_placeholder(name: str, value: str) -> None:
+    """ConfigProblem when the name or the value of a key is the word of an example."""
+    if name in _NAMES:
+        raise ConfigProblem(
+            f"{name} stands for the variable of your provider.",
+            kept="Nothing was changed.",
+            fix="Name it: OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY; `hermes setup` asks for all of it.",
+        )
+    if name.endswith(_ENDINGS) and _VALUE.fullmatch(value.strip()):
+        raise ConfigProblem(
+            f"{value.strip()!r} stands for a key and is none.",
+            kept="Nothing was changed.",
+            fix=f"`hermes config set {name}` asks for the key itself and does not show it.",
+        )
