@@ -49,6 +49,10 @@ class Choices:
     def of(cls, stored: Mapping[str, Any]) -> "Choices":
         return cls(**{name: value for name, value in stored.items() if name in cls.__dataclass_fields__})
 
+    def for_another(self) -> "Choices":
+        """What stays when the chat begins another conversation: a model is chosen for one."""
+        return replace(self, model="", provider="", effort="")
+
     def as_stored(self) -> dict[str, Any]:
         return {name: value for name, value in as_fields(self).items() if value}
 

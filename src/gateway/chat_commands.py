@@ -125,6 +125,15 @@ class Scene:
         turns = self.tools.turns
         turns.choose(self.key, replace(Choices.of(turns.choices(self.key)), **changes).as_stored())  # type: ignore[arg-type]
 
+    def end_choice(self) -> list[str]:
+        """What was chosen for this conversation ends with it; a line on who answers now, if that is somebody else."""
+        turns = self.tools.turns
+        before = Choices.of(turns.choices(self.key))
+        if before == (after := before.for_another()):
+            return []
+        turns.choose(self.key, after.as_stored())
+        return [f"What was chosen for the old one ended with it; {self.plan().runtime.model} answers here."]
+
     def confirm(self, text: str, yes: str, no: str) -> bool:
         asker = self.tools.mailbox.begin_turn(self.key, self.live.turn_id, self.item.sender.person)
         try:
@@ -191,7 +200,8 @@ def start_new(scene: Scene) -> Result:
     current = scene.tools.store.current(scene.key)
     if current is not None:
         scene.tools.endings.end_session(current, NEW)
-    return Result(["A new conversation. The old one is kept; /resume finds it."], end_session=NEW)
+    told = scene.end_choice()
+    return Result(["A new conversation. The old one is kept; /resume finds it.", *told], end_session=NEW)
 
 
 def resume(scene: Scene) -> Result:
@@ -209,7 +219,7 @@ def resume(scene: Scene) -> Result:
     if info.conversation == scene.key:
         scene.tools.runner._evict_cached_agent(scene.key, "resumed")
         scene.tools.runner.drop_notes(scene.key)
-        return Result([line], go_on_in=info.id)
+        return Result([line, *scene.end_choice()], go_on_in=info.id)
     current = store.current(info.conversation)
     if current is None or current.id != info.id:
         store.resume(info.conversation, info.id)
@@ -241,10 +251,14 @@ def model(scene: Scene) -> Result:
             choosing.keep(chosen)  # with its address: no key is left beside another's
             lines.append("This is now the model of every conversation that did not choose its own.")
         scene.choose(model="" if for_all else choice.model, provider="" if for_all else provider)
-    runtime = scene.plan().runtime
-    lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {runtime.source}")
+    plan = scene.plan()
+    runtime, chosen = plan.runtime, plan.choices.model or plan.choices.provider
+    why = "chosen for this conversation, until /new" if chosen else runtime.source
+    lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {why}")
     if not words:
-        lines.append("Change it for this conversation: /model NAME, or /model PROVIDER NAME; for all: add --global")
+        lines.append(
+            "Change it for this conversation, until /new: /model NAME, or /model PROVIDER NAME; for all: add --global"
+        )
     return Result(lines)
 
 

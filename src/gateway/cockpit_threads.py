@@ -84,9 +84,10 @@ class ThreadDesk:
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
         waiting, question = self._find_waiting(conversation), self._gateway.mailbox.showing(conversation)
+        models = self._name_models(conversation)
         if info is None:
             notes = list_notes(gateway.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
-            return Timeline(conversation, None, tuple(notes), waiting=waiting, question=question)
+            return Timeline(conversation, None, tuple(notes), False, 0, waiting, question, *models)
         rows = store.page(info.id, before=before, limit=limit + 1)
         more, rows = len(rows) > limit, rows[-limit:]
         since = rows[0].created if rows and more else info.started
@@ -94,7 +95,19 @@ class ThreadDesk:
         notes = list_notes(gateway.turns.outbox_from(conversation, since, NOTES_SHOWN))
         kept = [note for note in notes if until is None or note.at <= until]
         entries = merge(list_entries(rows), kept)
-        return Timeline(conversation, self._describe(info), entries, more, info.version, waiting, question)
+        return Timeline(conversation, self._describe(info), entries, more, info.version, waiting, question, *models)
+
+    def _name_models(self, conversation: str) -> tuple[str, str]:
+        """Which model answers next, and which one answered last in the place of the chosen one, if one did."""
+        gateway = self._gateway
+        choices = Choices.of(gateway.turns.choices(conversation))
+        agent = gateway.runner.cached_agent(conversation)
+        instead = agent.model if agent is not None and agent._fallback_activated else ""
+        try:
+            runtime = gateway.builder.find_runtime(cli_config.load_last_good(), choices.model, choices.provider)
+        except HermesError:  # there is none now; whoever asks is told why
+            return "", instead
+        return runtime.model, instead
 
     def _find_waiting(self, conversation: str) -> tuple[WaitingMessage, ...]:
         """Messages that are not dealt with; those of the turn under way may stand in the transcript already."""
@@ -146,6 +159,8 @@ class ThreadDesk:
         if current is not None and current.id == info.id:
             return
         store.resume(info.conversation, info.id)
+        turns = self._gateway.turns
+        turns.choose(info.conversation, Choices.of(turns.choices(info.conversation)).for_another().as_stored())
         self._gateway.runner._evict_cached_agent(info.conversation, "resumed")
 
     # --- changing

@@ -112,6 +112,8 @@ class Timeline:
     version: int = 0  # of the transcript
     waiting: tuple[WaitingMessage, ...] = ()
     question: Question | None = None
+    model: str = ""  # that answers next; empty: none can
+    answered: str = ""  # the model that answered last in the place of the chosen one; empty: the chosen one did
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "model",
         (),
-        "Show or change the model.",
+        "Show or change the model of this conversation, until /new; --global: of all.",
         "[NAME] [--global]",
         when_busy=AFTER,
         breaks_prefix=True,

@@ -119,6 +119,18 @@ def test_the_model_for_all_is_the_next_one_of_everybody(house: LocalHouse, perso
     assert lab.requests[-1].json()["model"] == "bigger-model"
 
 
+def test_a_choice_ends_with_its_conversation(house: LocalHouse, person: Person, lab: LabServer) -> None:
+    """B9: `/new` and going back to another session end what was chosen with `/model`; the words say so."""
+    del house
+    person.ask("[[say one]]")
+    assert "until /new" in person.ask("/model other-model", NOTE)
+    person.ask("[[say two]]")
+    assert "lab-model answers here" in person.ask("/new", NOTE)
+    person.ask("[[say three]]")
+    assert [request.json()["model"] for request in lab.requests[-2:]] == ["other-model", "lab-model"]
+    assert "answers here" not in person.ask("/new", NOTE)
+
+
 def test_a_choice_survives_a_restart(house: LocalHouse, person: Person, lab: LabServer) -> None:
     person.ask("/model other-model", NOTE)
     house.stop()

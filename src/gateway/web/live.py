@@ -21,6 +21,7 @@ from gateway.web.views import (
     view_end,
     view_entry,
     view_heard,
+    view_models,
     view_question,
     view_snapshot,
     view_thread,
@@ -193,6 +194,7 @@ class LiveView:
             "thread": view_thread(timeline.thread),
             "entries": [view_entry(entry, self._parts.shelf) for entry in fresh],
             "version": timeline.version,
+            **view_models(timeline),
             **view_end(answers),
         }
         return [settled]

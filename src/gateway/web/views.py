@@ -88,7 +88,12 @@ def view_snapshot(timeline: Timeline, entries: Iterable[Entry], picture: Picture
         "waiting": [view_waiting(message, shelf) for message in timeline.waiting],
         "live": view_picture(picture),
         "question": view_question(timeline.question),
+        **view_models(timeline),
     }
+
+
+def view_models(timeline: Timeline) -> Json:
+    return {"model": timeline.model, "answered": timeline.answered}
 
 
 def describe_row(row: int, outgoing: Outgoing, at: float) -> Entry | None:

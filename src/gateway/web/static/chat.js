@@ -89,8 +89,8 @@ export class Chat {
   async #showPast(thread) {
     const { entries, more } = await get(`/web/threads/${encodeURIComponent(thread.session)}/entries`);
     this.#fixed = thread;
-    this.#state = { ...makeState(thread.conversation), thread, entries, more, ready: true };
-    this.onThread(thread);
+    this.#state = { ...makeState(thread.conversation), thread, entries, more, model: thread.model, ready: true };
+    this.onThread(thread, this.#state);
     this.#draw();
   }
 
@@ -146,7 +146,7 @@ export class Chat {
 
   #noteThread() {
     if (this.#state.thread) Chat.forgetFresh();
-    this.onThread(this.#state.thread);
+    this.onThread(this.#state.thread, this.#state);
   }
 
   /** The list was read: a new conversation has its session now, before its first answer, or it has a title. */
@@ -259,7 +259,7 @@ export class Chat {
     const { thread } = await post(`/web/threads/${encodeURIComponent(session)}/fork`, { before });
     this.#follow(thread.conversation);
     this.#state.thread = thread;
-    this.onThread(thread);
+    this.onThread(thread, this.#state);
     this.onChange();
     announce("This is a copy now; the old conversation stays in the list.");
   }

@@ -10,6 +10,8 @@ export function makeState(conversation) {
     waiting: [], // stored messages that are not in the transcript: {seq, text, by, files, at, begun}
     live: null, // {seqs, segments: [{key, kind, …}]} of the turn under way
     question: null,
+    model: "", // that answers next
+    answered: "", // the model that answered last in the place of the chosen one
     ready: false, // a snapshot has come
     seen: new Set(), // seqs that were heard or settled: none is shown twice
   };
@@ -23,9 +25,9 @@ export function applyEvent(state, event) {
 }
 
 const HANDLERS = {
-  snapshot(state, { thread, entries, more, waiting, live, question }) {
+  snapshot(state, { thread, entries, more, waiting, live, question, model, answered }) {
     const begun = new Set(live?.seqs ?? []);
-    Object.assign(state, { thread, entries, more, question, ready: true });
+    Object.assign(state, { thread, entries, more, question, model, answered, ready: true });
     state.waiting = waiting.map((message) => ({ ...message, begun: begun.has(message.seq) }));
     for (const { seq } of waiting) state.seen.add(seq);
     state.live = live ? { seqs: live.seqs, segments: readPicture(live) } : null;
@@ -77,7 +79,8 @@ const HANDLERS = {
   note(state, { entry }) {
     addEntries(state, [entry]);
   },
-  settled(state, { seqs, thread, entries }) {
+  settled(state, { seqs, thread, entries, model, answered }) {
+    Object.assign(state, { model, answered });
     const fresh = keepSeen(state.live?.segments ?? [], entries ?? []);
     state.waiting = state.waiting.filter((message) => !seqs.includes(message.seq));
     for (const seq of seqs) state.seen.add(seq);

@@ -78,16 +78,19 @@ class App {
     this.go(where);
   }
 
-  #showModel() {
-    const { model, label, problem } = this.me.model;
-    this.model.textContent = problem ? "no model" : model || label;
-    this.model.title = problem || label;
+  /** Who answers here: what was chosen for the conversation, else for all; and who did, if that was somebody else. */
+  #showModel({ model = "", answered = "" } = {}) {
+    const { model: usual, label, problem } = this.me.model;
+    const next = model || (problem ? "no model" : usual || label);
+    const other = answered && answered !== next ? `; the last answer is from ${answered}` : "";
+    this.model.textContent = `${next}${other}`;
+    this.model.title = model || !problem ? `${next} answers here${other}.` : problem;
   }
 
   async #showChat(path) {
     const chat = new Chat(this.me, this.outbox, {
       onChange: () => this.sidebar.refresh(),
-      onThread: (thread) => chat === this.#chat && this.#noteThread(thread),
+      onThread: (thread, models) => chat === this.#chat && this.#noteThread(thread, models),
     });
     this.#page = this.#chat = chat;
     this.#setTitle("");
@@ -112,8 +115,9 @@ class App {
   }
 
   /** The address always names the session that is shown. */
-  #noteThread(thread) {
+  #noteThread(thread, models) {
     this.#session = thread?.session ?? "";
+    this.#showModel(models);
     const path = thread ? `/c/${thread.session}` : "/";
     if (location.pathname !== path) history.replaceState(null, "", path);
     this.#setTitle(thread?.title ?? "");
