@@ -10,11 +10,12 @@ from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
 from hermes_base.journal import Row, is_excuse, is_question, shown_text
+from hermes_base.tool_views import cut_parts, read_object, show_call, view_call, view_result
 from hermes_state.interface import PagedRow
 from hermes_state.turns import OutboxRow
 
 RESULT_CHARS = 4_000  # of a tool's result; the whole stands in the transcript
-DETAIL_CHARS = 1_000
+DETAIL_CHARS = 4_000
 #: How a file stands in the text of a message (`gateway.bursts`).
 _FILE_LINE = re.compile(r"\[(image|audio|file) ([^\n]*): (/[^\n]*)\]")
 _INTERRUPTED = re.compile(r"\[interrupted: ([^\n]*)\]\Z")
@@ -56,16 +57,19 @@ def _describe_answer(name: str, paged: PagedRow) -> Iterator[Entry]:
 
 def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: PagedRow | None) -> Entry:
     function = call.get("function") or {}
+    tool, args = str(function.get("name") or ""), read_object(str(function.get("arguments") or "")) or {}
     said = shown_text(result.row) if result else ""
+    came = cut_parts(view_result(tool, said), RESULT_CHARS) if result else ()
     return Entry(
         name,
         TOOL,
         shorten(said, RESULT_CHARS),
         paged.created,
         paged.row.position,
-        name=str(function.get("name") or ""),
-        detail=shorten(str(function.get("arguments") or ""), DETAIL_CHARS),
+        name=tool,
+        detail=shorten(show_call(tool, args), DETAIL_CHARS),
         ok=None if result is None else not said.lstrip().startswith('{"error"'),
+        parts=(*cut_parts(view_call(tool, args), DETAIL_CHARS), *came),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from hermes_base.chat import Question
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef, Outgoing
+from hermes_base.tool_views import ToolPart
 
 OWNER_ID = "owner"
 #: Kinds of entries.
@@ -83,11 +84,12 @@ class Entry:
     position: int = -1  # of the transcript row: where to branch
     level: str = "info"  # of a note: info, warning, error; of an answer: warning: stopped, error: there is none
     name: str = ""  # of a tool
-    detail: str = ""  # of a tool: what it was called with, shortened
+    detail: str = ""  # of a tool: what it was called with, in the words that say most
     ok: bool | None = None  # of a tool: None while nothing came back
     reasoning: str = ""  # of an assistant's message, as far as it may be shown
     files: tuple[FileRef, ...] = ()
     model: str = ""  # of an assistant's message: who wrote it, provider/model
+    parts: tuple[ToolPart, ...] = ()  # of a tool: the call and what came back, as people read them
 
 
 @dataclass(frozen=True, slots=True)

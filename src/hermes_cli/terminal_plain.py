@@ -90,7 +90,10 @@ class PlainView:
                 self._asked[event.id] = event.preview
                 if self._display.tool_progress == "full":
                     self.say(self._notes, words.describe_start(event))
-            case ToolEnded() if self._display.tool_progress != "off":
+            case ToolEnded() if self._display.tool_progress == "full":
+                for line in words.describe_outcome(event, self._asked.pop(event.id, "")):
+                    self.say(self._notes, line)
+            case ToolEnded() if self._display.tool_progress == "short":
                 self.say(self._notes, words.describe_end(event, self._asked.pop(event.id, "")))
             case Notice(text, level):
                 self._explained |= level == "error"

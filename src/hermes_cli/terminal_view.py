@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum, auto
 
 from hermes_base.chat import (
@@ -192,9 +191,8 @@ class TerminalView:
             line = words.describe_end(event, started.preview if started is not None else "")
             self._keep(_Kind.TOOL, self._renderer.draw_line(line, style))
         elif self._display.tool_progress == "full":
-            told = [f"  {line}" for line in words.clean_shown(event.preview).splitlines()]
-            lines = [words.describe_end(replace(event, preview="")), *told]
-            self._keep(_Kind.TOOL, self._renderer.draw_lines("\n".join(lines), style))
+            for line in words.describe_outcome(event):
+                self._keep(_Kind.TOOL, self._renderer.draw_lines(line, words.find_colour(event, line)))
 
     def _end_turn(self, event: TurnEnded, stopped_here: bool) -> None:
         missing = words.find_missing("".join(self._open), event.answer) if event.answer else ""

@@ -1,10 +1,11 @@
 """The words of the terminal chat: what is shown for an event, and what a typed answer means; no input or output."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
+from hermes_base.tool_views import PATCHES
 
 #: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -52,6 +53,18 @@ def describe_end(event: ToolEnded, asked: str = "") -> str:
     call = f"{'✓' if event.ok else '✗'} {squeeze(event.name)} {_shorten(squeeze(asked))}".rstrip()
     told = squeeze(event.preview) if not (event.ok and asked) else ""
     return " · ".join(part for part in (call, describe_seconds(event.seconds), told) if part)
+
+
+def describe_outcome(event: ToolEnded, asked: str = "") -> list[str]:
+    """A finished call with what came of it, line by line."""
+    told = clean_shown(event.preview).splitlines()
+    return [describe_end(replace(event, preview=""), asked), *(f"  {line}" for line in told)]
+
+
+def find_colour(event: ToolEnded, line: str) -> str:
+    """Of a line of `describe_outcome`: what a patch took and what it put in its place differ."""
+    changed = {"  +": "green", "  -": "red"}.get(line[:3], "") if event.name in PATCHES else ""
+    return changed or ("dim" if event.ok else "red")
 
 
 def describe_said(event: Said) -> str:

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,11 +12,12 @@ import model_tools
 from agent.conversation import Conversation
 from agent.repair import INVALID_ARGUMENTS
 from agent.reply import ToolCall
-from hermes_base.chat import Event, ToolEnded, ToolStarted
+from hermes_base.chat import Answer, Asker, Event, Question, ToolEnded, ToolStarted
 from hermes_base.errors import Interrupted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import TOOLS
 from hermes_base.tool_context import ToolContext
+from hermes_base.tool_views import cut, show_call, view_outcome, write_plain
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
 from tools.registry import tool_error
@@ -24,6 +25,22 @@ from tools.registry import tool_error
 log = logging.getLogger(__name__)
 
 PREVIEW_CHARS = 120
+RESULT_CHARS = 1_000  # of a result while the turn runs; the whole stands in the transcript
+
+
+class TimedAsker:
+    """Asks, and notes how long the person took: that is not the tool's time."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self.waited = 0.0
+
+    def ask(self, question: Question) -> Answer:
+        begun = time.monotonic()
+        try:
+            return self._asker.ask(question)
+        finally:
+            self.waited += time.monotonic() - begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +57,7 @@ class AgentHands:
     def run(self, call: ToolCall, *, turn_id: str, messages: Sequence[Mapping[str, Any]]) -> str:
         started = time.monotonic()
         args = _parse(call)
-        self.emit(ToolStarted(call.id, call.name, _preview(args)))
+        self.emit(ToolStarted(call.id, call.name, _on_one_line(show_call(call.name, args))))
         ids = {
             "tool_name": call.name,
             "task_id": self.context.task,
@@ -48,10 +65,13 @@ class AgentHands:
             "tool_call_id": call.id,
             "turn_id": turn_id,
         }
-        result = self._run_guarded(call, args, ids, messages)
-        seconds = time.monotonic() - started
+        asker = TimedAsker(self.context.asker) if self.context.asker is not None else None
+        hands = self if asker is None else replace(self, context=replace(self.context, asker=asker))
+        result = hands._run_guarded(call, args, ids, messages)
+        seconds = time.monotonic() - started - (asker.waited if asker is not None else 0.0)
         result = self._tell_after(ids, args, result, seconds)
-        self.emit(ToolEnded(call.id, call.name, not _is_error(result), seconds, _preview(result)))
+        told = write_plain(view_outcome(call.name, args, result), RESULT_CHARS)
+        self.emit(ToolEnded(call.id, call.name, not _is_error(result), seconds, told))
         return result
 
     def is_working(self) -> bool:
@@ -126,10 +146,8 @@ def _parse(call: ToolCall) -> dict[str, Any]:
     return args
 
 
-def _preview(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    line = " ".join(text.split())
-    return line if len(line) <= PREVIEW_CHARS else line[: PREVIEW_CHARS - 1] + "…"
+def _on_one_line(text: str) -> str:
+    return cut(" ".join(text.split()), PREVIEW_CHARS)
 
 
 def _is_error(result: str) -> bool:

@@ -221,7 +221,10 @@ def test_reasoning_and_progress_go_to_the_notes():
         "→ read_file notes.txt",
         "→ terminal ls -l",
         "✓ read_file notes.txt · 0.2 s",
-        "✗ terminal ls -l · 12 s · exit code 2 no such folder",
+        "  3 lines",
+        "✗ terminal ls -l · 12 s",
+        "  exit code 2",
+        "  no such folder",
     ]
 
 

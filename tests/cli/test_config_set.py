@@ -354,7 +354,7 @@ def test_save_config_into_an_empty_home(home: Path) -> None:
     ],
 )
 def test_words_of_an_example_are_no_key(home, name, value):
-    with pytest.raises(ConfigProblem, match="stands for .* Nothing was changed"):
+    with pytest.raises(ConfigProblem, match=r"stands for .* Nothing was changed"):
         config.set_value(name, value)
     assert not config.get_env_path().exists()
 

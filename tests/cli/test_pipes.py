@@ -101,3 +101,21 @@ def test_a_question_as_a_command_is_told_how_to_ask(run) -> None:
     assert done.stderr.decode().rstrip().endswith("""To ask something: hermes -q 'What'"'"'s the time in Lima?'""")
     assert b"hermes -q 'whatever is the time'" in run("whatever", "is", "the", "time").stderr
     assert b"Did you mean `hermes doctor`?" in run("docter").stderr
+
+
+def test_what_tools_did_is_told_as_text_and_not_as_json(run, home: Path) -> None:
+    config = json.loads((home / "config.yaml").read_text())
+    config |= {"display": {"tool_progress": "full"}, "approvals": {"mode": "auto"}}
+    (home / "config.yaml").write_text(json.dumps(config))
+    calls = [
+        '[[tool terminal {"command": "printf \'one\\\\n  two\\\\n\'; exit 3"}]]',
+        '[[tool write_file {"path": "a.py", "content": "x = 1"}]]',
+        '[[tool patch {"edits": [{"path": "a.py", "old": "x = 1", "new": "x = 2"}]}]]',
+        '[[tool clarify {"question": "Which colour?", "choices": ["red", "blue"]}]]',
+    ]
+    done = run(piped="".join(f"{call}\n" for call in calls).encode())
+    lines = [line for line in done.stderr.decode().splitlines() if " · " not in line]
+    assert lines[:4] == ["→ terminal printf 'one\\n two\\n'; exit 3", "  exit code 3", "  one", "    two"], lines
+    assert lines[lines.index("→ patch a.py") + 1 :][:4] == ["  changed a.py (+1 -1)", "  a.py", "  -x = 1", "  +x = 2"]
+    assert "→ clarify Which colour?" in lines
+    assert "{" not in done.stderr.decode()

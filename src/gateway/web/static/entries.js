@@ -38,11 +38,12 @@ export function drawOwn({ text, files, at, by }, { mark = "", actions = [] } = {
 
 /** What stands where no answer came: what went wrong and what to do, and never in the model's own looks. */
 function drawFailure(entry, actions) {
+  const says = h("p", { text: entry.text });
   return h(
     "article.answer.failure",
     { "aria-label": "There is no answer" },
     entry.reasoning ? drawReasoning(entry.reasoning) : null,
-    h("div.failure-box", {}, icon("warn"), h("div", {}, h("strong", { text: "No answer" }), h("p", { text: entry.text }))),
+    h("div.failure-box", {}, icon("warn"), h("div", {}, h("strong", { text: "No answer" }), says)),
     actions ? h("div.under", {}, ...actions, drawTime(entry.at)) : null,
   );
 }
@@ -68,7 +69,6 @@ export function drawReasoning(text, open = false) {
   return h("details.fold.reasoning", open ? { open: true } : {}, summary, h("div.fold-body", { text }));
 }
 
-const MAIN_ARGS = ["command", "path", "url", "query", "pattern", "code", "name"];
 const STATES = {
   true: ["check", "done"],
   false: ["cross", "failed"],
@@ -77,7 +77,7 @@ const STATES = {
 };
 
 /** One line for a tool; it opens to show what it was called with and what came back. */
-export function drawTool({ name, preview, result, ok, seconds, since }) {
+export function drawTool({ name, preview, result, ok, seconds, since, parts }) {
   const [sign, words] = STATES[String(ok ?? null)];
   const time = h("span.quiet.seconds", { text: seconds ? writeSeconds(seconds) : "" });
   if ((ok ?? null) === null && since) time.dataset.since = since;
@@ -86,29 +86,37 @@ export function drawTool({ name, preview, result, ok, seconds, since }) {
     {},
     h("span.sign", { data: { state: words } }, icon(sign)),
     h("span.tool-name", { text: name }),
-    h("span.tool-preview", { text: shorten(preview) }),
+    h("span.tool-preview", { text: (preview ?? "").split("\n", 1)[0] }),
     h("span.unseen", { text: `, ${words}` }),
     time,
   );
-  return h(
-    "details.fold.tool",
-    {},
-    summary,
-    preview ? h("pre.fold-body", { text: preview, tabindex: "0", role: "region", "aria-label": "Called with" }) : null,
-    result ? h("pre.fold-body", { text: result, tabindex: "0", role: "region", "aria-label": "Result" }) : null,
-  );
+  return h("details.fold.tool", {}, summary, (parts?.length ? parts : listShown(preview, result)).map(drawPart));
 }
 
-/** What a tool was called with, on one line: the one thing that matters most where there is one. */
-function shorten(text) {
-  try {
-    const args = JSON.parse(text);
-    const main = MAIN_ARGS.find((name) => typeof args[name] === "string");
-    if (main) return args[main].split("\n", 1)[0];
-  } catch {
-    // It was cut, or is no JSON: its first line says enough.
-  }
-  return (text ?? "").split("\n", 1)[0];
+/** While the turn runs, a call and its result are short texts. */
+const listShown = (preview, result) =>
+  [
+    { kind: "code", text: preview, of: "call" },
+    { kind: "output", text: result, of: "result" },
+  ].filter(({ text }) => text);
+
+const OF = { call: "Called with", result: "Result" };
+/** How each kind of part looks; texts, output, code and JSON stand as they are. */
+const PARTS = {
+  diff: (text) => text.split("\n").map(drawDiffLine),
+  list: (text) => h("ul", {}, text.split("\n").map((line) => h("li", { text: line }))),
+};
+const drawDiffLine = (line) => h(`span.diff-line${DIFF_LINES[line[0]] ?? ""}`, { text: `${line}\n` });
+const DIFF_LINES = { "+": ".added", "-": ".taken", "@": ".place" };
+
+function drawPart({ kind, text, label, of }) {
+  const body = h(`${kind === "list" ? "div" : "pre"}.fold-body.${kind}`, {
+    tabindex: "0",
+    role: "region",
+    "aria-label": [OF[of], label].filter(Boolean).join(": "),
+  });
+  body.append(...[PARTS[kind]?.(text) ?? text].flat());
+  return label ? h("div", {}, h("p.part-label", { text: label }), body) : body;
 }
 
 export function drawNote({ text, level, files }) {

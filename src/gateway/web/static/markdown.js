@@ -68,7 +68,8 @@ function secureLink(link) {
 
 /** A table keeps its words whole and its sentences readable; what is too wide scrolls in a frame of its own. */
 function frameTable(table) {
-  for (const cell of table.querySelectorAll("td, th")) cell.classList.toggle("long", cell.textContent.length > LONG_CELL);
+  const isLong = (cell) => cell.textContent.length > LONG_CELL;
+  for (const cell of table.querySelectorAll("td, th")) cell.classList.toggle("long", isLong(cell));
   const frame = h("div.table-frame", { tabindex: "0", role: "region", "aria-label": "Table" });
   table.replaceWith(frame);
   frame.append(table);
