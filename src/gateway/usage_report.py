@@ -83,10 +83,15 @@ def describe_sum(spent: UsageSum) -> str:
     ]
     if spent.hit_rate is not None:
         parts.append(f"hit rate {100 * spent.hit_rate:.0f} %")
-    parts.append(write_money(spent.cost) if spent.unpriced < spent.calls else "no price known")
+    parts.append(write_cost(spent))
     if spent.saved:
         parts.append(f"the cache {'saved' if spent.saved > 0 else 'cost'} {write_money(abs(spent.saved))}")
     return ", ".join(parts)
+
+
+def write_cost(spent: UsageSum) -> str:
+    """The cost as far as prices are known: what has none did not cost nothing."""
+    return "no price known" if spent.calls and spent.unpriced >= spent.calls else write_money(spent.cost)
 
 
 def write_money(dollars: float) -> str:

@@ -1,8 +1,13 @@
 """Cuts a growing markdown text into its top-level blocks, so that each is drawn once and only the last one changes."""
 
 import itertools
+import re
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+
+#: Between the signs that models write around formulas; a price like $5 is none.
+_FORMULA = re.compile(r"\\\(.+?\\\)|\\\[.+?\\\]|\$\$.+?\$\$|\$(?=[^\s\d$])[^$\n]*?[^\s$\\]\$(?!\d)", re.DOTALL)
 
 
 def make_parser() -> MarkdownIt:
@@ -10,7 +15,20 @@ def make_parser() -> MarkdownIt:
 
     Definitions reach across blocks, which are drawn one by one; HTML has no meaning in a terminal.
     """
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+    parser.inline.ruler.before("escape", "formula", _keep_formula)
+    return parser
+
+
+def _keep_formula(state: StateInline, silent: bool) -> bool:
+    """A formula stays as it is written: its backslashes, stars and underscores mean nothing to markdown."""
+    found = _FORMULA.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.push("text", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
 
 
 _parser = make_parser()

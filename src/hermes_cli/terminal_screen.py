@@ -106,7 +106,7 @@ class Screen:
     # --- layout
 
     def _lay_out(self) -> Layout:
-        control = BufferControl(self._line.buffer, search_buffer_control=self._search.control)
+        control = BufferControl(self._line.buffer, search_buffer_control=self._search.control, preview_search=True)
         typed = Window(
             control,
             height=Dimension(min=1, max=_MOST_ROWS_TYPED),

@@ -70,6 +70,7 @@ class TerminalView:
         self._stays = False  # some of it, or of the thoughts before it, cannot be taken off the screen any more
         self._begun = clock()
         self._explained = False
+        self._said: list[str] = []  # typed while a text is written: stands below it
 
     def pop_finished(self) -> str:
         finished, self._finished = "".join(self._finished), []
@@ -101,12 +102,14 @@ class TerminalView:
                 self._end_turn(event, stopped_here)
 
     def echo(self, typed: str) -> None:
-        """Repeat what was typed, since the line it was typed on is gone."""
+        """Repeat what was typed, since the line it was typed on is gone; below the text that is being written."""
         lines = words.clean_shown(typed).rstrip().split("\n")
         shown = lines[:_LONGEST_ECHO]
         if len(lines) > len(shown):
             shown.append(f"… and {len(lines) - len(shown)} lines more")
-        self._keep(_Kind.TYPED, self._renderer.draw_lines("› " + "\n  ".join(map(_cut, shown)), "bold"))
+        self._said.append(self._renderer.draw_lines("› " + "\n  ".join(map(_cut, shown)), "bold"))
+        if not (self._text.tail.strip() or self._reasoning.tail):
+            self._keep_said()
 
     def ask(self, question: Question) -> None:
         self.flush()
@@ -128,11 +131,18 @@ class TerminalView:
         """Keep what is unfinished: nothing will be added to it."""
         self._keep_reasoning(self._reasoning.finish())
         self._keep_text(self._text.finish())
+        self._keep_said()
+
+    def _keep_said(self) -> None:
+        said, self._said = self._said, []
+        for drawn in said:
+            self._keep(_Kind.TYPED, drawn)
 
     def draw_live(self, *, rows: int, doing: str) -> str:
         """What is under way, on at most so many rows: `doing` in a few words."""
         lines = [
             *self._draw_tail().splitlines(),
+            *(line for drawn in self._said for line in drawn.splitlines()),
             *([""] if self._last_kind is not None else []),  # between what was said and what is typed
             *self._draw_tools(),
             *self._draw_status(doing),

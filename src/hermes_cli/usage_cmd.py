@@ -19,7 +19,7 @@ from gateway.usage_report import (
     describe_sum,
     read_report,
     write_gaps,
-    write_money,
+    write_cost,
     write_scopes,
 )
 from hermes_constants import get_hermes_home
@@ -127,7 +127,7 @@ def plot_days(report: UsageReport) -> Iterator[str]:
     yield "Tokens: " + "  ".join(f"{sign} {name}" for sign, name in BUCKETS.values()) + "    Cost: right"
     for name, day in zip(names, days, strict=True):
         tokens = f"{draw_buckets(day, most):<{WIDTH}}  {_count_tokens(day):>{digits},}"
-        yield f"{name}  {tokens}  {write_money(day.cost):>8}  {draw_bar(day.cost / dearest, WIDTH // 4)}".rstrip()
+        yield f"{name}  {tokens}  {write_cost(day):>14}  {draw_bar(day.cost / dearest, WIDTH // 4)}".rstrip()
 
 
 def _list_days(first: str) -> list[str]:

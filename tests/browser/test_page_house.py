@@ -135,3 +135,13 @@ def fill_in(tab: Tab, address: str) -> None:
 
 def read_setting(*names: str) -> object:
     return config.cfg_get(config.load_last_good(), *names)
+
+
+def test_an_unknown_price_is_not_nothing(tab: Tab, house: WebHouse) -> None:
+    tab.ask("hello", "You said: hello")
+    house.wait_quiet()
+    tab.page.get_by_role("link", name="Status").click()
+    card = tab.page.get_by_role("region", name="Use by model")
+    expect(card).to_contain_text("no price known")
+    expect(card).not_to_contain_text("$0")
+    expect(tab.page.get_by_text("30 days:")).to_contain_text("no price known")

@@ -197,3 +197,17 @@ def test_a_host_that_breaks_gives_the_terminal_back(open_terminal):
     terminal.type("die\r")
     terminal.wait_for("the host is gone")
     assert terminal.wait_for_end() == 1
+
+
+def test_ctrl_r_takes_the_line_that_it_shows(open_terminal):
+    terminal = open_terminal()
+    for line in ("alpha one", "alpha two", "beta three"):
+        terminal.type(f"{line}\r")
+        terminal.wait_for(f"You said: {line}")
+    terminal.type("\x12alpha")
+    terminal.wait_for("alpha two")  # what is shown while it searches
+    terminal.type("\x12")
+    terminal.wait_for("one")  # only what differs is drawn again
+    terminal.type("\r")
+    terminal.type("\r")
+    terminal.wait_for("You said: alpha one")

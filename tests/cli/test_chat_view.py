@@ -156,3 +156,17 @@ def test_words_of_others_and_files_are_shown():
     assert "Anna › hello[31m there" in shown
     assert "another terminal › me too" in shown
     assert "File plan.txt: the plan (/tmp/plan.txt)" in shown
+
+
+@pytest.mark.parametrize("markdown", [True, False])
+def test_what_is_typed_while_a_text_is_written_stands_below_that_text(markdown):
+    view = make_view(markdown=markdown)
+    stream(view, "Counting one two")
+    view.echo("stop that")
+    assert "Counting one two" in CODES.sub("", view.draw_live(rows=20, doing="")).split("› stop that")[0]
+    stream(view, " three")
+    view.show(TurnEnded("Counting one two three", completed=False, interrupted=True, reason="by you"))
+    shown = read(view)
+    assert shown.index("Counting one two three") < shown.index("› stop that"), shown
+    view.echo("next")
+    assert "› next" in read(view)

@@ -13,7 +13,7 @@ import pytest
 from waiting import wait_until
 
 from agent import parallel
-from hermes_base.chat import Answer, Question
+from hermes_base.chat import Answer, Question, ToolEnded
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
 from hermes_state.memory import MemoryStore
@@ -218,3 +218,28 @@ def test_the_default_set_is_small(make_agent: Any, lab: LabServer) -> None:
     request = lab.requests[0].json()
     assert {"terminal", "process", "read_file", "patch", "memory"} <= {t["function"]["name"] for t in request["tools"]}
     assert len(json.dumps([request["tools"], request["messages"][0]])) < 20_000
+
+
+def test_the_seconds_of_a_tool_do_not_hold_the_time_in_which_a_person_thought(
+    make_agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        now = 0.0
+
+        @classmethod
+        def monotonic(cls) -> float:
+            return cls.now
+
+    class Thinking(Agreeing):
+        def ask(self, question: Question) -> Answer:
+            Clock.now += 1_000.0
+            return super().ask(question)
+
+    monkeypatch.setattr("run_agent.hands.time", Clock)
+    ended: list[ToolEnded] = []
+    settings = {"terminal": {"backend": "local"}}
+    agent = make_agent(enabled_toolsets=TOOLSETS, asker=Thinking(), folder=str(tmp_path), settings=settings)
+    agent.tool_progress_callback = lambda event: ended.append(event) if isinstance(event, ToolEnded) else None
+    agent.run_conversation(call("terminal", command="touch made"))
+    assert (tmp_path / "made").exists()
+    assert [event.seconds for event in ended] == [0.0]

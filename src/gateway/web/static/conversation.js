@@ -10,6 +10,7 @@ export function makeState(conversation) {
     waiting: [], // stored messages that are not in the transcript: {seq, text, by, files, at, begun}
     live: null, // {seqs, segments: [{key, kind, …}]} of the turn under way
     question: null,
+    askedAt: 0,
     model: "", // that answers next
     answered: "", // the model that answered last in the place of the chosen one
     ready: false, // a snapshot has come
@@ -74,6 +75,7 @@ const HANDLERS = {
     else state.entries.push({ id: key, kind: "note", text, level, at: now() });
   },
   asked(state, { question }) {
+    noteThinking(state, question);
     state.question = question;
   },
   note(state, { entry }) {
@@ -95,6 +97,13 @@ const HANDLERS = {
     if (state.thread?.session === session) state.thread = { ...state.thread, title };
   },
 };
+
+/** The time in which a person thinks about a question is not the time of the tools that wait for it. */
+function noteThinking(state, question) {
+  const waited = state.question ? now() - state.askedAt : 0;
+  if (question) state.askedAt = now();
+  for (const tool of state.live?.segments ?? []) if (tool.kind === "tool" && tool.ok === null) tool.since += waited;
+}
 
 const now = () => Date.now() / 1000;
 let numbers = 0;

@@ -61,6 +61,12 @@ export function writeMoney(dollars) {
   return dollars >= 1 ? `$${dollars.toFixed(2)}` : `$${dollars.toFixed(4)}`;
 }
 
+/** The cost of calls as far as prices are known: what has none did not cost nothing. */
+export function writeCost({ cost, calls, unpriced }) {
+  if (!unpriced) return writeMoney(cost);
+  return unpriced < calls ? `${writeMoney(cost)} and more` : "no price known";
+}
+
 export function writePercent(share) {
   return share === null || share === undefined ? "–" : `${Math.round(100 * share)} %`;
 }

@@ -85,7 +85,7 @@ export class Timeline {
 
   #segmentItem(segment) {
     if (segment.kind === "tool") {
-      const stamp = `${segment.ok}${segment.seconds}`;
+      const stamp = [segment.ok, segment.seconds, segment.since].join();
       return { key: segment.key, stamp, make: () => drawTool(segment) };
     }
     if (segment.kind === "notice") return { key: segment.key, stamp: "", make: () => drawNote(segment) };
@@ -208,7 +208,8 @@ const WITHOUT = { approval: "It counts as a no in", other: "It can be answered f
 /** Counts the seconds of tools that run and of questions that expire. */
 function tick(root) {
   const now = Date.now() / 1000;
-  for (const place of root.querySelectorAll("[data-since]")) {
+  const thinking = root.querySelector(".question") !== null;
+  for (const place of thinking ? [] : root.querySelectorAll("[data-since]")) {
     place.textContent = writeSeconds(Math.max(0, now - Number(place.dataset.since)));
   }
   for (const place of root.querySelectorAll("[data-until]")) {

@@ -1,7 +1,7 @@
 // What was used and what it cost: plots by day, sums by model, and why prompts had to be paid anew.
 
 import { h } from "./dom.js";
-import { writeCount, writeMoney, writePercent, writeShort, writeTime } from "./format.js";
+import { writeCost, writeCount, writeMoney, writePercent, writeShort, writeTime } from "./format.js";
 import { drawPlot } from "./plots.js";
 
 const BUCKETS = [
@@ -54,13 +54,13 @@ function fillDays(days) {
 const writeAxisMoney = (dollars) => `$${dollars >= 1 ? writeShort(dollars) : Number(dollars.toPrecision(2))}`;
 
 function describeTotal(total) {
-  const { calls, input_tokens, cache_read_tokens, output_tokens, hit_rate, cost, saved } = total ?? {};
+  const { calls, input_tokens, cache_read_tokens, output_tokens, hit_rate, saved } = total ?? {};
   const parts = [
     `30 days: ${writeCount(calls)} calls`,
     `${writeCount(input_tokens)} tokens of new input`,
     `${writeCount(cache_read_tokens)} from the cache (${writePercent(hit_rate)})`,
     `${writeCount(output_tokens)} of output`,
-    writeMoney(cost),
+    writeCost(total ?? {}),
   ];
   if (saved) parts.push(`the cache ${saved > 0 ? "saved" : "cost"} ${writeMoney(Math.abs(saved))}`);
   return `${parts.join(", ")}.`;
@@ -79,7 +79,7 @@ function drawModels(models) {
       [row.calls, row.input_tokens, row.cache_read_tokens, row.output_tokens].map((count) =>
         h("td", { text: writeCount(count) }),
       ),
-      h("td", { text: writeMoney(row.cost) }),
+      h("td", { text: writeCost(row) }),
     );
   const table = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, models.map(draw)));
   return [
