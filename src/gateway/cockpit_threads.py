@@ -25,7 +25,8 @@ from hermes_base.cockpit import (
 from hermes_base.errors import AtWork, HermesError, StoreFailure
 from hermes_base.inbound import read_inbound
 from hermes_base.journal import Row
-from hermes_base.keys import ConversationKey, parse_key
+from hermes_base.keys import ONCE, ConversationKey, parse_key
+from hermes_base.wrappers import bare_words
 from hermes_cli import config as cli_config
 from hermes_state.interface import TITLE, NewSession, SessionInfo
 from hermes_state.records import make_session_id, make_writer_id
@@ -52,11 +53,14 @@ class ThreadDesk:
 
     # --- reading
 
-    async def list(self, caller: Caller, *, limit: int = 50, before: float | None = None) -> Sequence[Thread]:
-        return await self._call(self._list, caller, limit, before)
+    async def list(
+        self, caller: Caller, *, limit: int = 50, before: float | None = None, passing: bool | None = None
+    ) -> Sequence[Thread]:
+        return await self._call(self._list, caller, limit, before, passing)
 
-    def _list(self, caller: Caller, limit: int, before: float | None) -> Sequence[Thread]:
-        found = list_sessions(self._gateway.store, limit, person=self.scope(caller), before=before)
+    def _list(self, caller: Caller, limit: int, before: float | None, passing: bool | None) -> Sequence[Thread]:
+        wanted = lambda info: passing in (None, is_passing(info.conversation))  # noqa: E731
+        found = list_sessions(self._gateway.store, limit, person=self.scope(caller), before=before, wanted=wanted)
         return [self._describe(info) for info in found]
 
     async def search(self, caller: Caller, words: str, *, limit: int = 20) -> Sequence[FoundWords]:
@@ -208,7 +212,7 @@ class ThreadDesk:
     def _match(self, caller: Caller, exchanges: Sequence[Exchange]) -> str:
         store, gateway = self._gateway.store, self._gateway
         prefix = str(ConversationKey(gateway.profile, "api", "dm", _own_prefix(caller)))
-        first = squeeze(exchanges[0].asked)[:LIKENESS]
+        first = squeeze(bare_words(exchanges[0].asked))[:LIKENESS]
         for info in store.begun_so(first, conversations=prefix, limit=LOOKED_THROUGH):
             if self._may_end_with(info, exchanges[-1]) and same_talk(self._exchanges(info, info.version), exchanges):
                 return info.conversation
@@ -292,6 +296,7 @@ class ThreadDesk:
             info.parent or "",
             current,
             current and self._lane(info.conversation) is not None,
+            current and self._gateway.mailbox.is_waiting(info.conversation),
         )
 
     async def _call(self, work: Callable[..., T], *args: Any) -> T:
@@ -304,6 +309,15 @@ class ThreadDesk:
 def _own_prefix(caller: Caller) -> str:
     """The beginning of the chats that belong to one key."""
     return f"{caller.person}.{caller.key}."
+
+
+def is_passing(conversation: str) -> bool:
+    """Whether a program asked, or a person who wanted one answer: nobody looks for it among their conversations."""
+    try:
+        key = parse_key(conversation)
+    except HermesError:  # of a host that names them otherwise
+        return False
+    return key.platform == "api" or key.chat.startswith(ONCE)
 
 
 def _read_key(conversation: str) -> ConversationKey:

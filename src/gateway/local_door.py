@@ -11,7 +11,7 @@ from gateway.platforms.base import Accepted, Refused
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
 from gateway.sessions import find_session
 from hermes_base.inbound import Address, Inbound, read_inbound
-from hermes_base.keys import ConversationKey, parse_key
+from hermes_base.keys import ONCE, ConversationKey, parse_key
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import list_changed
@@ -69,7 +69,8 @@ class LocalDoor:
             return found.conversation, [f"Going on with {found.id}: {found.title or found.preview}"]
         if hello.conversation:
             return str(parse_key(hello.conversation)), []
-        fresh = str(ConversationKey(self._gateway.profile, "local", "dm", make_session_id()))
+        chat = f"{ONCE if hello.once else ''}{make_session_id()}"
+        fresh = str(ConversationKey(self._gateway.profile, "local", "dm", chat))
         missing = "There is no earlier conversation to go on with; this is a new one."
         return fresh, [missing] if hello.continue_last else []
 

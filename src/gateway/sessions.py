@@ -7,6 +7,7 @@ _ALL = 1_000_000
 
 
 #: Ends of sessions that go on as their child, which is listed in their place.
+READ_AT_ONCE = 500
 ROTATED = frozenset({"compression", "history_replaced"})
 
 
@@ -17,14 +18,17 @@ def list_sessions(
     conversation: str | None = None,
     person: str | None = None,
     before: float | None = None,
+    wanted: Callable[[SessionInfo], bool] = lambda info: True,
 ) -> list[SessionInfo]:
     """The newest first, each conversation once however often it was compacted; so the store may be asked for more."""
     listed: list[SessionInfo] = []
+    step = limit
     while len(listed) < limit:
-        found = store.sessions(limit=limit, conversation=conversation, person=person, before=before)
-        listed += [info for info in found if info.end_reason not in ROTATED]
-        if len(found) < limit:
+        found = store.sessions(limit=step, conversation=conversation, person=person, before=before)
+        listed += [info for info in found if info.end_reason not in ROTATED and wanted(info)]
+        if len(found) < step:
             break
+        step = READ_AT_ONCE  # many are left out, it seems
         before = found[-1].updated
     return listed[:limit]
 

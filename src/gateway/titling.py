@@ -17,6 +17,7 @@ from gateway.meters import Meters
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row, is_question, shown_text, text_of, visible
+from hermes_base.wrappers import bare_words
 from hermes_cli import config as cli_config
 from hermes_state.interface import Store
 
@@ -161,7 +162,7 @@ def find_exchange(rows: Iterable[Row]) -> tuple[str, str]:
         if is_question(row) and answer:
             break
         if is_question(row):
-            question = shown_text(row)
+            question = bare_words(shown_text(row))
         elif row.message.get("role") == "assistant" and is_answer(text_of(row.message)):
             answer = text_of(row.message)
     return (question, answer) if answer else ("", "")

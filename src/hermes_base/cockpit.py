@@ -63,6 +63,7 @@ class Thread:
     parent: str = ""
     current: bool = False  # its conversation goes on here
     working: bool = False  # a turn is under way
+    asking: bool = False  # and waits for a person's answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,11 @@ class Exchange:
 class Threads(Protocol):
     """Past and present conversations."""
 
-    async def list(self, caller: Caller, *, limit: int = 50, before: float | None = None) -> Sequence[Thread]:
-        """Newest activity first; `before`: only those whose last activity is older."""
+    async def list(
+        self, caller: Caller, *, limit: int = 50, before: float | None = None, passing: bool | None = None
+    ) -> Sequence[Thread]:
+        """Newest activity first; `before`: only those whose last activity is older; `passing`: only those of the API
+        and of single questions, or only the others."""
         ...
 
     async def search(self, caller: Caller, words: str, *, limit: int = 20) -> Sequence[FoundWords]: ...

@@ -6,6 +6,7 @@ from urllib.parse import quote, unquote
 from hermes_base.errors import HermesError
 
 _SAFE = "@+-_.!#$/="  # what platforms put into ids; a colon or a percent sign is written as %3A, %25
+ONCE = "once."  # begins the chat of a single question
 DEFAULT_PROFILE, DEFAULT_PROFILE_IN_KEYS = "default", "main"
 
 

@@ -63,6 +63,7 @@ class Hello:
     model: str = ""
     provider: str = ""
     after: Cursor | None = None  # of a client that comes back
+    once: bool = False  # a new conversation is for one question
     keys: bool = True  # False: it does not know repetitions by their key
 
 

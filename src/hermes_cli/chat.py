@@ -31,7 +31,11 @@ def main(args: list[str]) -> int:
     _let_output_take_any_text()
     asking = None if question is None else read_question(question)
     options = ChatOptions(
-        model=parsed.model, provider=parsed.provider, resume=parsed.resume, continue_last=parsed.continue_last
+        model=parsed.model,
+        provider=parsed.provider,
+        resume=parsed.resume,
+        continue_last=parsed.continue_last,
+        once=asking is not None,
     )
     opened = open_host(options)
     with closing(opened.host):

@@ -37,6 +37,7 @@ class ChatOptions:
     provider: str = ""
     resume: str = ""
     continue_last: bool = False
+    once: bool = False  # one question is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ def open_host(options: ChatOptions) -> OpenedHost:
         provider=options.provider,
         resume=options.resume,
         continue_last=options.continue_last,
+        once=options.once,
     )
     seat = Seat(get_hermes_home())
     client = LocalClient(hello, seat.reach, seat.leave)

@@ -18,8 +18,8 @@ from gateway.usage_report import (
     count_reasons,
     describe_sum,
     read_report,
-    write_gaps,
     write_cost,
+    write_gaps,
     write_scopes,
 )
 from hermes_constants import get_hermes_home

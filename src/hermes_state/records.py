@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text, visible
+from hermes_base.wrappers import bare_words
 from hermes_state.interface import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 
@@ -99,7 +100,7 @@ def summarize(rows: Iterable[Row]) -> Summary:
             text = shorten(shown_text(row))
             messages += bool(text)
             if role == "user" and not row.message.get(COMPACTED):
-                preview = preview or text
+                preview = preview or shorten(bare_words(shown_text(row)))
     return Summary(messages, preview)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.api import reading
-from gateway.api.asking import HEAD_BEGINS, NOTHING_ASKED, Said, fold
+from gateway.api.asking import NOTHING_ASKED, Said, fold
 from gateway.api.outcomes import Outcome, join_turn, read_outcome
 from gateway.api.problems import ApiProblem
 from gateway.api.reading import Fields, parse_json
@@ -21,6 +21,7 @@ from gateway.api.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
 from hermes_base.cockpit import Caller, Entry, Exchange
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
+from hermes_base.wrappers import HEAD_BEGINS
 
 HERE = Address("api", "api", "c")
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1, max_size=60)

@@ -128,7 +128,7 @@ def test_bytes_of_a_question_that_are_no_utf8_are_replaced(stage):
 
 def test_the_options_reach_the_host(stage):
     stage.run("-q", "hi", "-m", "m1", "--provider", "p1", "-r", "abc")
-    assert stage.options == ChatOptions(model="m1", provider="p1", resume="abc", continue_last=False)
+    assert stage.options == ChatOptions(model="m1", provider="p1", resume="abc", once=True)
     stage.run("-c", stdin=b"")
     assert stage.options == ChatOptions(continue_last=True)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from gateway.api.images import Image
 from hermes_base.chat import GAP
 from hermes_base.cockpit import Exchange
+from hermes_base.wrappers import HEAD_BEGINS, HEAD_ENDS
 
 MODEL = "hermes"  # whatever answers here
-HEAD_BEGINS, HEAD_ENDS = "[Instructions of the program that asks]", "[End of the instructions]"
 #: The house has no conversation that begins with an answer, nor a message without words.
 NOTHING_ASKED = "(Nothing was asked.)"
 ONLY_IMAGES = "(See the image.)"

@@ -56,7 +56,8 @@ class ThreadRoutes:
 
     async def list_threads(self, request: Request) -> Response:
         limit = query_count(request, "limit", 50, MOST_THREADS)
-        found = await self._threads.list(self._caller, limit=limit + 1, before=query_time(request, "before"))
+        before, passing = query_time(request, "before"), query_text(request, "passing") == "yes"
+        found = await self._threads.list(self._caller, limit=limit + 1, before=before, passing=passing)
         return answer_json({"threads": [asdict(thread) for thread in found[:limit]], "more": len(found) > limit})
 
     async def search(self, request: Request) -> Response:

@@ -10,6 +10,7 @@ import { toggleTheme } from "./themes.js";
 const PAGE = 50;
 const SEARCH_WAIT = 200;
 const REFRESH_MS = 15000;
+const PASSING = "Show single questions and the API";
 const PAGES = [
   ["/status", "Status", "pulse"],
   ["/settings", "Settings", "gear"],
@@ -20,6 +21,7 @@ export class Sidebar {
   #more = false;
   #here = "";
   #words = "";
+  #passing = false; // whether the questions of programs and single ones are shown, instead of the conversations
   #timer = 0;
 
   /** `go(path)` opens a page, `onThreads` gets the list each time it was read. */
@@ -35,6 +37,8 @@ export class Sidebar {
     this.list = h("ul.threads", { "aria-label": "Conversations" });
     this.more = h("button.button.more", { type: "button", text: "Show more", hidden: true });
     this.more.addEventListener("click", () => attempt(() => this.#readMore()));
+    this.passing = h("button.passing", { type: "button", text: PASSING, "aria-pressed": "false" });
+    this.passing.addEventListener("click", () => this.#togglePassing());
     this.pages = PAGES.map(([path, label, sign]) => this.#drawPage(path, label, sign));
     this.element = document.getElementById("side");
     this.element.append(...this.#drawParts());
@@ -53,7 +57,7 @@ export class Sidebar {
     return [
       h("div.side-head", {}, fresh, close),
       h("div.side-search", { role: "search" }, icon("search"), this.search),
-      h("div.side-list", {}, this.list, this.more),
+      h("div.side-list", {}, this.list, this.more, this.passing),
       h("div.side-foot", {}, this.pages, colours),
     ];
   }
@@ -99,7 +103,8 @@ export class Sidebar {
 
   async refresh() {
     try {
-      const { threads, more } = await get(`/web/threads?limit=${Math.max(PAGE, Math.min(this.#threads.length, 200))}`);
+      const limit = Math.max(PAGE, Math.min(this.#threads.length, 200));
+      const { threads, more } = await get(this.#listPath(limit));
       this.#threads = threads;
       this.#more = more;
     } catch {
@@ -109,9 +114,21 @@ export class Sidebar {
     if (!this.#words) this.#draw();
   }
 
+  #listPath(limit) {
+    return `/web/threads?limit=${limit}${this.#passing ? "&passing=yes" : ""}`;
+  }
+
+  #togglePassing() {
+    this.#passing = !this.#passing;
+    this.#threads = [];
+    this.passing.textContent = this.#passing ? "Show my conversations" : PASSING;
+    this.passing.setAttribute("aria-pressed", String(this.#passing));
+    this.refresh();
+  }
+
   async #readMore() {
     const last = this.#threads.at(-1)?.updated;
-    const { threads, more } = await get(`/web/threads?limit=${PAGE}&before=${last}`);
+    const { threads, more } = await get(`${this.#listPath(PAGE)}&before=${last}`);
     this.#threads.push(...threads);
     this.#more = more;
     this.#draw();
@@ -155,7 +172,7 @@ export class Sidebar {
 
   #threadItem(thread) {
     const here = thread.session === this.#here;
-    const stamp = [thread.title, thread.working, here, thread.platform].join("|");
+    const stamp = [thread.title, thread.working, thread.asking, here, thread.platform].join("|");
     return { key: thread.session, stamp, make: () => this.#drawThread(thread, here) };
   }
 
@@ -175,8 +192,9 @@ export class Sidebar {
     const link = h(
       "a.thread-link",
       { href: `/c/${thread.session}`, "aria-current": here ? "page" : null, title: thread.title },
-      thread.working ? h("span.working", { role: "img", "aria-label": "at work" }) : null,
+      drawState(thread),
       h("span.thread-title", { text: thread.title || "Untitled" }),
+      thread.asking ? h("span.badge.asking", { text: "waits for you" }) : null,
       thread.platform === "web" ? null : h("span.badge", { text: thread.platform }),
     );
     link.addEventListener("click", (event) => isPlainClick(event) && this.go(link.getAttribute("href")));
@@ -212,6 +230,12 @@ export class Sidebar {
     if (next) next.focus();
     else if (event.key === "ArrowUp") this.search.focus();
   }
+}
+
+/** Who is at work; a question that is open waits for the person, which the words beside it say. */
+function drawState({ working, asking }) {
+  if (asking) return h("span.working.asking", { "aria-hidden": "true" });
+  return working ? h("span.working", { role: "img", "aria-label": "at work" }) : null;
 }
 
 /** A click without keys that ask for another tab; it stays on this page. */
