@@ -28,7 +28,7 @@ from agent.wire import AnswerReader
 from hermes_base.chat import Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.foreign import FOREIGN, SAID_BY
-from hermes_base.journal import LOST, STEERED, Row, TurnEnd, UsageRow, text_of
+from hermes_base.journal import EXCUSE, LOST, STEERED, Row, TurnEnd, UsageRow, text_of
 from hermes_base.whole_text import clean_text
 
 log = logging.getLogger(__name__)
@@ -412,7 +412,8 @@ class Turn:
             excuse = EXCUSES[done.reason]
             result.text = done.text or excuse
             result.error = str(done.failure) if done.failure else excuse
-            self._finish({"role": "assistant", "content": f"[{excuse}]"}, TurnEnd(result.error, False, failed=True), [])
+            message = {"role": "assistant", "content": f"[{excuse}]", EXCUSE: True}
+            self._finish(message, TurnEnd(result.error, False, failed=True), [])
         if done.reason in ENDED_EARLY:
             self._ports.emit(Notice(ENDED_EARLY[done.reason], "warning"))
 

@@ -252,8 +252,8 @@ def model(scene: Scene) -> Result:
             lines.append("This is now the model of every conversation that did not choose its own.")
         scene.choose(model="" if for_all else choice.model, provider="" if for_all else provider)
     plan = scene.plan()
-    runtime, chosen = plan.runtime, plan.choices.model or plan.choices.provider
-    why = "chosen for this conversation, until /new" if chosen else runtime.source
+    runtime, is_chosen = plan.runtime, plan.choices.model or plan.choices.provider
+    why = "chosen for this conversation, until /new" if is_chosen else runtime.source
     lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {why}")
     if not words:
         lines.append(

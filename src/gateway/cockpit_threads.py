@@ -10,7 +10,7 @@ from gateway.intake import message_text
 from gateway.lane import Lane
 from gateway.people import is_shared
 from gateway.session_export import FORMS, name_session
-from gateway.sessions import list_sessions
+from gateway.sessions import ROTATED, list_sessions
 from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from hermes_base.cockpit import (
     Caller,

@@ -1,13 +1,13 @@
 """Finds sessions, for commands in the chat and in the terminal."""
 
+from collections.abc import Callable
+
 from hermes_base.errors import HermesError
 from hermes_state.interface import SessionInfo, Store
 
 _ALL = 1_000_000
-
-
-#: Ends of sessions that go on as their child, which is listed in their place.
 READ_AT_ONCE = 500
+#: Ends of sessions that go on as their child, which is listed in their place.
 ROTATED = frozenset({"compression", "history_replaced"})
 
 

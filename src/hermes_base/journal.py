@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 TOOLS, SYSTEM = "tools", "system"
-#: Fields of a message that are sent to nobody: it stands for what an engine took out; it was put into a running turn.
-COMPACTED, STEERED = "compacted", "steered"
+#: Fields of a message that are sent to nobody: it stands for what an engine took out; it was put into a running turn;
+#: it stands in the place of an answer that never came.
+COMPACTED, STEERED, EXCUSE = "compacted", "steered", "excuse"
 LOST = "lost"  # the kind of a row or a step whose content could not be read from the store any more
 #: Places of the frozen parts beside the messages, which count from 0.
 PART_PLACES: Mapping[str, int] = MappingProxyType({TOOLS: -2, SYSTEM: -1})
@@ -180,6 +181,4 @@ def begins_exchange(row: Row) -> bool:
 def is_excuse(row: Row) -> bool:
     """Whether it stands in the place of an answer that never came: the model reads a short word of ours between
     brackets there, and people are shown what went wrong."""
-    content = row.message.get("content")
-    ours = isinstance(content, str) and content.startswith("[") and content.endswith("]")
-    return ours and row.message.get("role") == "assistant" and row.shown not in (None, content)
+    return bool(row.message.get(EXCUSE))
