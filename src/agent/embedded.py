@@ -54,18 +54,29 @@ def find_weights() -> Path | None:
     return None
 
 
+def start_soon() -> None:
+    """Somebody has come who will ask it: begin to load it, and wait for nothing."""
+    if is_installed():
+        _begin()
+
+
 def ensure_started(cancel: CancelToken | None = None) -> EmbeddedServer:
     """The one server of this process; starting it takes about a second. One that died is started anew.
 
     Whoever waits holds nothing that others need, and stops waiting with their turn; the start goes on for the others.
     """
+    return _wait(_begin(), cancel or CancelToken())
+
+
+def _begin() -> "Future[EmbeddedServer]":
+    """The start under way, or the one that went well; else a new one."""
     with _lock:
         start = _starts[0] if _starts else None
         if start is None or _has_failed(start):
             start = Future()
             _starts[:] = [start]
             threading.Thread(target=_run_start, args=(start,), name="built-in model", daemon=True).start()
-    return _wait(start, cancel or CancelToken())
+        return start
 
 
 def _has_failed(start: "Future[EmbeddedServer]") -> bool:

@@ -48,6 +48,10 @@ def make_parameters(engine: Any, weights: Path, key: str) -> Any:
     parameters.api_keys = [key]
     parameters.cpuparams.n_threads = min(4, os.cpu_count() or 1)
     parameters.sampling.temp, parameters.sampling.top_p = 0.2, 0.9  # a model of this size wanders off at more
+    # Left alone, it says a sentence or counts without end: what was said before becomes less likely, the longer it is.
+    parameters.sampling.penalty_last_n, parameters.sampling.penalty_repeat = 256, 1.08
+    parameters.sampling.dry_multiplier, parameters.sampling.dry_allowed_length = 0.8, 4
+    parameters.sampling.dry_penalty_last_n = WINDOW
     parameters.verbosity = -1
     return parameters
 

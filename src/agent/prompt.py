@@ -23,8 +23,8 @@ DEFAULT_IDENTITY = """You are Hermes, an AI agent that works for the person who 
 Be accurate, direct and brief. Do the work instead of describing it; use your tools when they help, and look before
 you guess. Say plainly when you do not know something or could not do it. Never claim to have done what you did not."""
 
-#: Worded close to what the built-in model was trained on; of the few wordings tried, it answered best to this one.
-SMALL_IDENTITY = "You are a helpful AI assistant named Hermes."
+#: Worded close to what the built-in model was trained on: longer lists of what it cannot do make it answer worse.
+SMALL_IDENTITY = "You are a helpful AI assistant named Hermes. You only write text: you have no tools."
 
 _DATE = "%A, %d %B %Y"
 

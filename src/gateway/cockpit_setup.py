@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent import choosing, probing
+from agent import choosing, embedded, probing
 from gateway.turn import start_thread
 from hermes_base import settings as table
 from hermes_base.cockpit import ModelView, Probed, ProviderChoice, ProviderView, SettingView
@@ -111,6 +111,8 @@ class Setup:
             runtime = self._gateway.builder.find_runtime(cli_config.load_last_good(), "", "")
         except ConfigProblem as problem:
             return ModelView("", "", "", "", problem=str(problem))
+        if runtime.provider == "embedded":
+            embedded.start_soon()
         return ModelView(
             runtime.model,
             runtime.provider,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from agent import embedded
 from agent.runtime import Runtime
 from gateway.admission import LOCAL_OWNER
 from gateway.building import Choices
@@ -20,6 +21,9 @@ from hermes_state.records import make_session_id
 
 if TYPE_CHECKING:
     from gateway.service import Gateway
+
+#: Stays under the typed line while nothing better is set up.
+TOY = "A small built-in model answers: a toy without tools. `hermes setup` sets up a real one."
 
 
 class LocalDoor:
@@ -48,7 +52,11 @@ class LocalDoor:
         runtime = self._gateway.builder.find_runtime(settings, choices.model, choices.provider)
         problems = [*list_changed(), *filter(None, [self._gateway.config_watch.engine_problem])]
         banner = (*describe_model(self._gateway.version, runtime), *problems, *lines)
-        return Opened(conversation, banner, self._gateway.mailbox.showing(conversation))
+        hint = ""
+        if runtime.provider == "embedded":
+            hint = TOY
+            embedded.start_soon()
+        return Opened(conversation, banner, self._gateway.mailbox.showing(conversation), hint)
 
     def _find_session(self, hello: Hello) -> SessionInfo | None:
         store = self._gateway.store
@@ -124,7 +132,6 @@ def describe_model(version: str, runtime: Runtime) -> list[str]:
     """The lines that open a chat."""
     lines = [f"Hermes {version} · {runtime.model} ({runtime.facts.label}) · {runtime.source}"]
     if runtime.provider == "embedded":
-        lines.append("This small model runs on this machine, needs no key and has no tools. For a real one, set a key:")
-        lines.append("  hermes config set OPENROUTER_API_KEY   (or OPENAI_API_KEY, ANTHROPIC_API_KEY, …)")
+        lines.append("This small model runs on this machine, and has no tools. `hermes setup` sets up a real one.")
     lines.append("/help shows the commands, Ctrl-C stops an answer, /quit leaves.")
     return lines

@@ -415,7 +415,7 @@ class Gateway:
         try:
             found = self.builder.find_runtime(cli_config.load_last_good(), "", "")
             if found.provider == "embedded":
-                return  # it is large, and perhaps never asked: it loads with the first question
+                return  # it is large, and perhaps never asked: it loads when somebody comes
             runtime = connect_runtime(found)
             release_client(build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url))
         except Exception:  # a thread's top

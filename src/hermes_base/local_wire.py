@@ -117,6 +117,7 @@ class Welcome:
     banner: tuple[str, ...] = ()
     cursor: Cursor = Cursor()  # where the conversation stands
     open: tuple[int, ...] = ()  # messages that are not dealt with yet
+    hint: str = ""  # a line that stays in sight; empty: none
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,4 +125,4 @@ def _chat_on_screen(opened: OpenedHost, display: Display) -> int:
     # Loaded here and not above: prompt_toolkit, rich and asyncio take 0.2 s that `-q` and a pipe need not pay.
     from hermes_cli.terminal_chat import chat_on_screen  # noqa: PLC0415
 
-    return chat_on_screen(opened.host, opened.banner, display)
+    return chat_on_screen(opened.host, opened.banner, display, opened.hint)

@@ -44,6 +44,7 @@ class ChatOptions:
 class OpenedHost:
     host: ChatHost
     banner: list[str]
+    hint: str = ""  # a line that stays in sight
 
 
 class Hosted(Protocol):
@@ -79,7 +80,7 @@ def open_host(options: ChatOptions) -> OpenedHost:
     except BaseException:
         seat.leave()
         raise
-    return OpenedHost(client, list(client.banner))
+    return OpenedHost(client, list(client.banner), client.hint)
 
 
 def make_hosted(home: Path, lock: HomeLock) -> Hosted:

@@ -116,6 +116,7 @@ class LocalClient:
         self._replies: dict[str, queue.SimpleQueue[wire.Stopped | wire.Answered | None]] = {}
         self._closed = False
         self.banner: tuple[str, ...] = ()
+        self.hint = ""
 
     @property
     def conversation(self) -> str:
@@ -125,7 +126,8 @@ class LocalClient:
         """Find the gateway and the conversation; HermesError says what is in the way."""
         connection = self._reach(self._events.put, lambda: self._closed)
         try:
-            self.banner = self._greet(connection).banner
+            welcome = self._greet(connection)
+            self.banner, self.hint = welcome.banner, welcome.hint
         except BaseException:
             connection.close()
             raise

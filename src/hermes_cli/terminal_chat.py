@@ -27,16 +27,17 @@ _TICK = 0.25  # seconds between two drawings while nothing happens but a turn ru
 _SHARE = 8  # drawing may take one part in so many of the time
 
 
-def chat_on_screen(host: ChatHost, banner: list[str], display: words.Display) -> int:
-    """Chat until the person or the host ends it; the exit code."""
-    return asyncio.run(ScreenChat(host, display).run(banner))
+def chat_on_screen(host: ChatHost, banner: list[str], display: words.Display, hint: str = "") -> int:
+    """Chat until the person or the host ends it; the exit code. `hint` stays under the typed line."""
+    return asyncio.run(ScreenChat(host, display, hint).run(banner))
 
 
 class ScreenChat:
     """What was typed, what runs, and what is asked; the keys call into it, and the events."""
 
-    def __init__(self, host: ChatHost, display: words.Display) -> None:
+    def __init__(self, host: ChatHost, display: words.Display, hint: str = "") -> None:
         self._host = host
+        self._hint = hint
         self._line = TypedLine(get_hermes_home() / HISTORY_FILE)
         self._screen = Screen(self._line, self)
         self._view = TerminalView(display, Renderer(self._screen.find_width))
@@ -82,10 +83,10 @@ class ScreenChat:
         return "answer › " if self._questions else "› "
 
     def name_hint(self) -> str:
-        """The line below the typed one; mostly empty."""
+        """The line below the typed one."""
         if self._about_to_leave:
             return "Ctrl-C again leaves"
-        return "Ctrl-D gives no answer" if self._questions else ""
+        return "Ctrl-D gives no answer" if self._questions else self._hint
 
     def _name_work(self) -> str:
         if not self._busy or self._questions:

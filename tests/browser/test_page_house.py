@@ -17,6 +17,8 @@ EMPTY = pytest.mark.parametrize("house", [{"model": {}}], indirect=True)
 def test_the_first_visit_leads_to_a_model_that_works(tab: Tab, lab: LabServer) -> None:
     """H5: "use it" is offered only after a real call went through."""
     card = tab.page.get_by_role("form", name="Welcome to Hermes")
+    bar = tab.page.get_by_text("a toy without tools")  # stays until there is something better
+    expect(bar).to_be_visible()
     use = card.get_by_role("button", name="Use it")
     expect(use).to_be_disabled()
     expect(card.get_by_label("API key")).to_have_attribute("type", "password")
@@ -30,6 +32,7 @@ def test_the_first_visit_leads_to_a_model_that_works(tab: Tab, lab: LabServer) -
     use.click()
     expect(card).to_have_count(0)
     expect(tab.page.locator(".model")).to_have_text("lab")
+    expect(bar).to_be_hidden()
     tab.ask("Hello", "You said: Hello")
 
 

@@ -1,13 +1,15 @@
 """A real gateway is told to end while something in it stands still or fails: it ends in time all the same (C14)."""
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from gateway_process import Person
-from stalling import StallingGateway
+from stalling import STOP_SECONDS, StallingGateway
 from waiting import wait_until
 
+from gateway.service import GRACE_SECONDS
 from hermes_lab.server import LabServer
 
 
@@ -51,3 +53,28 @@ def test_it_ends_although_the_heart_of_it_stands_still(home: Path, lab: LabServe
             gateway.wait_end()
         person.close()
         gateway.start()  # nothing of it is left in the way
+
+
+@pytest.mark.slow
+def test_with_its_real_limits_it_ends_in_time_and_nothing_is_paid_after_the_grace(home: Path, lab: LabServer) -> None:
+    """C14: a turn that would go on for ever is cut; while the rest is brought to its end, no model is asked."""
+    step = {"text": "a b c d", "chunks": 4, "stall_between": 0.05}
+    calls = ([{"name": "todo", "arguments": {"action": "list", "number": number}}] for number in range(80))
+    lab.set_plan([{**step, "tool_calls": call} for call in calls])
+    with StallingGateway(home, lab.base_url, grace=GRACE_SECONDS) as gateway:
+        gateway.start()
+        person = Person(home, "one")
+        person.say("go on and on")
+        wait_until(lambda: len(lab.requests) > 3)
+        gateway.close("disconnect-hangs")  # it lives for a while after its turns were cut
+        told = time.monotonic()
+        gateway.tell(signal.SIGTERM)
+        asked, last = 0, told
+        while not gateway.is_dead and time.monotonic() < told + STOP_SECONDS:
+            if len(lab.requests) > asked:
+                asked, last = len(lab.requests), time.monotonic()
+            time.sleep(0.005)
+        ended = time.monotonic()
+        assert gateway.wait_end() == 0
+        person.close()
+    assert ended - last > 0.3

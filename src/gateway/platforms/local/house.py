@@ -19,6 +19,7 @@ class Opened:
     conversation: str
     banner: tuple[str, ...] = ()
     question: Question | None = None  # what is asked there and not answered yet
+    hint: str = ""  # a line that stays in sight
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,8 @@ class Rooms:
         return self._keyed and client.hello.keys
 
     def _welcome(self, client: Attached, opened: Opened, newest: wire.Cursor, waiting: tuple[int, ...]) -> None:
-        client.push(wire.Welcome(opened.conversation, self._house.version, opened.banner, newest, waiting))
+        version = self._house.version
+        client.push(wire.Welcome(opened.conversation, version, opened.banner, newest, waiting, opened.hint))
 
     async def _catch_up(self, client: Attached, opened: Opened, after: wire.Cursor) -> Collection[int]:
         """Welcome it and push what it missed, as fast as it reads; the messages that it was told are open."""

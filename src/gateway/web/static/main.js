@@ -22,11 +22,17 @@ class App {
     );
     this.heading = h("h1", { text: "Hermes" });
     this.model = h("span.quiet.model");
+    this.toy = h(
+      "p.toy",
+      { role: "status", hidden: true },
+      "A small built-in model answers: a toy without tools. ",
+      h("button.link", { type: "button", text: "Set up a real one", on: { click: () => this.go("/setup") } }),
+    );
     this.#showModel();
     const menu = iconButton("menu", "Open the list", () => this.sidebar.toggle());
     menu.classList.add("phone-only");
     this.place = h("div.place");
-    main.replaceChildren(h("header.top", {}, menu, this.heading, this.model), this.place);
+    main.replaceChildren(h("header.top", {}, menu, this.heading, this.model), this.toy, this.place);
     this.sidebar = new Sidebar((path) => this.go(path), {
       onThreads: (threads) => this.#chat?.noteThreads(threads),
       onDeleted: (session) => session === this.#session && this.go("/"),
@@ -83,6 +89,7 @@ class App {
     const { model: usual, label, problem } = this.me.model;
     const next = model || (problem ? "no model" : usual || label);
     const other = answered && answered !== next ? `; the last answer is from ${answered}` : "";
+    this.toy.hidden = !this.me.model.built_in || next !== usual;
     this.model.textContent = `${next}${other}`;
     this.model.title = model || !problem ? `${next} answers here${other}.` : problem;
   }
