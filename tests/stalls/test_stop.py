@@ -5,11 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
-from gateway_process import Person
+from gateway_process import GatewayProcess, Person
 from stalling import STOP_SECONDS, StallingGateway
 from waiting import wait_until
 
-from gateway.service import GRACE_SECONDS
 from hermes_lab.server import LabServer
 
 
@@ -56,12 +55,23 @@ def test_it_ends_although_the_heart_of_it_stands_still(home: Path, lab: LabServe
 
 
 @pytest.mark.slow
-def test_with_its_real_limits_it_ends_in_time_and_nothing_is_paid_after_the_grace(home: Path, lab: LabServer) -> None:
+def test_with_its_real_limits_it_ends_in_time(home: Path, lab: LabServer) -> None:
+    """C14: a turn that does not end is cut. Had it taken ten seconds, the last resort had ended it, with 1."""
+    with GatewayProcess(home, lab.base_url) as gateway:
+        gateway.start()
+        person = Person(home, "one")
+        person.say("[[stall 300]]")
+        wait_until(lambda: lab.in_flight == 1)
+        assert gateway.terminate() == 0
+        person.close()
+
+
+def test_nothing_is_paid_after_the_grace(home: Path, lab: LabServer) -> None:
     """C14: a turn that would go on for ever is cut; while the rest is brought to its end, no model is asked."""
     step = {"text": "a b c d", "chunks": 4, "stall_between": 0.05}
     calls = ([{"name": "todo", "arguments": {"action": "list", "number": number}}] for number in range(80))
     lab.set_plan([{**step, "tool_calls": call} for call in calls])
-    with StallingGateway(home, lab.base_url, grace=GRACE_SECONDS) as gateway:
+    with StallingGateway(home, lab.base_url, grace=1.0) as gateway:
         gateway.start()
         person = Person(home, "one")
         person.say("go on and on")
