@@ -83,7 +83,7 @@ class Gateway:
         self.runner = GatewayRunner()
         self.call = StoreFace()
         self.adapters: list[Adapter] = []
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: Mapping[str, Lane] = {}  # never changed in its place: other threads walk through it
         self.node = ""
         self.started = 0.0
         self.closing = False
@@ -287,14 +287,15 @@ class Gateway:
                 self.lanes[key].look_for_new()
                 return
             self.claims[key] = claim
-            lane = self.lanes[key] = Lane(self, claim)
+            lane = Lane(self, claim)
+            self.lanes = {**self.lanes, key: lane}
         except StoreFailure as problem:
             log.warning("%s cannot be claimed now: %s", key, problem)
             return
         try:
             await lane.work()
         finally:
-            del self.lanes[key]
+            self.lanes = {other: kept for other, kept in self.lanes.items() if other != key}
             if lane.suspended:
                 self.claims.pop(key, None)
 

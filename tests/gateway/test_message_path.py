@@ -665,3 +665,13 @@ def test_a_process_that_was_taken_for_dead_goes_on(house: LocalHouse, person: Pe
     assert not [note for note in person.shown(NOTE) if "restarted" in note]
     assert len(lab.requests) == 4
     assert all(holding.owner in ("", None, gateway.node) for holding in gateway.turns.holdings())
+
+
+def test_other_threads_walk_through_lanes_that_come_and_go(house: LocalHouse, person: Person, lab: LabServer) -> None:
+    """`/status` and the metrics count conversations at work: a walk under way does not break when one ends."""
+    person.say("[[stall 60]]")
+    wait_until(lambda: lab.in_flight == 1)
+    walk = iter(house.gateway.lanes.values())
+    person.say("/stop")
+    wait_until(lambda: not house.gateway.lanes)
+    assert len(list(walk)) == 1
