@@ -9,7 +9,7 @@ _NAMES = frozenset({"NAME_API_KEY", "PROVIDER_API_KEY", "YOUR_API_KEY", "MY_API_
 _VALUE = re.compile(
     r"""<.*> | \[.*\] | \{.*\} | \$\{?\w+\}?          # between brackets, or a variable that nobody filled in
     | .*(\.\.\.|…) | x{3,} | \*{3,}                   # the rest was left out
-    | ((your|my|the)[-_ ])? (\w+[-_ ])? (api[-_ ]?)? (key|token|secret|value) ([-_ ]here)?""",
+    | (your[-_ ] (\w+[-_ ])?)? (api[-_ ]?)? (key|token|secret|value) ([-_ ]here)?""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 
@@ -22,9 +22,14 @@ def refuse_placeholder(name: str, value: str) -> None:
             kept="Nothing was changed.",
             fix="Name it: OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY; `hermes setup` asks for all of it.",
         )
-    if name.endswith(_ENDINGS) and _VALUE.fullmatch(value.strip()):
+    if name.endswith(_ENDINGS) and (_VALUE.fullmatch(value.strip()) or _is_name(value.strip())):
         raise ConfigProblem(
             f"{value.strip()!r} stands for a key and is none.",
             kept="Nothing was changed.",
             fix=f"`hermes config set {name}` asks for the key itself and does not show it.",
         )
+
+
+def _is_name(value: str) -> bool:
+    """The name of a variable in the place of its value."""
+    return value.isupper() and value.isidentifier() and value.endswith(_ENDINGS)

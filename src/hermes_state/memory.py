@@ -60,8 +60,9 @@ class MemoryStore:
 
     @locked
     def last_of(self, task: str) -> SessionInfo | None:
-        chain = [kept.info for kept in self._state.sessions.values() if kept.info.task == task]
-        return max(chain, key=lambda info: (info.updated, info.id), default=None)
+        chain = [kept for kept in self._state.sessions.values() if kept.info.task == task]
+        last = max(chain, key=lambda kept: (kept.info.updated, not kept.successor, kept.info.id), default=None)
+        return None if last is None else last.info
 
     @locked
     def sessions(

@@ -11,7 +11,10 @@ _INFO = (
     "s.end_reason, s.version, s.messages, s.preview, (select o.person from conversation o where o.id = s.conversation)"
 )
 GET_SESSION = f"select {_INFO} from session s where s.id = ?"
-LAST_OF_TASK = f"select {_INFO} from session s where s.task = ? order by s.updated desc, s.id desc limit 1"
+LAST_OF_TASK = (
+    f"select {_INFO} from session s where s.task = ? "
+    "order by s.updated desc, s.successor is not null, s.id desc limit 1"
+)
 GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
 GET_HEAD = (
     "select conversation, task, version, writer, ended, end_reason, successor, messages, preview, platform, model, "

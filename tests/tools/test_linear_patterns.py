@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent.auxiliary_client import extract_content_or_reasoning
-from agent.probing import _BY_WORDS
+from agent.failures import _BY_WORDS
 from gateway.blocks import _RULE
 from gateway.bursts import _guard_text
 from hermes_base.errors import ToolFailure
@@ -80,4 +80,4 @@ def test_expressions_of_ours_read_hostile_text_once() -> None:
     assert _RULE.fullmatch(blank) is None
     answer = SimpleNamespace(choices=[SimpleNamespace(message=SimpleNamespace(content=thinking))])
     assert extract_content_or_reasoning(answer) == ""
-    assert not any(expression.search("`" * 1_000_000) for expression, _ in _BY_WORDS)
+    assert not any(expression.search("`" * 1_000_000) for _, expression, _ in _BY_WORDS)
