@@ -148,8 +148,9 @@ def visible(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def placed(rows: Sequence[Row], first: int) -> tuple[Row, ...]:
-    """The rows with their positions, counted from `first`."""
-    return tuple(replace(row, position=first + offset) for offset, row in enumerate(rows))
+    """The rows as they are once they are stored: with their positions, counted from `first`, and without the messages
+    that were marked as taken with them, since a row may be written again by another turn."""
+    return tuple(replace(row, position=first + offset, inbox=()) for offset, row in enumerate(rows))
 
 
 def text_of(message: Mapping[str, Any]) -> str:
