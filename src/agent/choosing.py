@@ -109,14 +109,17 @@ def _key_name(facts: Provider, section: Mapping[str, Any]) -> str:
 
 
 def _first_model(facts: Provider, address: str) -> str:
-    models = probe_model_servers([address]).get(address)
-    if not models:
-        raise ConfigProblem(
-            f"No model is named, and {_who(facts)} at {address} does not tell which it has.",
-            kept=_UNCHANGED,
-            fix="Name one, and check that the server runs.",
-        )
-    return models[0]
+    found = probe_model_servers([address, longer := address.rstrip("/") + "/v1"])
+    if address in found:
+        return found[address][0]
+    if longer in found:
+        what = f"No model server answers at {address}, but one does at {longer}."
+        raise ConfigProblem(what, kept=_UNCHANGED, fix="Use that address.")
+    raise ConfigProblem(
+        f"No model is named, and {_who(facts)} at {address} does not tell which it has.",
+        kept=_UNCHANGED,
+        fix="Check the address and that the server runs; if both are right, name a model.",
+    )
 
 
 def _who(facts: Provider) -> str:

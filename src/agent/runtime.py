@@ -49,7 +49,7 @@ def resolve_runtime(
     return (
         _from_environment(section, env, model)
         or _from_local_server(section, probe, model)
-        or _built_in(section, embedded_found)
+        or _built_in(model or str(section.get("default") or ""), embedded_found)
     )
 
 
@@ -179,7 +179,15 @@ def _from_local_server(section: Mapping[str, Any], probe: Probe, model: str) -> 
     return None
 
 
-def _built_in(section: Mapping[str, Any], embedded_found: bool) -> Runtime:
+def _built_in(wanted: str, embedded_found: bool) -> Runtime:
+    """What a person named is not answered for by another model in silence. A window or an output limit declared for
+    another model does not fit this one."""
+    if wanted and wanted != PROVIDERS["embedded"].default_model:
+        raise ConfigProblem(
+            f"Nobody here serves '{wanted}': no key is set, and no model server runs on this machine.",
+            fix="Set a key, for example: hermes config set OPENROUTER_API_KEY; or leave the model out, and the small "
+            "built-in one answers.",
+        )
     if not embedded_found:
         raise ConfigProblem(
             "No model is set up: no key is in the environment, no model server runs on this machine, and the "
@@ -187,7 +195,6 @@ def _built_in(section: Mapping[str, Any], embedded_found: bool) -> Runtime:
             fix="Set a key, for example: hermes config set OPENROUTER_API_KEY; or run 'make chat', which installs "
             "the built-in model.",
         )
-    del section  # a window or an output limit declared for another model does not fit the built-in one
     return _embedded_runtime("nothing else is set up")
 
 

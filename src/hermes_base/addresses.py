@@ -1,5 +1,6 @@
 """Addresses that may hold a login or a key: how they are shown, and which of their parts are secrets."""
 
+import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -40,6 +41,15 @@ def check_address(address: str, *, kept: str = "") -> None:
         kept=kept,
         fix="It begins with http:// or https://, for example http://127.0.0.1:8000/v1",
     )
+
+
+def is_local(address: str) -> bool:
+    """Whether it leads to this machine."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def find_address_secrets(address: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ _VALUE = re.compile(
 
 
 def refuse_placeholder(name: str, value: str) -> None:
-    """ConfigProblem when the name or the value of a key is the word of an example."""
+    """ConfigProblem when the name or the value of a key is the word of an example, or the value can be no key."""
     if name in _NAMES:
         raise ConfigProblem(
             f"{name} stands for the variable of your provider.",
@@ -28,8 +28,19 @@ def refuse_placeholder(name: str, value: str) -> None:
             kept="Nothing was changed.",
             fix=f"`hermes config set {name}` asks for the key itself and does not show it.",
         )
+    if name.endswith("_API_KEY") and value and not _could_be_key(value.strip()):
+        raise ConfigProblem(
+            "A key is one word of plain letters, digits and signs; this one holds something else.",
+            kept="Nothing was changed.",
+            fix="Copy it anew: a space, a line's end or a letter with an accent may have come along.",
+        )
 
 
 def _is_name(value: str) -> bool:
     """The name of a variable in the place of its value."""
     return value.isupper() and value.isidentifier() and value.endswith(_ENDINGS)
+
+
+def _could_be_key(value: str) -> bool:
+    """It travels in a header of a request, and what was cut short for showing was cut."""
+    return value.isascii() and value.isprintable() and " " not in value and bool(value)

@@ -24,6 +24,7 @@ from agent.auxiliary_client import find_runtime
 from agent.key_names import find_key_names, find_meant
 from agent.probing import probe
 from agent.runtime import Runtime, needs_key
+from hermes_base.addresses import is_local
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_cli import config, plugin_seals
 from hermes_cli.plugin_loading import find_code
@@ -256,11 +257,10 @@ def _check_answer(home: Path) -> Iterator[Finding]:  # noqa: ARG001
         yield Finding(OK, result.probed.text)
         return
     settings = "Look at model.provider, model.default, model.base_url and the key; `hermes setup` asks for them."
-    yield Finding(
-        WARN if result.passing else FAIL,
-        result.probed.text,
-        "Without a network this can be left out: hermes doctor --offline" if result.passing else settings,
-    )
+    if result.passing and not is_local(found.base_url):
+        yield Finding(WARN, result.probed.text, "Without a network this can be left out: hermes doctor --offline")
+    else:  # a server on this machine needs no network
+        yield Finding(FAIL, result.probed.text, settings)
 
 
 def _find_model() -> Runtime | None:
@@ -361,7 +361,9 @@ def _write_json(findings: list[Finding]) -> str:
 
 def _write_report(findings: list[Finding]) -> str:
     faults = sum(finding.level == FAIL for finding in findings)
-    verdict = f"Faults found: {faults}." if faults else "No fault found."
+    warnings = sum(finding.level == WARN for finding in findings)
+    worries = f" Warnings: {warnings}." if warnings else ""
+    verdict = (f"Faults found: {faults}." if faults else "No fault found.") + worries
     return "\n".join([*map(_write_finding, findings), "", verdict])
 
 

@@ -55,6 +55,7 @@ def test_what_is_set_decides(section: Any, env: Any, probe: Any, expected: tuple
         ({"provider": "opnai"}, "no provider called 'opnai'"),
         ({"provider": "custom"}, "hermes config set model.base_url"),
         ({"provider": "ollama"}, "no model server answers"),
+        ({"default": "gpt-5"}, "Nobody here serves 'gpt-5'"),
     ],
 )
 def test_what_cannot_be_decided_gets_a_sentence(section: Any, said: str) -> None:

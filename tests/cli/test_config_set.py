@@ -239,9 +239,9 @@ def test_two_edits_at_once_are_both_kept(home: Path) -> None:
 
 def test_a_secret_goes_to_env_and_its_comments_stay(home: Path) -> None:
     """H2: names in capitals have their home in `.env`."""
-    (home / ".env").write_text("# keys\nA_KEY=1\nexport SOME_API_KEY='old' # mine\n# end\n")
-    config.set_value("SOME_API_KEY", 'new "value" #1')
-    assert config.load_env()["SOME_API_KEY"] == 'new "value" #1'
+    (home / ".env").write_text("# keys\nA_KEY=1\nexport SOME_TOKEN='old' # mine\n# end\n")
+    config.set_value("SOME_TOKEN", 'new "value" #1')
+    assert config.load_env()["SOME_TOKEN"] == 'new "value" #1'
     assert (home / ".env").read_text().splitlines()[::3] == ["# keys", "# end"]
     assert not (home / "config.yaml").exists()
 
@@ -363,3 +363,11 @@ def test_words_of_an_example_are_no_key(home, name, value):
 def test_a_key_is_not_taken_for_a_word_of_an_example(home, value):
     config.set_value("OPENROUTER_API_KEY", value)
     assert config.env_value("OPENROUTER_API_KEY") == value
+
+
+@pytest.mark.parametrize("value", ["   ", "sk-ab cd", "sk-abc\ndef", "sk-é☃", "sk-abc…def"])
+def test_what_can_be_no_key_is_refused(home: Path, value: str) -> None:
+    """H2: it would be refused by every server, with words that lead elsewhere."""
+    with pytest.raises(ConfigProblem, match="Nothing was changed"):
+        config.set_value("CUSTOM_API_KEY", value)
+    config.set_value("CUSTOM_API_KEY", "")  # to take one out is something else

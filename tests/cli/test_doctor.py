@@ -232,10 +232,17 @@ def test_an_address_without_its_last_part_is_told_with_the_right_one(
 
 def test_a_server_that_is_away_is_no_fault_of_the_settings(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """H3: without a network all else is examined."""
-    _name_server(home, "http://127.0.0.1:9/v1")
+    _name_server(home, "http://no-such-host.invalid/v1")
     code, findings = _examine(capsys)
     found = _find(findings, "cannot be reached")
     assert (code, found["level"], "--offline" in found["fix"]) == (0, "warn", True)
+
+
+def test_a_dead_server_on_this_machine_is_a_fault(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H3: no network is needed for it, and every question would fail."""
+    _name_server(home, "http://127.0.0.1:9/v1")
+    code, findings = _examine(capsys)
+    assert (code, _find(findings, "cannot be reached")["level"]) == (1, "fail")
 
 
 def test_a_misspelt_key_in_the_file_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

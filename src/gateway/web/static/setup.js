@@ -75,7 +75,7 @@ class SetupCard {
       : "It is kept on this machine only.";
     this.model.placeholder = default_model || "the server's own choice";
     this.addressRow.hidden = !asks_address && !local;
-    this.address.value = "";
+    for (const field of [this.key, this.model, this.address]) field.value = ""; // what was typed was for another one
     this.address.placeholder = base_url || "http://localhost:8000/v1";
     this.#forgetProbe();
   }
