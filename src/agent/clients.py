@@ -126,6 +126,10 @@ def release_client(client: object) -> None:
         release()
 
 
+#: An answer that is whole may be followed by its usage and the mark of its end; nobody waits longer for them.
+AFTER_END_SECONDS = 2.0
+
+
 def stream(
     client: Any, call: StreamCall, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]
 ) -> Reply:
@@ -145,7 +149,8 @@ def stream(
         raise _status_failure(error, call.who) from error
     except (sdk.module.APIConnectionError, *sdk.errors, OSError) as error:
         cancel.check()
-        raise _broken_failure(error, call.who, str(client.base_url), began=began) from error
+        if not (began and answer.whole):  # behind the end of an answer nothing can break it
+            raise _broken_failure(error, call.who, str(client.base_url), began=began) from error
     finally:
         forget()
     cancel.check()  # a cut socket looks like a clean end
@@ -180,6 +185,7 @@ def _read_as_promised(who: str) -> Iterator[None]:
 
 def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None]) -> None:
     find_error, feed = call.format.find_error, answer.feed
+    ended = False
     with events:
         for number, data in enumerate(_iter_pieces(events.response, call)):
             if data == DONE:
@@ -193,6 +199,9 @@ def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callabl
                 raise in_stream_failure(problem, call.who)
             feed(chunk)
             on_chunk()
+            if not ended and answer.whole:
+                ended = True
+                _limit_reads(events.response, AFTER_END_SECONDS)
 
 
 def _iter_pieces(response: Any, call: StreamCall) -> Iterable[bytes]:

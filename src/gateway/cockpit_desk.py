@@ -23,10 +23,11 @@ class TurnDesk:
 
     async def stop(self, caller: Caller, conversation: str) -> bool:
         await self._gateway.call(self._threads.check, caller, conversation)
-        lane = self._gateway.lanes.get(conversation)
-        if lane is None or lane.slot is None:
+        lane = await self._gateway.find_lane(conversation)
+        if lane is None:
             return False
-        if not may_stop(caller.role, caller.person, lane.starter):
+        starter = lane.starter or lane.coming
+        if starter and not may_stop(caller.role, caller.person, starter):
             raise NotAllowed("This turn is somebody else's.", kept="It goes on.")
         return lane.stop("stopped by the user")
 

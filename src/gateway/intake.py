@@ -95,6 +95,7 @@ class View:
     sender: Standing
     busy: bool = False  # a turn is under way
     starter: str = ""  # the person whose turn it is
+    coming: str = ""  # while none is under way: the person whose turn begins next
     steerable: bool = True
     depth: int = 0  # how many turns in a row were interrupted by a message
     busy_mode: str = "interrupt"  # interrupt, steer, queue
@@ -278,9 +279,9 @@ def _run_by_table(command: Command, args: str, _: Inbound, view: View) -> Decisi
 
 
 def _run_stop(command: Command, args: str, inbound: Inbound, view: View) -> Decision:
-    if not view.busy:
+    if not view.busy and not view.coming:
         return Reply(NOTHING_RUNS)
-    if not may_stop(view.sender.role, view.sender.person, _whose_turn(inbound, view)):
+    if not may_stop(view.sender.role, view.sender.person, view.coming or _whose_turn(inbound, view)):
         return Reply(NOT_YOUR_TURN, "warning")
     return RunCommand(command.name, args)
 

@@ -200,6 +200,7 @@ class Lane:
         self._house = house
         self._woken = asyncio.Event()
         self._unseen = True  # the store may hold messages that were not looked at
+        self._stop_coming = ""  # why the turn that begins next is stopped at once
         self._known: set[int] = set()
         self._queue: list[Item] = []
         self._steered: set[int] = set()
@@ -219,6 +220,11 @@ class Lane:
     @property
     def starter(self) -> str:
         return self.slot.job.first.sender.person if self.slot else ""
+
+    @property
+    def coming(self) -> str:
+        """Whose turn begins next, while none is under way."""
+        return self._queue[0].sender.person if self.slot is None and self._queue else ""
 
     def look_for_new(self) -> None:
         """There may be new messages in the store."""
@@ -260,10 +266,11 @@ class Lane:
         return STORE_PAUSE
 
     def stop(self, reason: str) -> bool:
-        """Stop what runs, within five seconds whatever it waits for; False: nothing does."""
+        """Stop what runs, within five seconds whatever it waits for, or what is about to run; False: there is neither."""
         slot = self.slot
         if slot is None:
-            return False
+            self._stop_coming = reason if self._queue or self._unseen else ""
+            return bool(self._stop_coming)
         if not slot.stopping:
             slot.stopping = reason
             self._start(self._insist(slot))
@@ -338,6 +345,7 @@ class Lane:
             busy=turn is not None or slow,
             busy_mode="queue" if slow else arrival.view.busy_mode,
             starter=self.starter,
+            coming=self.coming,
             steerable=turn is not None and turn.live.steerable,
             depth=self._depth,
             question=self._house.open_question(self.key),
@@ -408,7 +416,8 @@ class Lane:
     async def _take_command(self, item: Item, asked: RunCommand) -> None:
         """What may run beside a turn runs now; the rest takes its place in the order."""
         if asked.name == "stop":
-            stopped = self.stop(f"stopped by {item.inbound.sender_name or 'the user'}")
+            reason = f"stopped by {item.inbound.sender_name or 'the user'}"
+            stopped = bool(self.slot or self._queue) and self.stop(reason)  # what comes behind it is not meant
             await self._close(item, "" if stopped else NOTHING_RUNS)
         elif _runs_beside(asked):
             self._start(self._run_beside(item))
@@ -455,6 +464,9 @@ class Lane:
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, self._house.make_live(job), running, is_turn)
         self._start(self._run_slot(self.slot))
+        if self._stop_coming:
+            reason, self._stop_coming = self._stop_coming, ""
+            self.stop(reason)
 
     async def _run_slot(self, slot: Slot) -> None:
         recovering = slot.is_turn and bool(slot.job.first.row.attempts)

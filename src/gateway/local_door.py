@@ -92,7 +92,7 @@ class LocalDoor:
         turns.choose(conversation, replace(before, model=hello.model, provider=hello.provider).as_stored())
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
-        lane = self._gateway.lanes.get(conversation)
+        lane = await self._gateway.find_lane(conversation)
         stopped = lane is not None and lane.stop(f"stopped by {'the user' if by == LOCAL_OWNER.person else by}")
         return stopped, ""
 

@@ -151,7 +151,7 @@ class Operations:
         return {"deleted": await start_thread(lambda: gateway.endings.delete(session), "end session")}
 
     async def stop_turn(self, args: Args) -> dict[str, Any]:
-        lane = self._gateway.lanes.get(str(args.get("conversation") or ""))
+        lane = await self._gateway.find_lane(str(args.get("conversation") or ""))
         return {"stopped": lane is not None and lane.stop(BY_OPERATOR)}
 
     async def tell_ready(self, args: Args) -> dict[str, Any]:

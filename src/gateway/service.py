@@ -83,6 +83,7 @@ class Gateway:
         self.runner = GatewayRunner()
         self.call = StoreFace()
         self.adapters: list[Adapter] = []
+        self._coming: set[str] = set()  # conversations whose lane is being made
         self.lanes: Mapping[str, Lane] = {}  # never changed in its place: other threads walk through it
         self.node = ""
         self.started = 0.0
@@ -273,7 +274,14 @@ class Gateway:
         if lane is not None:
             lane.look_for_new()
         elif not self.closing:
+            self._coming.add(key)
             self.spawn(self._work(key))
+
+    async def find_lane(self, key: str) -> Lane | None:
+        """The lane of a conversation at work; waits for one that is being made."""
+        while key in self._coming:
+            await asyncio.sleep(0.005)
+        return self.lanes.get(key)
 
     async def _work(self, key: str) -> None:
         try:
@@ -292,6 +300,8 @@ class Gateway:
         except StoreFailure as problem:
             log.warning("%s cannot be claimed now: %s", key, problem)
             return
+        finally:
+            self._coming.discard(key)
         try:
             await lane.work()
         finally:

@@ -1,0 +1,47 @@
+"""C4: a stop that comes right behind its message, before the turn has begun, is not lost."""
+
+import time
+from pathlib import Path
+
+import pytest
+from local_gateway import LocalHouse
+from raw_client import RawClient
+from waiting import wait_until
+
+from gateway.intake import NOTHING_RUNS
+from hermes_base import local_wire as wire
+from hermes_lab.server import LabServer
+
+
+def say(client: RawClient, name: str, text: str) -> None:
+    client.send(wire.Say(name, text))
+    wait_until(lambda: bool(client.find(wire.Stored, lambda line: line.id == name)))
+
+
+@pytest.mark.parametrize("how", ["button", "/stop"])
+@pytest.mark.parametrize("late", [0.0, 0.02])
+def test_a_stop_right_behind_its_message_is_heard(house: LocalHouse, lab: LabServer, how: str, late: float) -> None:
+    """Nothing is paid for it, and the next message is answered."""
+    client = house.client()
+    say(client, "a", "[[stall 60]][[say too late]]")
+    time.sleep(late)
+    if how == "button":
+        client.send(wire.Stop("s"))
+        wait_until(lambda: bool(client.find(wire.Stopped, lambda line: line.ok)))
+    else:
+        say(client, "s", "/stop")
+    wait_until(lambda: not house.gateway.turns.open_seqs(client.welcome.conversation))
+    say(client, "b", "[[say next]]")
+    wait_until(lambda: bool(client.find(wire.Deliver, lambda line: line.outgoing.text == "next")))
+    assert not client.find(wire.Deliver, lambda line: NOTHING_RUNS in line.outgoing.text)
+    assert sum("too late" in str(request.json()) for request in lab.requests) <= 2  # the history of the next turn
+
+
+def test_a_stop_where_nothing_waits_changes_nothing(house: LocalHouse, home: Path) -> None:
+    """C5: the message that comes after it is answered."""
+    del home
+    client = house.client()
+    say(client, "s", "/stop")
+    say(client, "b", "[[say next]]")
+    wait_until(lambda: bool(client.find(wire.Deliver, lambda line: line.outgoing.text == "next")))
+    assert client.find(wire.Deliver, lambda line: NOTHING_RUNS in line.outgoing.text)
