@@ -35,8 +35,10 @@ def _fingerprint(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16] if key else ""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Circuit:
+    """One time of being unwell: when it is over, the next has a circuit of its own."""
+
     failures: int = 0
     open_until: float = 0.0
     probe: "Permit | None" = None
@@ -53,7 +55,7 @@ class Permit:
     def __init__(self, health: "ProviderHealth", runtime: Runtime) -> None:
         self._health = health
         self.names = names_of(runtime)
-        self.failed_before: set[Name] = set()
+        self.counted_in: set[_Circuit] = set()  # where its failure was counted
 
     def succeeded(self) -> None:
         self._health.close(self)
@@ -108,7 +110,6 @@ class ProviderHealth:
         with self._lock:
             for name in permit.names.values():
                 self._circuits.pop(name, None)
-        permit.failed_before.clear()
 
     def open(self, permit: Permit, concern: Concern, retry_after: float | None) -> None:
         """Close the way for a while: 30 s, twice as long each time; the tries of one stay count as one failure."""
@@ -118,9 +119,9 @@ class ProviderHealth:
         with self._lock:
             self._forget_old()
             circuit = self._circuits.setdefault(name, _Circuit())
-            if name not in permit.failed_before:
+            if circuit not in permit.counted_in:
                 circuit.failures += 1
-                permit.failed_before.add(name)
+                permit.counted_in.add(circuit)
             pause = OPEN_SECONDS * 2 ** min(circuit.failures - 1, 10) if retry_after is None else retry_after
             circuit.open_until = self._clock() + min(pause, LONGEST_OPEN_SECONDS)
             self._free(permit)

@@ -155,3 +155,15 @@ def test_after_a_failure_of_the_address_one_of_many_probes(asking: list[Runtime]
     at_one = [model for model in asking if model.base_url == ONE.base_url]
     admitted = [permit for permit in map(health.admit, at_one) if permit is not None]
     assert len(admitted) == min(1, len(at_one))
+
+
+def test_a_stay_that_fails_after_another_one_succeeded_counts_anew(health: ProviderHealth, clock: Clock) -> None:
+    """D3: the circuit that it failed in before is over; the way is closed for the usual time."""
+    first = health.insist(ONE)
+    first.failed(S.MODEL)
+    health.insist(ONE).succeeded()
+    first.failed(S.MODEL)
+    clock.now += OPEN_SECONDS - 1
+    assert not health.is_well(ONE)
+    clock.now += 1
+    assert health.is_well(ONE)
