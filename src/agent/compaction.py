@@ -20,6 +20,7 @@ from agent.repair import repair_messages
 from agent.reply import OWN_DATA, without_own_data
 from agent.shortening import cuts_request, find_newest_request, shorten_rows
 from hermes_base.chat import Notice
+from hermes_base.errors import STOPS
 from hermes_base.journal import COMPACTED, Row, head_row, text_of
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,9 @@ def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: W
             return list(conversation.rows)
         cleaned = [clean_message(message, ports.redact) for message in repair_messages(shorter)]
         rows = rows_as_sent(cleaned, conversation.rows)
-    except (Exception, SystemExit) as problem:
+    except STOPS:
+        raise
+    except BaseException as problem:
         log.exception("the context engine failed in compress")
         _tell_refusal(ports, f"failed ({type(problem).__name__}: {problem})")
         return None
@@ -206,6 +209,8 @@ def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a method of somebody's engine; its failure is logged and never reaches the turn."""
     try:
         return call(*args, **kwargs)
-    except (Exception, SystemExit):
+    except STOPS:
+        raise
+    except BaseException:
         log.exception("the context engine failed in %s", getattr(call, "__name__", call))
         return None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hermes_base.cancel import CancelToken
+from hermes_base.errors import HermesError, Interrupted
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +31,17 @@ def run_in_order(
     on_wait: Callable[[], None] = lambda: None,
 ) -> None:
     """`take` gets each result as soon as it and all before it are there. Raises what `run` raised, and Interrupted."""
-    ended: queue.SimpleQueue[tuple[int, Result] | Exception | None] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[int, Result] | BaseException | None] = queue.SimpleQueue()
 
     def work(place: int, call: Call, context: contextvars.Context) -> None:
         try:
             ended.put((place, context.run(run, call)))
-        except Exception as problem:  # a thread's top: the round raises it, unless it was stopped and left it behind
-            log.debug("a tool's thread failed", exc_info=True)
+        except (Exception, Interrupted) as problem:
+            log.debug("a tool's thread failed", exc_info=True)  # the round raises it, unless it left it behind
             ended.put(problem)
+        except BaseException as problem:  # a thread's top: what would end a program ends this round, and nothing else
+            log.exception("a tool's thread was ended")
+            ended.put(HermesError(f"The thread of a tool was ended ({type(problem).__name__}: {problem})."))
 
     for place, call in enumerate(calls):
         given = (place, call, contextvars.copy_context())
@@ -52,7 +56,7 @@ def run_in_order(
 def _take_in_order(
     calls: Sequence[Call],
     take: Callable[[Call, Result], None],
-    ended: "queue.SimpleQueue[tuple[int, Result] | Exception | None]",
+    ended: "queue.SimpleQueue[tuple[int, Result] | BaseException | None]",
     cancel: CancelToken,
     on_wait: Callable[[], None],
 ) -> None:
@@ -66,7 +70,7 @@ def _take_in_order(
                 break
             on_wait()
             continue
-        if isinstance(item, Exception):
+        if isinstance(item, BaseException):
             raise item
         if item is not None:
             waiting[item[0]] = item[1]

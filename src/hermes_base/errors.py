@@ -49,6 +49,11 @@ class Interrupted(BaseException):
         self.what = what
 
 
+#: What a boundary to other people's code lets through. All else that such code raises is its failure, also what is no
+#: `Exception`: a tool may call `sys.exit()` or be a cancelled task.
+STOPS = (Interrupted, KeyboardInterrupt)
+
+
 class StoreFailure(HermesError):
     """The store cannot be used as asked; nothing was half written."""
 

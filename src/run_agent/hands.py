@@ -85,7 +85,7 @@ class AgentHands:
             return self._checked_run(call, args, ids, messages)
         except Interrupted as stop:  # the turn hears it by itself, and waits for the other tools of the round
             return tool_error(f"{call.name} was interrupted: {stop.what}")
-        except Exception as problem:
+        except BaseException as problem:
             log.exception("tool %s failed", call.name)
             return tool_error(f"{call.name} failed: {type(problem).__name__}: {problem}")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_base.errors import ToolFailure
+from hermes_base.errors import STOPS, ToolFailure
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,9 @@ class ToolRegistry:
             result = self._call(entry, args, kwargs)
         except ToolFailure as failure:
             return tool_error(str(failure))
-        except Exception as problem:
+        except STOPS:
+            raise
+        except BaseException as problem:
             log.exception("tool %s failed", name)
             return tool_error(f"{name} failed: {type(problem).__name__}: {problem}")
         return _checked(name, result)
@@ -162,7 +164,9 @@ class ToolRegistry:
 def _passes(entry: ToolEntry) -> bool:
     try:
         return bool(entry.check_fn and entry.check_fn())
-    except Exception:
+    except STOPS:
+        raise
+    except BaseException:
         log.exception("the check of tool %s failed", entry.name)
         return False
 
