@@ -32,8 +32,8 @@ TRANSPORT_ERRORS = frozenset(
     }
 )
 
-#: Those of them that came of waiting: the server had the request and said nothing.
-_SILENCES = frozenset({"ReadTimeout", "TimeoutError"})
+#: Those of them that came of waiting, and whether it was the server's silence: it had the request and said nothing.
+_WAITED = {"ReadTimeout": True, "TimeoutError": True, "ConnectTimeout": False}
 
 _OVERFLOW = re.compile(
     r"context.{0,8}(length|window|size)|maximum context|too many (input )?tokens|prompt is too long"
@@ -238,11 +238,11 @@ def cut_failure(who: str, error: BaseException | None = None) -> ModelFailure:
 
 
 def _is_silence(error: BaseException) -> bool:
-    """Whether the failure is that nothing came for as long as it was waited for."""
+    """Whether the failure is that nothing came for as long as it was waited for; the outermost word on it holds."""
     link: BaseException | None = error
     while link is not None:
-        if type(link).__name__ in _SILENCES:
-            return True
+        if type(link).__name__ in _WAITED:
+            return _WAITED[type(link).__name__]
         link = link.__cause__ or link.__context__
     return False
 

@@ -180,8 +180,9 @@ class PooledTransport(httpx2.BaseTransport):
         origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
         timeouts: Mapping[str, Any] = request.extensions.get("timeout", {})
         line = _current.line or Line()
-        with _told_as_http_errors(request):
+        with _told_as_http_errors(request, _TOLD_OF_CONNECTING):
             connection = self._take(origin) or self._open(origin, timeouts.get("connect"), line)
+        with _told_as_http_errors(request, _TOLD_OF_ANSWERS):
             try:
                 line.hold(connection.sock)
                 answer = _exchange(connection, request, origin, timeouts.get("read"))
@@ -308,7 +309,7 @@ class _Body(httpx2.SyncByteStream):
         self.left = MOST_ERROR_BYTES if self.of_error else MOST_ANSWER_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
-        with _told_as_http_errors(self._request):
+        with _told_as_http_errors(self._request, _TOLD_OF_ANSWERS):
             if self._connection is None:
                 return
             # From the first byte on the limit between pieces holds, which the caller may have set by now.
@@ -385,11 +386,15 @@ class _Body(httpx2.SyncByteStream):
             self._pool.give_back(self._origin, connection)
 
 
+_Told = tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...]
+
+
 class _told_as_http_errors:
     """Errors of sockets, TLS and the parser as the kinds that the SDKs know."""
 
-    def __init__(self, request: httpx2.Request) -> None:
+    def __init__(self, request: httpx2.Request, told: _Told) -> None:
         self._request = request
+        self._told = told
 
     def __enter__(self) -> None:
         return None
@@ -397,16 +402,19 @@ class _told_as_http_errors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, httpx2.HTTPError | GeneratorExit):
             return
-        for caught, told in _TOLD_AS:
+        for caught, told in self._told:
             if isinstance(error, caught):
                 raise told(str(error) or type(error).__name__, request=self._request) from error
 
 
-_TOLD_AS: tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...] = (
+#: While there is no connection, whatever goes wrong is about the address.
+_TOLD_OF_CONNECTING: _Told = (
+    (TimeoutError, httpx2.ConnectTimeout),
+    (http.client.HTTPException, httpx2.ConnectError),
+    (OSError, httpx2.ConnectError),
+)
+_TOLD_OF_ANSWERS: _Told = (
     (TimeoutError, httpx2.ReadTimeout),
-    (socket.gaierror, httpx2.ConnectError),
-    (ConnectionRefusedError, httpx2.ConnectError),
-    (ssl.SSLError, httpx2.ConnectError),
     (http.client.HTTPException, httpx2.RemoteProtocolError),
     (BrokenFraming, httpx2.RemoteProtocolError),
     (OSError, httpx2.ReadError),

@@ -8,8 +8,11 @@ import pytest
 from moody_model import Mood, MoodyModel, answer, drip, hang_up, silent
 from waiting import wait_until
 
-from agent import transport
-from hermes_base.errors import ModelFailure
+from agent import probing, transport
+from agent.auxiliary_client import AuxiliaryCall, build_client, complete
+from agent.clients import release_client
+from agent.runtime import Runtime
+from hermes_base.errors import Concern, ModelFailure
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
 
@@ -44,6 +47,20 @@ def test_a_stop_while_connecting_is_heard_and_nothing_is_sent(
     thread.join(20)
     assert box[0]["interrupted"] is True
     assert model.requests == []
+
+
+def test_a_connection_that_does_not_come_about_is_no_silence_of_the_model(
+    model: MoodyModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D1, D2: it is about the address, it is tried a second time, and who sets it up is told to check the address."""
+    monkeypatch.setattr("agent.clients.CONNECT_SECONDS", 0.2)
+    runtime = Runtime("custom", "m", model.deaf_url, "k", "chat_completions", 8000)
+    client = build_client(runtime)
+    with pytest.raises(ModelFailure) as raised:
+        complete(runtime, client, AuxiliaryCall([{"role": "user", "content": "hi"}]))
+    release_client(client)
+    assert (raised.value.concern, raised.value.stalled) == (Concern.ADDRESS, False)
+    assert "cannot be reached" in probing.probe(runtime).probed.text
 
 
 def test_a_stop_while_a_name_is_looked_up_is_heard(model: MoodyModel, monkeypatch: pytest.MonkeyPatch) -> None:
