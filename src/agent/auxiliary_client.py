@@ -41,6 +41,7 @@ class AuxiliaryCall:
     tools: Sequence[Mapping[str, Any]] = ()
     extra_body: Mapping[str, Any] | None = None
     reasoning: Mapping[str, Any] | None = None
+    patience: float | None = None  # the answer has to begin in so many seconds; None: within the timeout
 
 
 def resolve_provider_client(
@@ -119,7 +120,8 @@ def complete(runtime: Runtime, client: Any, call: AuxiliaryCall, cancel: CancelT
         [dialect.encode(message) for message in repair_messages(spoken)],
         tail,
     )
-    request = clients.StreamCall(dialect.format, body, runtime.facts.label, call.timeout, call.timeout)
+    first_byte = call.timeout if call.patience is None else min(call.patience, call.timeout)
+    request = clients.StreamCall(dialect.format, body, runtime.facts.label, first_byte, call.timeout)
     return clients.stream(
         client, request, dialect.format.read_answer(dialect.name), cancel or CancelToken(), lambda: None
     )

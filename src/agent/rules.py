@@ -5,7 +5,7 @@ test plays the driver with plain values.
 """
 
 import copy
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,19 @@ class TakeUp:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """-> Reply or ModelFailure, with the moment in which it was detected; the answer has to begin before `until`, and
-    where another provider could take over, before `until_beside` (None: as long as the provider may take)"""
+    """-> Reply or ModelFailure; the answer has to begin before `until`, and where another provider could take over,
+    before `until_beside` (None: as long as the provider may take)"""
 
     with_tools: bool = True
     until: float | None = None
     until_beside: float | None = None
+
+    def find_patience(self, now: float, could_switch: Callable[[], bool]) -> float | None:
+        """Seconds in which the answer has to begin; None: as long as the provider may take."""
+        limits = [self.until] if self.until is not None else []
+        if self.until_beside is not None and could_switch():
+            limits.append(self.until_beside)
+        return max(0.1, min(limits) - now) if limits else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,10 +227,9 @@ class Turn:
         shown = self._shown = ShownText(ports, live=not ports.hooks.has("transform_llm_output"))
         self._stream = dialect.format.read_answer(dialect.name, shown.text.feed, shown.reasoning.feed)
         try:
-            patience = self._find_patience(step)
+            patience = step.find_patience(time.monotonic(), ports.model.could_switch)
             reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools, patience=patience)
         except ModelFailure as failure:
-            failure.at = time.monotonic()
             log.info("a model call failed: %s", failure)  # the person is told by a notice
             shown.flush()
             shown.take_back()
@@ -242,13 +241,6 @@ class Turn:
             shown.flush()
         self._stream = None
         return self._keep(reply)
-
-    def _find_patience(self, step: rules.CallModel) -> float | None:
-        """Seconds in which the answer has to begin; None: as long as the provider may take."""
-        limits = [step.until] if step.until is not None else []
-        if step.until_beside is not None and self._ports.model.could_switch():
-            limits.append(step.until_beside)
-        return max(0.1, min(limits) - time.monotonic()) if limits else None
 
     def _keep(self, reply: Reply) -> Reply:
         """Take the answer into the conversation, in the form in which it will be sent back."""

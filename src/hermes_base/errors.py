@@ -12,6 +12,7 @@ HermesError                 says what happened, what was kept and what to do
 Interrupted stands beside the tree: the turn was told to stop. It is no error, so no handler of errors swallows it.
 """
 
+import time
 from enum import StrEnum
 
 
@@ -117,4 +118,4 @@ class ModelFailure(HermesError):
         self.concern = concern
         self.began = False  # the answer had begun, so the call is paid for
         self.stalled = False  # it was noticed by waiting: to try the same again would cost the same wait
-        self.at = 0.0  # when it was detected, by the driver's clock
+        self.at = time.monotonic()  # when it was detected: the tries of a step share a clock

@@ -1,5 +1,7 @@
 """A summary of a conversation, by the model in use: tried again, and by others, as any call of a turn is."""
 
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent import auxiliary_client, rules
@@ -33,7 +35,8 @@ def _perform(agent: "AIAgent", step: rules.Step, call: auxiliary_client.Auxiliar
     """The steps of the rules as far as a call beside the conversation has them."""
     match step:
         case rules.CallModel():
-            return _ask(agent, call, cancel)
+            patience = step.find_patience(time.monotonic(), AgentModel(agent).could_switch)
+            return _ask(agent, replace(call, patience=patience), cancel)
         case rules.SwitchProvider(failure):
             return AgentModel(agent).switch(failure)
         case rules.RecoverTransport(failure):

@@ -252,7 +252,9 @@ def test_a_stalled_stream_is_handed_over_at_once_and_tried_again_only_where_nobo
 
 def test_a_second_try_is_short_where_another_provider_could_answer() -> None:
     """D2: a provider that failed and then says nothing at all does not hold the turn."""
-    steps, _ = play([failure(FailureKind.RETRY), Reply(text="ok")])
+    failed = failure(FailureKind.RETRY)
+    failed.at = 0.0
+    steps, _ = play([failed, Reply(text="ok")])
     first, second = (step for step in steps if isinstance(step, CallModel))
     assert first.until is first.until_beside is None
     assert (second.until, second.until_beside) == (300.0, 8.0)

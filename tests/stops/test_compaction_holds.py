@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from moody_model import HEAD, SUMMARY, MoodyModel, answer, call_once, end, fail, say, silent
 from waiting import wait_until
 
+from agent import rules
 from agent.context_engine import ContextEngine
 from agent.model_metadata import rough_bytes
 from agent.shortening import shorten_rows
-from hermes_base.errors import Interrupted
+from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row
 from hermes_constants import get_hermes_home
 from hermes_state.journal import StoreJournal
@@ -75,6 +77,17 @@ def hang_in_summary(request: bytes) -> Iterator[bytes | None]:
 
 def is_summarising(model: MoodyModel) -> bool:
     return any(SUMMARY in request for request in model.requests)
+
+
+def test_the_tries_of_a_summary_share_one_clock(
+    agent: AIAgent, model: MoodyModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C11: a server that fails and then says nothing does not get its whole patience once more."""
+    monkeypatch.setattr(rules, "Limits", partial(rules.Limits, longest_retry=2.0))
+    model.mood = lambda request: (fail(503) if len(model.requests) == 1 else silent())(request)
+    with pytest.raises(ModelFailure, match="the longest for one step"):
+        agent._summarise("sum it up", 100)
+    assert len(model.requests) == 2
 
 
 # --- stopped
