@@ -126,6 +126,7 @@ class Turn:
         self._limits = limits
         self._caller = ModelCaller(ports, facts)
         self._message_taken = message.goes_on and message.empty
+        self.facts_told = False  # whether the notes that came along with the message are stored with it
         self._calls_in_round = 1
         self._steering: list[Steering] = []
         self._steering_lock = threading.Lock()
@@ -184,15 +185,19 @@ class Turn:
     # --- one performer for each step
 
     def _take_message(self, _: rules.TakeMessage) -> None:
+        added = self._caller.ask_plugins_for_context(clean_text(self._message.text), self.conversation)
+        self._store_message(added)
+
+    def _store_message(self, added: Sequence[str] = ()) -> None:
+        """What the person said stands in the conversation, whole: images and what the model is told beside it too."""
         text, told = clean_text(self._message.text), self._message.told
-        added = self._caller.ask_plugins_for_context(text, self.conversation)
         as_sent = "\n\n".join(part for part in (self._fit_message(text), told, self._message.facts, *added) if part)
         content: Any = as_sent
         if self._message.parts:
             content = [{"type": "text", "text": as_sent}, *self._message.parts]
         message = {"role": "user", "content": content} | ({TOLD: told} if told else {})
         self._append(message, shown=text, inbox=self._message.inbox)
-        self._message_taken = True
+        self._message_taken = self.facts_told = True
 
     def _take_up(self, step: rules.TakeUp) -> None:
         del step
@@ -412,7 +417,7 @@ class Turn:
     def _end_interrupted(self, stop: Interrupted) -> None:
         """What was read so far stays, with a word on who stopped it."""
         if not self._message_taken:
-            self._append({"role": "user", "content": clean_text(self._message.text)}, inbox=self._message.inbox)
+            self._store_message()
         text = clean_text(self._stream.text) if self._stream is not None else ""
         result = self.result
         result.text, result.interrupted, result.reason = text, True, stop.what

@@ -273,7 +273,8 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else ports.redact(turn_facts(datetime.now(), self.folder))
-        message = replace(given, facts="\n\n".join(self._take_notes()), told="" if told == conversation.told else told)
+        notes = self._take_notes()
+        message = replace(given, facts="\n\n".join(notes), told="" if told == conversation.told else told)
         turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
         replaced = conversation.take_break()
         if replaced is not None:
@@ -286,6 +287,8 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         finally:
             current_turn.reset(token)
             self._conversation = turn.conversation
+            if not turn.facts_told:
+                self._notes[:0] = notes  # the next message takes them along
         cold = self._cache_watch.note(result, self.provider, self.model)
         if cold:
             self.emit(Notice(cold, "warning"))
