@@ -52,8 +52,12 @@ def resolve_provider_client(
     api_key: str | None = None,
     key_env: str | None = None,
     api_mode: str | None = None,
+    cancel: CancelToken | None = None,
 ) -> tuple[Any, str | None]:
-    """A client for a provider of the table (or a custom address) with today's key, and the model it resolved to."""
+    """A client for a provider of the table (or a custom address) with today's key, and the model it resolved to.
+
+    The built-in model may have to be started first; `cancel` ends the wait for it.
+    """
     entry = {
         "provider": provider,
         "model": model,
@@ -62,7 +66,7 @@ def resolve_provider_client(
         "key_env": key_env,
         "api_mode": api_mode,
     }
-    runtime = connect_runtime(runtime_of_entry(entry, environment()))
+    runtime = connect_runtime(runtime_of_entry(entry, environment()), cancel)
     return build_client(runtime), runtime.model
 
 

@@ -18,14 +18,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from agent import anthropic_adapter, auxiliary_client, clients, embedded, rules
+from agent import anthropic_adapter, auxiliary_client, clients, rules
 from agent.compaction import Wanted, compact
 from agent.context_compressor import ContextCompressor
 from agent.conversation import Conversation
 from agent.ports import TurnFacts
 from agent.prefix import PrefixBreak
 from agent.prompt import PromptSources, build_system_prompt, turn_facts
-from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
+from agent.providers import ANTHROPIC_MESSAGES
 from agent.repair import repair_messages
 from agent.runtime import Runtime, find_key
 from agent.turn import Message, Turn
@@ -81,7 +81,6 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     _last_activity_desc: str = "built"
     _api_call_count: int = 0
     _turn: Turn | None = None
-    _cancel: CancelToken | None = None
     _given_cancel: CancelToken | None = None
     _children: tuple["AIAgent", ...] = ()
     _engine_tool_names: frozenset[str] = frozenset()
@@ -334,10 +333,10 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     def _find_runtime(self) -> None:
         """What the options left open is decided now; what cannot be decided is said when the model is called."""
         self._runtime_problem = None
-        if self.base_url:
-            self._take_todays_key()
-            return
         try:
+            if self.base_url:
+                self._take_today()
+                return
             found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
             self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options), self._cancel))
             self._client = None
@@ -345,15 +344,13 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         except ConfigProblem as problem:
             self._runtime_problem = problem
 
-    def _take_todays_key(self) -> None:
-        """A key that was put right since the last turn is used in this one."""
-        if self._fallback_activated or (self.provider == "embedded" and self.api_key):
-            return  # a fallback's key is looked up when it takes over; the built-in model's lives with its server
-        key = self._todays_key(self.provider, self.key_env)
-        if key != self.api_key:
-            self._adopt(replace(self.runtime, api_key=key))
+    def _take_today(self) -> None:
+        """A key that was put right since the last turn is used in this one, and a built-in model that was started anew.
+        Those of a fallback are looked up when it takes over."""
+        today = self.runtime if self._fallback_activated else self._find_today(self.runtime)
+        if today != self.runtime:
             self.release_clients()
-            self._snapshot_primary()
+            self._adopt_today(today)
 
     def _load_conversation(self) -> Conversation:
         """The warm one while it is what the store has; else read anew."""
@@ -433,11 +430,12 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
             return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url)
         return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url)
 
-    def _todays_key(self, provider: str, key_env: str) -> str:
-        if provider == "embedded":
-            return embedded.ensure_started(self._cancel).api_key
+    def _find_today(self, runtime: Runtime) -> Runtime:
+        if runtime.provider == "embedded":
+            return auxiliary_client.connect_runtime(runtime, self._cancel)
         given = self._options.get("api_key")
-        return given or find_key(provider_or_custom(provider), auxiliary_client.environment(), key_env)
+        key = given or find_key(runtime.facts, auxiliary_client.environment(), runtime.key_env)
+        return replace(runtime, api_key=key)
 
     def _summarise(self, request: str, max_tokens: int) -> str:
         """The built-in engine's summary, by the model in use, charged to the conversation."""

@@ -12,6 +12,7 @@ from agent.failures import is_transport_error
 from agent.health import Name, Permit, health, names_of
 from agent.providers import CHAT_COMPLETIONS
 from agent.runtime import Runtime, runtime_of_entry
+from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, HermesError
 from run_agent.engines import tell_model
 from run_agent.failover import describe, may_recover_transport, runtime_of_snapshot, snapshot, uses_prompt_caching
@@ -42,6 +43,7 @@ class SwitchableRuntime:
     _fallback_activated: bool = False
     _use_prompt_caching: bool = False
     _primary_runtime: Mapping[str, Any] = MappingProxyType({})
+    _cancel: CancelToken | None = None
     _permit: Permit = health.insist(Runtime("", "", "", "", "", 0))  # of the model that the turn is on
     _tried: frozenset[Name] = frozenset()  # models that this turn was on
 
@@ -128,19 +130,15 @@ class SwitchableRuntime:
         permit = health.admit(first) if first is not None else None
         if permit is None:
             return False
-        if self._fallback_activated and not self._restore_primary_runtime():
-            permit.release()
-            return False
-        self._stay(permit)
-        return True
+        return self._move(permit, lambda: not self._fallback_activated or self._restore_primary_runtime())
 
     def _find_first_choice(self) -> Runtime | None:
-        """The first choice with today's key; None when it cannot be had at all."""
+        """The first choice as it is today; None when it cannot be had at all."""
         if not self._fallback_activated:
             return self.runtime
         taken = self._primary_runtime
         try:
-            return runtime_of_snapshot(taken, self._todays_key(taken["provider"], taken["key_env"]))
+            return self._find_today(self._first_as_it_was())
         except HermesError as problem:
             log.warning("the first choice %s cannot be had: %s", taken["provider"], problem)
             return None
@@ -153,6 +151,18 @@ class SwitchableRuntime:
         self._permit.release()
         self._permit = permit
         self._tried |= {permit.names[Concern.MODEL]}
+
+    def _move(self, permit: Permit, take: Callable[[], bool]) -> bool:
+        """Stay with a model that could be taken; if it could not, a stop included, what the permit probes is free."""
+        taken = False
+        try:
+            taken = take()
+        finally:
+            if taken:
+                self._stay(permit)
+            else:
+                permit.release()
+        return taken
 
     def _leave_model(self) -> None:
         """The turn is over, however it ended: nothing is being probed any more."""
@@ -185,6 +195,9 @@ class SwitchableRuntime:
         if permit is None:
             log.info("fallback %s is passed over: it failed a moment ago", describe(wanted))
             return False
+        return self._move(permit, lambda: self._connect_fallback(entry, wanted))
+
+    def _connect_fallback(self, entry: Mapping[str, Any], wanted: Runtime) -> bool:
         try:
             client, resolved = auxiliary_client.resolve_provider_client(
                 wanted.provider,
@@ -193,9 +206,9 @@ class SwitchableRuntime:
                 api_key=entry.get("api_key"),
                 key_env=entry.get("key_env"),
                 api_mode=entry.get("api_mode"),
+                cancel=self._cancel,
             )
         except HermesError as problem:
-            permit.release()
             log.warning("fallback %s cannot be used: %s", describe(wanted), problem)
             return False
         self._use_client(client, "fallback")
@@ -203,7 +216,6 @@ class SwitchableRuntime:
         model = wanted.model or str(resolved or "")
         self._adopt(replace(wanted, model=model, base_url=str(client.base_url), api_key=key))
         self._fallback_activated = True
-        self._stay(permit)
         return True
 
     def _return_to_first_choice(self) -> bool:
@@ -242,8 +254,8 @@ class SwitchableRuntime:
         self._fallback_activated, self._fallback_index = False, 0
         return True
 
-    def _todays_key(self, provider: str, key_env: str) -> str:
-        """The key of the first choice that is set now, by whatever the caller said about it."""
+    def _find_today(self, runtime: Runtime) -> Runtime:
+        """The first choice with the key that is set now, and at the address where the built-in model is served now."""
         raise NotImplementedError
 
     def _try_recover_primary_transport(self, error: BaseException, *, retry_count: int, max_retries: int) -> bool:
@@ -256,14 +268,20 @@ class SwitchableRuntime:
         if self._fallback_activated or not is_transport_error(error) or not may_recover_transport(self.provider):
             return False
         pause(min(RECOVERY_PAUSE + retry_count, LONGEST_RECOVERY_PAUSE))  # a stop ends it, and the old client stays
-        self._close_openai_client(self._client, reason="primary_recovery", shared=True)
         try:
-            self._client = self._build_client(self.runtime)
+            today = self._find_today(self.runtime)
+            client = self._build_client(today)
         except Exception:
             log.exception("the connection to %s cannot be built anew", self.provider)
             return False
-        self._client_released = False
+        self._use_client(client, "primary_recovery")
+        self._adopt_today(today)
         return True
+
+    def _adopt_today(self, today: Runtime) -> None:
+        """The first choice is had another way from now on."""
+        self._adopt(today)
+        self._snapshot_primary()
 
 
 def _complete(entry: Mapping[str, Any]) -> Runtime | None:

@@ -1,23 +1,29 @@
 """The built-in model's start: it has a limit, a stop is heard while it lasts, and nobody else waits for it."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from moody_model import MoodyModel
+from moody_model import MoodyModel, answer, fail, hang_up
 from waiting import wait_until
 
 from agent import embedded
+from agent.health import health
 from hermes_base.cancel import CancelToken
-from hermes_base.errors import ConfigProblem, Interrupted
+from hermes_base.errors import Concern, ConfigProblem, Interrupted
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
 
 SILENT = "#!/bin/sh\nprintf x >> {noted}\nwhile read line; do :; done\n"
 GOOD = """#!/bin/sh
 echo '{{"base_url": "http://127.0.0.1:9/v1", "api_key": "k"}}'
+while read line; do :; done
+"""
+SERVING = """#!/bin/sh
+echo '{{{{"base_url": "{address}", "api_key": "k"}}}}'
 while read line; do :; done
 """
 
@@ -104,3 +110,84 @@ def test_a_stop_is_heard_by_a_turn_that_waits_for_it_and_other_conversations_are
     thread.join(20)
     assert box[0]["interrupted"] is True
     assert [message["role"] for message in waiting.messages] == ["user", "assistant"]
+
+
+def test_a_stop_is_heard_by_a_turn_that_begins_on_the_built_in_model_as_a_fallback(engine: Engine) -> None:
+    """C4: the first choice failed a moment ago."""
+    get_hermes_home().mkdir(exist_ok=True)
+    agent = AIAgent(
+        model="m",
+        base_url="http://127.0.0.1:9/v1",
+        api_key="k",
+        enabled_toolsets=[],
+        fallback_model={"provider": "embedded"},
+    )
+    health.insist(agent.runtime).failed(Concern.MODEL)
+    box: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: box.append(agent.run_conversation("hi")), daemon=True)
+    thread.start()
+    wait_until(lambda: engine.starts > 0)
+    agent.interrupt("stopped by Ann")
+    thread.join(20)
+    assert box[0]["interrupted"] is True
+    assert [message["role"] for message in agent.messages] == ["user", "assistant"]
+
+
+def kill_engine() -> None:
+    server = embedded.ensure_started()
+    server.process.kill()
+    server.process.wait()
+
+
+def test_a_built_in_model_that_died_is_started_anew_for_the_next_turn(engine: Engine) -> None:
+    """C2, D2: a warm agent asks the one that runs now, at its new address."""
+    get_hermes_home().mkdir(exist_ok=True)
+    with MoodyModel() as first, MoodyModel() as second:
+        engine.write(SERVING.format(address=first.base_url))
+        agent = AIAgent(provider="embedded", enabled_toolsets=[])
+        assert agent.run_conversation("hi")["completed"] is True
+        first.mood, second.mood = hang_up, answer("anew")
+        engine.write(SERVING.format(address=second.base_url))
+        kill_engine()
+        assert agent.run_conversation("hi again")["final_response"] == "anew"
+        assert len(first.requests) == 1
+        embedded.ensure_started().process.kill()
+
+
+def test_a_built_in_model_that_dies_in_a_turn_is_started_anew_for_the_last_try(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2: the new connection goes to where it is served now."""
+    get_hermes_home().mkdir(exist_ok=True)
+    monkeypatch.setattr("run_agent.runtime_switch.LONGEST_RECOVERY_PAUSE", 0)
+    with MoodyModel() as first, MoodyModel() as second:
+        engine.write(SERVING.format(address=first.base_url))
+        agent = AIAgent(provider="embedded", enabled_toolsets=[])
+        died: list[bool] = []
+
+        def die(request: bytes) -> Iterator[bytes | None]:
+            if not died:
+                died.append(True)
+                engine.write(SERVING.format(address=second.base_url))
+                kill_engine()
+            return hang_up(request)
+
+        first.mood, second.mood = die, answer("anew")
+        assert agent.run_conversation("hi")["final_response"] == "anew"
+        embedded.ensure_started().process.kill()
+
+
+def test_a_built_in_model_that_died_under_a_fallback_is_had_again_where_it_is_now(engine: Engine) -> None:
+    """D3: the first choice comes back with its new address, not with the one it had."""
+    get_hermes_home().mkdir(exist_ok=True)
+    with MoodyModel() as first, MoodyModel() as second, MoodyModel() as other:
+        engine.write(SERVING.format(address=first.base_url))
+        stand_in = {"provider": "custom", "model": "m", "base_url": other.base_url, "api_key": "k"}
+        agent = AIAgent(provider="embedded", enabled_toolsets=[], fallback_model=stand_in)
+        first.mood, second.mood, other.mood = fail(404), answer("anew"), answer("stand-in")
+        assert agent.run_conversation("hi")["final_response"] == "stand-in"
+        engine.write(SERVING.format(address=second.base_url))
+        kill_engine()
+        health.forget()
+        assert agent.run_conversation("hi again")["final_response"] == "anew"
+        embedded.ensure_started().process.kill()
