@@ -143,7 +143,7 @@ def stream(
         with line, _read_as_promised(call.who):
             events = _open(sdk, client, call)
             began = True
-            _read(events, call, answer, on_chunk)
+            _read(events, call, answer, on_chunk, line)
     except sdk.module.APIStatusError as error:
         cancel.check()
         raise _status_failure(error, call.who) from error
@@ -161,7 +161,7 @@ def stream(
 
 
 def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
-    """Send the request; the answer has begun when this returns."""
+    """Send the request; the answer has begun when this returns. Its first data has the limit of its first byte."""
     timeout = sdk.http.Timeout(call.between_chunks, connect=CONNECT_SECONDS, read=call.first_byte)
     return client.post(
         call.format.PATH,
@@ -183,11 +183,13 @@ def _read_as_promised(who: str) -> Iterator[None]:
         raise misunderstood_failure(error, who) from error
 
 
-def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None]) -> None:
+def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None], line: Any) -> None:
+    """The limit between chunks counts from the last data: a comment that keeps the connection open is no answer."""
     find_error, feed = call.format.find_error, answer.feed
     ended = False
     with events:
-        for number, data in enumerate(_iter_pieces(events.response, call)):
+        for number, data in enumerate(_iter_pieces(events.response, call, line)):
+            line.expect(call.between_chunks)
             if data == DONE:
                 answer.finish()
                 break
@@ -204,18 +206,19 @@ def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callabl
                 _limit_reads(events.response, AFTER_END_SECONDS)
 
 
-def _iter_pieces(response: Any, call: StreamCall) -> Iterable[bytes]:
+def _iter_pieces(response: Any, call: StreamCall, line: Any) -> Iterable[bytes]:
     if response.headers.get("content-encoding", "identity").lower() != "identity":
         raise NotUnderstood("a compressed answer, although none was asked for")  # it may unpack to any size
     if _is_json(response):
-        return [_read_document(response.stream)]
-    _limit_reads(response, call.between_chunks)
+        return [_read_document(response.stream, call, line)]
     return iter_event_data(response.stream)
 
 
-def _read_document(blocks: Iterable[bytes]) -> bytes:
+def _read_document(blocks: Iterable[bytes], call: StreamCall, line: Any) -> bytes:
     document = bytearray()
     for block in blocks:
+        if not block.isspace():  # white space keeps the connection open, as comments do
+            line.expect(call.between_chunks)
         document += block
         if len(document) > MOST_PIECE_BYTES:
             raise NotUnderstood(f"an answer of more than {MOST_PIECE_BYTES:,} bytes in one piece")
@@ -225,13 +228,6 @@ def _read_document(blocks: Iterable[bytes]) -> bytes:
 def _is_json(response: Any) -> bool:
     """Some servers answer with one JSON document although a stream was asked for."""
     return "application/json" in response.headers.get("content-type", "")
-
-
-def _limit_reads(response: Any, seconds: float) -> None:
-    """From the first byte on, the shorter limit between chunks holds (the connection reads it for every read)."""
-    timeouts = response.request.extensions.get("timeout")
-    if isinstance(timeouts, dict):
-        timeouts["read"] = seconds
 
 
 def _status_failure(error: Any, who: str) -> ModelFailure:

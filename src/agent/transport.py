@@ -1,7 +1,7 @@
 """HTTP for model calls: connections kept open and shared by everyone who talks to one address with one key.
 
 It stands under the SDKs in the place of their own transport, because a streamed answer arrives in hundreds of small
-pieces: a piece takes 21 function calls this way and 70 through theirs, a turn of 40 pieces 4,549 and 7,493 (the limit
+pieces: a piece takes 26 function calls this way and 70 through theirs, a turn of 40 pieces 4,750 and 7,493 (the limit
 is 6,800). One TLS context serves the process. A pool is counted and closed with its last user. A call can be cut from
 outside whatever it waits for (`Line`), and nothing is sent for it afterwards.
 """
@@ -47,13 +47,15 @@ TRIED_ADDRESSES = 3
 class Line:
     """The way of one call through the network. Whoever cuts it ends what it waits for: a name, a connection, an answer.
 
-    A `with` makes it the line of all requests of its thread.
+    It has one deadline: until then something of the answer has to come. Bytes alone do not move it, only whoever reads
+    the answer does, when there was something in them. A `with` makes it the line of all requests of its thread.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_cut = False
         self._wire: socket.socket | None = None
+        self.deadline: float | None = None
         self._opened: queue.SimpleQueue[http.client.HTTPConnection | Exception | None] = queue.SimpleQueue()
 
     def __enter__(self) -> "Line":
@@ -76,6 +78,10 @@ class Line:
             wire.shutdown(socket.SHUT_RDWR)
         except OSError as problem:  # the socket was closed in the meantime: there is nothing left to cut
             log.debug("nothing to cut: %s", problem)
+
+    def expect(self, seconds: float | None) -> None:
+        """Something of the answer has to come in so many seconds from now."""
+        self.deadline = None if seconds is None else time.monotonic() + seconds
 
     def hold(self, wire: socket.socket) -> None:
         """From now on a cut shuts this socket down."""
@@ -185,11 +191,12 @@ class PooledTransport(httpx2.BaseTransport):
         with _told_as_http_errors(request, _TOLD_OF_ANSWERS):
             try:
                 line.hold(connection.sock)
-                answer = _exchange(connection, request, origin, timeouts.get("read"))
+                line.expect(timeouts.get("read"))
+                answer = _exchange(connection, request, origin, line)
             except BaseException:
                 connection.close()
                 raise
-        return _make_response(_Body(self, origin, connection, answer, request), answer, request)
+        return _make_response(_Body(self, origin, connection, answer, request, line), answer, request)
 
     def give_back(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
         """The connection's answer was read to its end; it can carry the next one."""
@@ -240,30 +247,39 @@ def _has_hung_up(wire: socket.socket | None) -> bool:
 
 
 def _exchange(
-    connection: http.client.HTTPConnection, request: httpx2.Request, origin: Origin, seconds: float | None
+    connection: http.client.HTTPConnection, request: httpx2.Request, origin: Origin, line: Line
 ) -> http.client.HTTPResponse:
-    """Send the request in one piece, read the head of the answer within the time that is given for it."""
+    """Send the request in one piece, read the head of the answer."""
     wire = connection.sock
-    wire.settimeout(seconds)
+    _limit_wait(wire, line)
     proxied = origin.scheme == "http" and bool(_proxy_for(origin))
     target = str(request.url).encode() if proxied else request.url.raw_path
     fields = [name + b": " + value + b"\r\n" for name, value in request.headers.raw]
     head = b"".join((request.method.encode(), b" ", target, b" HTTP/1.1\r\n", *fields, b"\r\n"))
     wire.sendall(head + request.read())
-    reader = _Reader(wire, seconds)
-    answer = http.client.HTTPResponse(reader, method=request.method)  # type: ignore[arg-type]
+    answer = http.client.HTTPResponse(_Reader(wire, line), method=request.method)  # type: ignore[arg-type]
     answer.begin()
-    reader.deadline = None
     return answer
 
 
-class _Reader(socket.SocketIO):
-    """Reads an answer from its socket. The head has one deadline: a server that drips it gets no more time for that."""
+def _limit_wait(wire: socket.socket, line: Line) -> None:
+    """The next word to or from the server has to come before the deadline of the call."""
+    if line.deadline is None:
+        wire.settimeout(None)
+        return
+    left = line.deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("nothing of the answer came in time")
+    wire.settimeout(left)
 
-    def __init__(self, wire: socket.socket, seconds: float | None) -> None:
+
+class _Reader(socket.SocketIO):
+    """Reads an answer from its socket, by the deadline of its call: a server that drips gets no more time for that."""
+
+    def __init__(self, wire: socket.socket, line: Line) -> None:
         super().__init__(wire, "r")
         self._wire = wire
-        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self._line = line
 
     def makefile(self, mode: str) -> io.BufferedReader:
         """What the parser asks a socket for."""
@@ -271,11 +287,7 @@ class _Reader(socket.SocketIO):
         return io.BufferedReader(self)
 
     def readinto(self, buffer: Any) -> int | None:
-        if self.deadline is not None:
-            left = self.deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("the head of the answer was not there in time")
-            self._wire.settimeout(left)
+        _limit_wait(self._wire, self._line)
         return super().readinto(buffer)
 
 
@@ -298,8 +310,10 @@ class _Body(httpx2.SyncByteStream):
         connection: http.client.HTTPConnection,
         answer: http.client.HTTPResponse,
         request: httpx2.Request,
+        line: Line,
     ) -> None:
         self._pool = pool
+        self._line = line
         self._origin = origin
         self._connection: http.client.HTTPConnection | None = connection
         self._answer = answer
@@ -312,8 +326,6 @@ class _Body(httpx2.SyncByteStream):
         with _told_as_http_errors(self._request, _TOLD_OF_ANSWERS):
             if self._connection is None:
                 return
-            # From the first byte on the limit between pieces holds, which the caller may have set by now.
-            self._connection.sock.settimeout(self._request.extensions.get("timeout", {}).get("read"))
             yield from self._read_chunks() if self._answer.chunked else self._read_length()
         if not self._answer.will_close:
             self._finish()
@@ -333,7 +345,7 @@ class _Body(httpx2.SyncByteStream):
         if decoder is None or self._answer.will_close or self._connection is None:
             return False
         try:
-            self._connection.sock.settimeout(DRAIN_SECONDS)
+            self._line.expect(DRAIN_SECONDS)
             for _ in range(MOST_DRAIN_READS):
                 if decoder.done:
                     return True

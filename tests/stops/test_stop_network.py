@@ -2,16 +2,19 @@
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import httpx2
 import pytest
-from moody_model import Mood, MoodyModel, answer, drip, hang_up, silent
+from moody_model import HEAD, Mood, MoodyModel, answer, drip, end, hang_up, keep_open, say, silent
 from waiting import wait_until
 
 from agent import probing, transport
 from agent.auxiliary_client import AuxiliaryCall, build_client, complete
-from agent.clients import release_client
+from agent.clients import StreamCall, release_client, stream
 from agent.runtime import Runtime
+from agent.wire import dialect_of
+from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, ModelFailure
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
@@ -94,6 +97,57 @@ def test_the_head_of_an_answer_has_one_deadline(model: MoodyModel) -> None:
     client = httpx2.Client(transport=transport.PooledTransport())
     with pytest.raises(httpx2.ReadTimeout):
         client.post(model.base_url, content=b"{}", timeout=httpx2.Timeout(1.0))
+
+
+JSON_HEAD = HEAD.replace(b"text/event-stream", b"application/json")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "mood",
+    [
+        keep_open(HEAD),
+        keep_open(HEAD + say("half of ")),
+        keep_open(HEAD, with_words=b"event: wait\n\n"),
+        keep_open(JSON_HEAD, with_words=b"\n"),
+        keep_open(HEAD.replace(b"200 OK", b"503 X"), with_words=b"x"),
+    ],
+    ids=["comments first", "comments in the answer", "events without data", "white space", "a dripped error"],
+)
+def test_what_only_keeps_a_connection_open_is_no_answer(model: MoodyModel, mood: Mood) -> None:
+    """D13: the limits count from the last data, and the first data has the limit of the first byte."""
+    model.mood = mood
+    runtime = Runtime("custom", "m", model.base_url, "k", "chat_completions", 8000)
+    client = build_client(runtime)
+    with pytest.raises(ModelFailure) as raised:
+        complete(runtime, client, AuxiliaryCall([{"role": "user", "content": "hi"}], timeout=0.5))
+    release_client(client)
+    assert raised.value.stalled
+
+
+def test_an_answer_may_take_longer_than_its_limits_while_data_comes(
+    model: MoodyModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D13: each piece of data begins the limit anew. The clock goes on when a piece was taken."""
+    now, taken = [1000.0], threading.Semaphore(0)
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def speak(request: bytes) -> Iterator[bytes | None]:
+        del request
+        yield HEAD
+        for _ in range(12):
+            yield say("a")
+            taken.acquire(timeout=20)
+            now[0] += 20.0
+        yield end()
+
+    model.mood = speak
+    runtime = Runtime("custom", "m", model.base_url, "k", "chat_completions", 8000)
+    dialect, client = dialect_of(runtime.api_mode, runtime.facts), build_client(runtime)
+    call = StreamCall(dialect.format, b"{}", "it", 30.0, 30.0)
+    reply = stream(client, call, dialect.format.read_answer(dialect.name), CancelToken(), taken.release)
+    release_client(client)
+    assert reply.text == "a" * 12
 
 
 @pytest.mark.parametrize("mood", [silent(), drip], ids=["no head", "dripped head"])

@@ -126,6 +126,20 @@ def drip(request: bytes) -> Iterator[bytes | None]:
         yield b"X"
 
 
+def keep_open(*before: bytes, with_words: bytes = b": PROCESSING\n\n") -> Mood:
+    """These bytes, and then only words that keep the connection open, for as long as the caller stays."""
+
+    def speak(request: bytes) -> Iterator[bytes | None]:
+        del request
+        pause = threading.Event()
+        yield from before
+        while True:
+            pause.wait(0.02)
+            yield with_words
+
+    return speak
+
+
 def fail(status: int) -> Mood:
     body = b'{"error": {"message": "try later"}}'
     head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
