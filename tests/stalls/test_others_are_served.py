@@ -15,6 +15,7 @@ from raw_client import RawClient
 from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
+from gateway.local_door import LocalDoor
 from gateway.platforms.local import attached
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.run import GatewayRunner
@@ -57,6 +58,34 @@ def test_a_reader_that_stands_still_keeps_nobody_waiting(house: LocalHouse, monk
         assert is_served(here)
         said = [line for line in read_lines(slow, "live text for served") if isinstance(line, wire.Happened)]
     assert [line.event.text[:2] for line in said if line.seq][:8] == [f"{number} " for number in range(8)]
+
+
+def test_everybody_of_a_conversation_is_in_one_room(
+    house: LocalHouse, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C7: while a terminal catches up, the last other one leaves and a new one comes. Both hear what is said then."""
+    first = house.client("first")
+    assert is_served(first)
+    conversation, reading, find_latest = first.welcome.conversation, threading.Event(), LocalDoor.latest
+
+    async def hold_the_first(door: LocalDoor, asked: str) -> tuple[int, int]:
+        if not reading.is_set():
+            reading.set()
+            await asyncio.to_thread(held.wait, SERVED_SECONDS)
+        return await find_latest(door, asked)
+
+    monkeypatch.setattr(LocalDoor, "latest", hold_the_first)
+    back = RawClient(house.home)
+    back.send(wire.Hello("back", conversation, after=first.welcome.cursor, keys=True))
+    assert reading.wait(SERVED_SECONDS)
+    first.close()
+    wait_until(lambda: not any(client.hello.client == "first" for client in local_clients(house)))
+    new = house.client("new", conversation=conversation, keys=True)
+    held.set()
+    wait_until(lambda: any(client.hello.client == "back" and client.conversation for client in local_clients(house)))
+    assert is_served(new, "everybody")
+    wait_until(lambda: any("live text for everybody" in text for text in back.answers()), SERVED_SECONDS)
+    back.close()
 
 
 def test_a_platform_that_cannot_show_keeps_nobody_waiting(house: LocalHouse, monkeypatch: pytest.MonkeyPatch) -> None:

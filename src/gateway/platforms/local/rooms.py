@@ -3,8 +3,8 @@
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Collection
-from contextlib import aclosing
+from collections.abc import Collection, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from gateway.platforms.base import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Titled
@@ -37,6 +37,7 @@ class Room:
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
         self.clients: list[Attached] = []
+        self.holders = 0  # who is on the way in, or has something to say to whoever is there
         self.lock = asyncio.Lock()
         self.senders: OrderedDict[int, str] = OrderedDict()  # who sent which of the newest messages
         self.moves: dict[int, str] = {}  # moves of messages whose sender is not known yet
@@ -61,24 +62,29 @@ class Rooms:
     async def enter(self, client: Attached, opened: Opened) -> None:
         """Let a client in: welcome it, and tell it what it missed. It reads that in its own time, and joins the room
         when it is abreast, so nobody else waits for it."""
-        room, after = self._room_of(opened.conversation), client.hello.after
+        after = client.hello.after
         waiting: Collection[int] = ()
-        if after is not None and self._follows(client):
-            waiting = await self._catch_up(client, opened, after)
-        async with room.lock:
-            newest = wire.Cursor(*await self._house.latest(opened.conversation))
-            open_now = tuple(await self._house.open_seqs(opened.conversation))
-            if after is None or not self._follows(client):
-                self._welcome(client, opened, newest, open_now)
-            else:
-                newest = await self._tell_missed(client, opened.conversation, client.caught)
-            self._join(client, room, newest.outbox)
-            if open_now:
-                client.skip_rest()
-            if dealt := tuple(seq for seq in waiting if seq not in open_now):
-                client.tell_dealt(wire.DealtWith(dealt, newest.outbox))  # while it caught up
-            if opened.question is not None:
-                client.push(wire.Happened(Asked(opened.question)))
+        with self._hold(self._room_of(opened.conversation)) as room:
+            if after is not None and self._follows(client):
+                waiting = await self._catch_up(client, opened, after)
+            async with room.lock:
+                await self._let_in(client, room, opened, waiting)
+
+    async def _let_in(self, client: Attached, room: Room, opened: Opened, waiting: Collection[int]) -> None:
+        """The last step into a room, whose lock is held: from here on the client hears what the others hear."""
+        newest = wire.Cursor(*await self._house.latest(opened.conversation))
+        open_now = tuple(await self._house.open_seqs(opened.conversation))
+        if client.hello.after is None or not self._follows(client):
+            self._welcome(client, opened, newest, open_now)
+        else:
+            newest = await self._tell_missed(client, opened.conversation, client.caught)
+        self._join(client, room, newest.outbox)
+        if open_now:
+            client.skip_rest()
+        if dealt := tuple(seq for seq in waiting if seq not in open_now):
+            client.tell_dealt(wire.DealtWith(dealt, newest.outbox))  # while it caught up
+        if opened.question is not None:
+            client.push(wire.Happened(Asked(opened.question)))
 
     def leave(self, client: Attached) -> None:
         """Forget a client; whoever waits for it alone waits no longer."""
@@ -93,7 +99,7 @@ class Rooms:
             return
         room.clients.remove(client)
         if not room.clients:
-            del self._rooms[chat]
+            self._close_empty(room)
             for row in rows:
                 self._settle_asked(row, DeliveryFailure("The client went away before it confirmed the message."))
 
@@ -109,10 +115,24 @@ class Rooms:
     def _room_of(self, conversation: str) -> Room:
         return self._rooms.setdefault(address_of(self._account, conversation).chat, Room(conversation))
 
+    @contextmanager
+    def _hold(self, room: Room) -> Iterator[Room]:
+        """A room stays the conversation's while somebody holds it, also when the last client leaves: whoever comes
+        meanwhile comes into the same one."""
+        room.holders += 1
+        try:
+            yield room
+        finally:
+            room.holders -= 1
+            self._close_empty(room)
+
+    def _close_empty(self, room: Room) -> None:
+        if not room.clients and not room.holders:
+            self._rooms.pop(address_of(self._account, room.conversation).chat, None)
+
     def _join(self, client: Attached, room: Room, newest: int) -> None:
         if client.ended:
             return  # it went away meanwhile
-        self._rooms[address_of(self._account, room.conversation).chat] = room  # the last one may have left just now
         room.clients.append(client)
         client.conversation = room.conversation
         client.cursor = newest
@@ -162,22 +182,26 @@ class Rooms:
         room = self._rooms.get(address_of(self._account, conversation).chat)
         if room is None:
             return
-        async with room.lock:
-            match event:
-                case Heard(seq, inbound):
-                    _remember(room, seq, _client_of(inbound))
-                    for client in room.clients:
-                        self._tell_said(client, seq, inbound)
-                case Moved(seq, target):
-                    _plan_move(room, seq, target)
-                case Dealt(seqs):
-                    for client in list(room.clients):
-                        await self._tell_dealt(client, room, seqs)
-                case Begun() | Asking() | Titled():
-                    pass  # clients follow the outbox, where questions stand in their place
-                case _:
-                    _show_all(room, event)
-        await self._move_leavers(room)
+        with self._hold(room):
+            async with room.lock:
+                await self._show_in(room, event)
+            await self._move_leavers(room)
+
+    async def _show_in(self, room: Room, event: LiveEvent) -> None:
+        match event:
+            case Heard(seq, inbound):
+                _remember(room, seq, _client_of(inbound))
+                for client in room.clients:
+                    self._tell_said(client, seq, inbound)
+            case Moved(seq, target):
+                _plan_move(room, seq, target)
+            case Dealt(seqs):
+                for client in list(room.clients):
+                    await self._tell_dealt(client, room, seqs)
+            case Begun() | Asking() | Titled():
+                pass  # clients follow the outbox, where questions stand in their place
+            case _:
+                _show_all(room, event)
 
     def _tell_said(self, client: Attached, seq: int, inbound: Inbound) -> None:
         if _client_of(inbound) != client.hello.client:
@@ -221,11 +245,15 @@ class Rooms:
         room = self._rooms.get(part.address.chat)
         if room is None:
             raise NotNow("Nobody looks at this conversation now.")
+        with self._hold(room):
+            return await self._send_to(room, row, outgoing, part.key)
+
+    async def _send_to(self, room: Room, row: int, outgoing: Outgoing, key: str) -> str:
         confirmed = self._asked.setdefault(row, asyncio.get_running_loop().create_future())
         try:
             async with room.lock:
                 for client in list(room.clients):
-                    await self._give(client, room, row, outgoing, part.key)
+                    await self._give(client, room, row, outgoing, key)
                 if not room.clients:
                     raise NotNow("Nobody looks at this conversation now.")
                 if any(client.given.get(row) for client in room.clients):
@@ -297,11 +325,11 @@ class Rooms:
     async def _move(self, client: Attached, leaving: Leaving) -> None:
         self.leave(client)
         client.conversation = leaving.target  # what it says from now on goes there
-        room = self._room_of(leaving.target)
-        async with room.lock:
-            cursor = wire.Cursor(*await self._house.latest(leaving.target))
-            self._join(client, room, cursor.outbox)
-            client.push(wire.MovedTo(leaving.target, cursor))
+        with self._hold(self._room_of(leaving.target)) as room:
+            async with room.lock:
+                cursor = wire.Cursor(*await self._house.latest(leaving.target))
+                self._join(client, room, cursor.outbox)
+                client.push(wire.MovedTo(leaving.target, cursor))
         self._house.wake_delivery(address_of(self._account, leaving.target))
 
 
