@@ -14,18 +14,17 @@ from typing import Any
 from agent import choosing
 from agent.conversation import Exchange
 from agent.providers import PROVIDERS
-from gateway.agent_cache import Place
 from gateway.building import Choices, Plan, write_effort
 from gateway.endings import NEW
 from gateway.front import spec_of
 from gateway.lane import Again, Done, Item, Job
 from gateway.people import may_stop
-from gateway.performing import LiveTurn, Tools, TurnPerformer, hush
+from gateway.performing import LiveTurn, Tools, TurnPerformer, hold_agent
 from gateway.sessions import find_session, list_sessions
 from gateway.usage_report import read_report, write_scopes
 from hermes_base import commands
 from hermes_base.chat import Question
-from hermes_base.errors import ConfigProblem, HermesError, Interrupted
+from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
@@ -100,23 +99,11 @@ class Scene:
     @contextmanager
     def agent(self, answer: Callable[[TurnEnd], Sequence[Outgoing]] = lambda _: ()) -> Iterator[AIAgent]:
         """The conversation's agent for itself, its writes fenced by this command's message."""
-        tools, plan = self.tools, self.plan(needs_model=False)
-        current = tools.store.current(self.key)
-        standing = (current.id, current.version) if current else ("", 0)
-        agent = tools.runner.claim_agent(self.key, plan.signature, lambda: tools.builder.build(plan), standing=standing)
-        tools.builder.refresh(agent, plan)
-        journal = agent.journal
-        assert isinstance(journal, TurnJournal)
-        journal.bind(self.job.claim, BegunTurn(self.item.row.seq, self.job.seqs, 1, frozenset()), answer)
-        self.live.attach(agent, journal)
-        try:
+        plan = self.plan(needs_model=False)
+        turn = BegunTurn(self.item.row.seq, self.job.seqs, 1, frozenset())
+        with hold_agent(self.tools, plan, self.job, self.live, turn, answer) as agent:
+            self.tools.builder.refresh(agent, plan)
             yield agent
-        finally:
-            self.live.detach()
-            journal.suspend()
-            hush(agent)
-            size, unsaved = agent.size
-            tools.runner.finish_turn(self.key, agent, Place(*journal.place, size, unsaved))
 
     def note(self, text: str) -> Outgoing:
         return Outgoing(self.item.inbound.address, text, NOTE)
@@ -180,6 +167,8 @@ class CommandPerformer:
             return HANDLERS[command.name](scene)
         except Interrupted as stop:
             return Result([f"The command was interrupted: {stop.what}."])
+        except Fenced:  # its message is kept, and whoever owns the conversation now deals with it
+            raise
         except HermesError as problem:
             return Result([str(problem)], "error")
         except Exception as problem:  # the boundary to commands, plugins' among them

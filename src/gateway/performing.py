@@ -6,7 +6,8 @@ import mimetypes
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,36 @@ class Tools:
     endings: Endings
 
 
+@contextmanager
+def hold_agent(
+    tools: Tools,
+    plan: Plan,
+    job: Job,
+    live: LiveTurn,
+    turn: BegunTurn,
+    answer: Callable[[TurnEnd], Sequence[Outgoing]],
+) -> Iterator[AIAgent]:
+    """The conversation's agent for itself, its writes fenced by the messages of this turn or command. It is given back
+    however that ends, also before it has begun: the only way to claim one."""
+    key = job.claim.conversation
+    current = tools.store.current(key)
+    standing = (current.id, current.version) if current else ("", 0)
+    agent: AIAgent = tools.runner.claim_agent(
+        key, plan.signature, lambda: tools.builder.build(plan), interrupt_depth=job.depth, standing=standing
+    )
+    journal = _journal_of(agent)
+    try:
+        journal.bind(job.claim, turn, answer)
+        live.attach(agent, journal)
+        yield agent
+    finally:
+        live.detach()
+        journal.suspend()
+        hush(agent)
+        size, unsaved = agent.size
+        tools.runner.finish_turn(key, agent, Place(*journal.place, size, unsaved))
+
+
 class TurnPerformer:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
@@ -167,27 +198,18 @@ class TurnPerformer:
         self._note_waits(job)
         if turn.given_up:
             return self._bury(job, turn, GIVEN_UP[turn.given_up])
-        tools, key = self._tools, job.claim.conversation
-        current = tools.store.current(key)
-        standing = (current.id, current.version) if current else ("", 0)
-        agent = tools.runner.claim_agent(
-            key, plan.signature, lambda: tools.builder.build(plan), interrupt_depth=job.depth, standing=standing
-        )
-        journal = _journal_of(agent)
+        with hold_agent(self._tools, plan, job, live, turn, lambda end: [self._answer(job, end, live)]) as agent:
+            return self._work(job, turn, plan, agent, live)
+
+    def _work(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, live: LiveTurn) -> Done:
+        tools, key, journal = self._tools, job.claim.conversation, _journal_of(agent)
         try:
-            journal.bind(job.claim, turn, lambda end: [self._answer(job, end, live)])
-            live.attach(agent, journal)
             self._run(job, turn, plan, agent, live)
             if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
                 tools.titler.look_at(key, journal.place[0], plan.runtime)
             return Done(journal.closed)
         finally:
-            live.detach()
             tools.mailbox.void_turn(key, live.turn_id)
-            journal.suspend()
-            hush(agent)
-            size, unsaved = agent.size
-            tools.runner.finish_turn(key, agent, Place(*journal.place, size, unsaved))
 
     def give_up(self, job: Job, live: LiveTurn, reason: str) -> Done:
         """Close a turn whose thread does not come back: another agent writes its end."""

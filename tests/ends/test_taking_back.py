@@ -141,3 +141,26 @@ def test_asking_again_sends_the_images_again(home: Path, lab: LabServer, tmp_pat
 
 def find_user(request: Any) -> dict[str, Any]:
     return next(message for message in reversed(request.json()["messages"]) if message["role"] == "user")
+
+
+def test_a_command_that_is_cut_off_before_it_has_begun_is_kept(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C2, B6: its conversation is taken away just when it has claimed the agent. The message is not answered with a
+    word on that; it is done by whoever goes on, who finds the conversation free."""
+    ann, gateway = house.person("ann"), house.gateway
+    ann.ask("[[say one]]")
+    claim, cut = gateway.runner.claim_agent, []
+
+    def claim_and_be_cut(key: str, *more: Any, **facts: Any) -> Any:
+        agent = claim(key, *more, **facts)
+        if not cut:
+            cut.append(key)
+            house.call(lambda: gateway.lanes[key].suspend("another process works on this conversation"))
+        return agent
+
+    monkeypatch.setattr(gateway.runner, "claim_agent", claim_and_be_cut)
+    ann.say("/undo")
+    wait_until(lambda: bool(cut) and ann.conversation not in gateway.lanes)
+    ann.say("[[say two]]")
+    ann.wait_seen("two")
+    house.wait_quiet()
+    assert ann.seen == ["one", "Taken back: [[say one]]", "two"]
