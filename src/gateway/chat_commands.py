@@ -85,7 +85,8 @@ class Scene:
     def item(self) -> Item:
         return self.job.first
 
-    def plan(self, *, needs_model: bool = True) -> Plan:
+    def plan(self, *, needs_model: bool = False) -> Plan:
+        """What the conversation's agent has to be; a command that needs no model does not fail for want of one."""
         plan = self.performer.make_plan(self.key, self.item, needs_model=needs_model)
         if plan.changed is not None:
             self.tools.turns.choose(self.key, plan.changed)
@@ -99,7 +100,7 @@ class Scene:
     @contextmanager
     def agent(self, answer: Callable[[TurnEnd], Sequence[Outgoing]] = lambda _: ()) -> Iterator[AIAgent]:
         """The conversation's agent for itself, its writes fenced by this command's message."""
-        plan = self.plan(needs_model=False)
+        plan = self.plan()
         turn = BegunTurn(self.item.row.seq, self.job.seqs, 1, frozenset())
         with hold_agent(self.tools, plan, self.job, self.live, turn, answer) as agent:
             self.tools.builder.refresh(agent, plan)
@@ -111,15 +112,6 @@ class Scene:
     def choose(self, **changes: str) -> None:
         turns = self.tools.turns
         turns.choose(self.key, replace(Choices.of(turns.choices(self.key)), **changes).as_stored())  # type: ignore[arg-type]
-
-    def end_choice(self) -> list[str]:
-        """What was chosen for this conversation ends with it; a line on who answers now, if that is somebody else."""
-        turns = self.tools.turns
-        before = Choices.of(turns.choices(self.key))
-        if before == (after := before.for_another()):
-            return []
-        turns.choose(self.key, after.as_stored())
-        return [f"What was chosen for the old one ended with it; {self.plan().runtime.model} answers here."]
 
     def confirm(self, text: str, yes: str, no: str) -> bool:
         asker = self.tools.mailbox.begin_turn(self.key, self.live.turn_id, self.item.sender.person)
@@ -189,13 +181,13 @@ def start_new(scene: Scene) -> Result:
     current = scene.tools.store.current(scene.key)
     if current is not None:
         scene.tools.endings.end_session(current, NEW)
-    told = scene.end_choice()
+    told = _tell_who_answers(scene) if scene.tools.endings.end_choice(scene.key) else []
     return Result(["A new conversation. The old one is kept; /resume finds it.", *told], end_session=NEW)
 
 
 def resume(scene: Scene) -> Result:
     """Without an id: what there is; with one: go on there, which moves a client that can be moved."""
-    store, person = scene.tools.store, scene.plan(needs_model=False).scope.person_id
+    store, person = scene.tools.store, scene.plan().scope.person_id
     within = None if scene.joins else scene.key
     if not scene.args:
         found = list_sessions(store, LISTED, conversation=within, person=person)
@@ -205,14 +197,14 @@ def resume(scene: Scene) -> Result:
         return Result([*map(_session_line, found), ending])
     info = find_session(store, scene.args, conversation=within, person=person)
     line = f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
-    if info.conversation == scene.key:
-        scene.tools.runner._evict_cached_agent(scene.key, "resumed")
-        scene.tools.runner.drop_notes(scene.key)
-        return Result([line, *scene.end_choice()], go_on_in=info.id)
-    current = store.current(info.conversation)
-    if current is None or current.id != info.id:
-        store.resume(info.conversation, info.id)
-    return Result([line], moved=info.conversation)
+    if info.conversation != scene.key:
+        scene.tools.endings.resume(info)
+        return Result([line], moved=info.conversation)
+    current = store.current(scene.key)
+    if current is not None and current.id == info.id:
+        return Result([line])
+    told = _tell_who_answers(scene) if scene.tools.endings.leave_session(scene.key) else []
+    return Result([line, *told], go_on_in=info.id)
 
 
 def branch(scene: Scene) -> Result:
@@ -231,8 +223,7 @@ def model(scene: Scene) -> Result:
     lines: list[str] = []
     if words:
         choice = parse_choice(words)
-        before = scene.plan().runtime
-        provider = choice.provider or before.provider
+        provider = choice.provider or scene.plan().runtime.provider
         settings = cli_config.load_last_good()
         chosen = scene.tools.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
         lines += _tell_cost(scene)
@@ -240,7 +231,7 @@ def model(scene: Scene) -> Result:
             choosing.keep(chosen)  # with its address: no key is left beside another's
             lines.append("This is now the model of every conversation that did not choose its own.")
         scene.choose(model="" if for_all else choice.model, provider="" if for_all else provider)
-    plan = scene.plan()
+    plan = scene.plan(needs_model=True)
     runtime, is_chosen = plan.runtime, plan.choices.model or plan.choices.provider
     why = "chosen for this conversation, until /new" if is_chosen else runtime.source
     lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {why}")
@@ -303,7 +294,7 @@ def compress(scene: Scene) -> Result:
 
 
 def tools(scene: Scene) -> Result:
-    if not scene.plan().runtime.facts.calls_tools:
+    if not scene.plan(needs_model=True).runtime.facts.calls_tools:
         return Result(["This model has no tools."])
     functions = (tool["function"] for tool in scene.look().tools)
     return Result([f"{function['name']}: {function.get('description', '')}" for function in functions])
@@ -343,7 +334,7 @@ def undo_files(scene: Scene) -> Result:
     """What the last turn that changed files did to them, taken back after a look at the diff."""
     current = scene.tools.store.current(scene.key)
     task = current.task if current else ""
-    plan = scene.plan(needs_model=False)
+    plan = scene.plan()
     home, secrets = scene.tools.home / plan.scope.folder, plan.settings["files"]["secrets"]
     diff = file_changes.describe(home, task, secrets) if task else ""
     if not diff:
@@ -452,6 +443,15 @@ def run_plugin_command(scene: Scene) -> Result:
         return Result([f"There is no command /{name} any more."], "warning")
     answer = resolve_plugin_command_result(handler(args.strip()))
     return Result([str(answer)] if answer else [])
+
+
+def _tell_who_answers(scene: Scene) -> list[str]:
+    """A choice ended: who answers now, or why nobody can, which is no reason to leave the rest undone."""
+    ended = "What was chosen for the old one ended with it"
+    try:
+        return [f"{ended}; {scene.plan(needs_model=True).runtime.model} answers here."]
+    except ConfigProblem as problem:
+        return [f"{ended}. Nobody answers here now: {problem}"]
 
 
 def _tell_cost(scene: Scene) -> list[str]:

@@ -12,6 +12,7 @@ from gateway.people import is_shared
 from gateway.session_export import FORMS, name_session
 from gateway.sessions import ROTATED, list_sessions
 from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
+from gateway.turn import start_thread
 from hermes_base.cockpit import (
     Caller,
     Exchange,
@@ -46,7 +47,7 @@ _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
 class ThreadDesk:
-    """Implements `Threads`; what reads the store does so on its threads."""
+    """Implements `Threads`; what reads the store does so on its threads, what looks for a model on one of its own."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
@@ -81,17 +82,18 @@ class ThreadDesk:
     async def timeline(
         self, caller: Caller, conversation: str, *, session: str = "", before: int | None = None, limit: int = 100
     ) -> Timeline:
-        return await self._call(self._read, caller, conversation, session, before, limit)
+        read = await self._call(self._read, caller, conversation, session, before, limit)
+        model, instead = await start_thread(lambda: self._name_models(conversation), "find model")
+        return replace(read, model=model, answered=instead)
 
     def _read(self, caller: Caller, conversation: str, session: str, before: int | None, limit: int) -> Timeline:
         gateway, store = self._gateway, self._gateway.store
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
         waiting, question = self._find_waiting(conversation), self._gateway.mailbox.showing(conversation)
-        models = self._name_models(conversation)
         if info is None:
             notes = list_notes(gateway.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
-            return Timeline(conversation, None, tuple(notes), False, 0, waiting, question, *models)
+            return Timeline(conversation, None, tuple(notes), False, 0, waiting, question)
         rows = store.page(info.id, before=before, limit=limit + 1)
         more, rows = len(rows) > limit, rows[-limit:]
         since = rows[0].created if rows and more else info.started
@@ -99,7 +101,7 @@ class ThreadDesk:
         notes = list_notes(gateway.turns.outbox_from(conversation, since, NOTES_SHOWN))
         kept = [note for note in notes if until is None or note.at <= until]
         entries = merge(list_entries(rows), kept)
-        return Timeline(conversation, self._describe(info), entries, more, info.version, waiting, question, *models)
+        return Timeline(conversation, self._describe(info), entries, more, info.version, waiting, question)
 
     def _name_models(self, conversation: str) -> tuple[str, str]:
         """Which model answers next, and which one answered last in the place of the chosen one, if one did."""
@@ -130,19 +132,19 @@ class ThreadDesk:
     # --- opening
 
     async def open(self, caller: Caller, platform: str, *, name: str = "", model: str = "") -> str:
-        return await self._call(self._open, caller, platform, name, model)
+        conversation = self._name_conversation(caller, platform, name)
+        if model:
+            await start_thread(lambda: self._choose_model(conversation, model), "find model")
+        return conversation
 
-    def _open(self, caller: Caller, platform: str, name: str, model: str) -> str:
+    def _name_conversation(self, caller: Caller, platform: str, name: str = "") -> str:
         if name and not _NAME.fullmatch(name):
             raise HermesError(
                 "A conversation's name is 1 to 64 letters, digits, dots, dashes and underscores.",
                 kept="Nothing was sent.",
             )
         chat = f"{caller.person}..{name}" if name else f"{_own_prefix(caller)}{make_session_id()}"
-        conversation = str(ConversationKey(self._gateway.profile, platform, "dm", chat))
-        if model:
-            self._choose_model(conversation, model)
-        return conversation
+        return str(ConversationKey(self._gateway.profile, platform, "dm", chat))
 
     def _choose_model(self, conversation: str, model: str) -> None:
         gateway = self._gateway
@@ -154,18 +156,8 @@ class ThreadDesk:
 
     async def resume(self, caller: Caller, session: str) -> Thread:
         info = await self._call(self._find, caller, session)
-        await self._call(self._make_current, info)
+        await self._call(self._gateway.endings.resume, info)
         return await self.find(caller, session)
-
-    def _make_current(self, info: SessionInfo) -> None:
-        store = self._gateway.store
-        current = store.current(info.conversation)
-        if current is not None and current.id == info.id:
-            return
-        store.resume(info.conversation, info.id)
-        turns = self._gateway.turns
-        turns.choose(info.conversation, Choices.of(turns.choices(info.conversation)).for_another().as_stored())
-        self._gateway.runner._evict_cached_agent(info.conversation, "resumed")
 
     # --- changing
 
@@ -174,9 +166,13 @@ class ThreadDesk:
 
     def _fork(self, caller: Caller, session: str, before: int | None, apart: bool) -> Thread:
         info = self._find(caller, session)
-        target = self._open(caller, parse_key(info.conversation).platform, "", "") if apart else info.conversation
+        target = self._name_conversation(caller, parse_key(info.conversation).platform) if apart else info.conversation
+        goes_on = self._is_current(info)  # in the copy: it is the same talk
         new = self._gateway.store.branch(session, before=before, conversation=target)
-        self._gateway.runner._evict_cached_agent(target, "branched")
+        if goes_on:
+            self._gateway.runner._evict_cached_agent(target, "branched")
+        else:
+            self._gateway.endings.leave_session(target)
         return self._describe(new)
 
     async def rename(self, caller: Caller, session: str, title: str) -> Thread:

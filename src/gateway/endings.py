@@ -4,6 +4,7 @@ and after a restart. Who is told and what is closed is the table "The end of thi
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from gateway.building import Choices
 from gateway.run import GatewayRunner
 from hermes_base.keys import parse_key
 from hermes_cli import config as cli_config
@@ -11,6 +12,7 @@ from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
 from hermes_state.interface import SessionInfo, Store
 from hermes_state.people import PeopleStore
+from hermes_state.turns import TurnStore
 from run_agent import end_task, engines
 from tools.process_registry import process_registry
 
@@ -19,6 +21,7 @@ NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a
 
 class WholeStore(Store, Protocol):
     people: PeopleStore
+    turns: TurnStore
 
 
 class Endings:
@@ -31,6 +34,29 @@ class Endings:
     def end_session(self, info: SessionInfo, reason: str) -> None:
         """All but the boundary, which whoever asked for the end writes."""
         self._close(info, self._read_messages(info.id), reason)
+
+    def resume(self, info: SessionInfo) -> None:
+        """Go on in this session, wherever that was asked for; AtWork while its conversation is being answered in."""
+        current = self._store.current(info.conversation)
+        if current is None or current.id != info.id:
+            self._store.resume(info.conversation, info.id)
+            self.leave_session(info.conversation)
+
+    def leave_session(self, conversation: str) -> bool:
+        """The conversation goes on in another session: its warm agent, what its next message would have told, and what
+        was chosen for it stay behind. Whether something had been chosen."""
+        self._runner._evict_cached_agent(conversation, "resumed")
+        self._runner.drop_notes(conversation)
+        return self.end_choice(conversation)
+
+    def end_choice(self, conversation: str) -> bool:
+        """What was chosen for the session ends with it; whether something was."""
+        turns = self._store.turns
+        before = Choices.of(turns.choices(conversation))
+        after = before.for_another()
+        if before != after:
+            turns.choose(conversation, after.as_stored())
+        return before != after
 
     def delete(self, session: str) -> bool:
         """Delete a session for good, and end it if it had not ended; AtWork while it is being answered in."""

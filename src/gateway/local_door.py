@@ -11,6 +11,8 @@ from gateway.building import Choices
 from gateway.platforms.base import Accepted, Refused
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
 from gateway.sessions import find_session
+from gateway.turn import start_thread
+from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.keys import ONCE, ConversationKey, parse_key
 from hermes_base.local_wire import Hello
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 #: Stays under the typed line while nothing better is set up.
 TOY = "A small built-in model answers: a toy without tools. `hermes setup` sets up a real one."
+USE = "/help shows the commands, Ctrl-C stops an answer, /quit leaves."
 
 
 class LocalDoor:
@@ -41,31 +44,41 @@ class LocalDoor:
 
     async def open(self, hello: Hello) -> Opened:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
-        return await self._gateway.call(self._open, hello)
+        if hello.model or hello.provider:  # raises what is wrong with it, before anything is changed
+            await start_thread(lambda: self._find_model(hello.model, hello.provider), "find model")
+        conversation, lines = await self._gateway.call(self._open, hello)
+        return await start_thread(lambda: self._describe(conversation, lines), "find model")
 
-    def _open(self, hello: Hello) -> Opened:
+    def _open(self, hello: Hello) -> tuple[str, list[str]]:
         found = self._find_session(hello)
         conversation, lines = self._find_conversation(hello, found)
         self._keep_choices(conversation, hello)
-        choices = Choices.of(self._gateway.turns.choices(conversation))
-        settings = cli_config.load_last_good()
-        runtime = self._gateway.builder.find_runtime(settings, choices.model, choices.provider)
-        problems = [*list_changed(), *filter(None, [self._gateway.config_watch.engine_problem])]
-        banner = (*describe_model(self._gateway.version, runtime), *problems, *lines)
-        hint = ""
-        if runtime.provider == "embedded":
-            hint = TOY
-            embedded.start_soon()
-        return Opened(conversation, banner, self._gateway.mailbox.showing(conversation), hint)
+        return conversation, lines
+
+    def _describe(self, conversation: str, lines: Sequence[str]) -> Opened:
+        """A chat opens whatever is wrong: there the person reads it, and can put it right."""
+        gateway, hint = self._gateway, ""
+        choices = Choices.of(gateway.turns.choices(conversation))
+        try:
+            runtime = self._find_model(choices.model, choices.provider)
+        except ConfigProblem as problem:
+            who = describe_no_model(gateway.version, problem)
+        else:
+            who = describe_model(gateway.version, runtime)
+            if runtime.provider == "embedded":
+                hint = TOY
+                embedded.start_soon()
+        problems = [*list_changed(), *filter(None, [gateway.config_watch.engine_problem])]
+        return Opened(conversation, (*who, *problems, *lines), gateway.mailbox.showing(conversation), hint)
+
+    def _find_model(self, model: str, provider: str) -> Runtime:
+        return self._gateway.builder.find_runtime(cli_config.load_last_good(), model, provider)
 
     def _find_session(self, hello: Hello) -> SessionInfo | None:
         store = self._gateway.store
         if hello.resume:
             found = find_session(store, hello.resume)
-            current = store.current(found.conversation)
-            if current is None or current.id != found.id:
-                store.resume(found.conversation, found.id)
-                self._gateway.runner._evict_cached_agent(found.conversation, "resumed")
+            self._gateway.endings.resume(found)
             return found
         if hello.continue_last:
             newest = store.sessions(limit=1, person="")
@@ -85,8 +98,6 @@ class LocalDoor:
     def _keep_choices(self, conversation: str, hello: Hello) -> None:
         if not (hello.model or hello.provider):
             return
-        settings = cli_config.load_last_good()
-        self._gateway.builder.find_runtime(settings, hello.model, hello.provider)  # raises what is wrong with it
         turns = self._gateway.turns
         before = Choices.of(turns.choices(conversation))
         turns.choose(conversation, replace(before, model=hello.model, provider=hello.provider).as_stored())
@@ -133,5 +144,10 @@ def describe_model(version: str, runtime: Runtime) -> list[str]:
     lines = [f"Hermes {version} · {runtime.model} ({runtime.facts.label}) · {runtime.source}"]
     if runtime.provider == "embedded":
         lines.append("This small model runs on this machine, and has no tools. `hermes setup` sets up a real one.")
-    lines.append("/help shows the commands, Ctrl-C stops an answer, /quit leaves.")
-    return lines
+    return [*lines, USE]
+
+
+def describe_no_model(version: str, problem: ConfigProblem) -> list[str]:
+    """The same when nobody can answer."""
+    wrong = f"Nobody can answer here yet: {problem}"
+    return [f"Hermes {version} · no model", wrong, "/model PROVIDER NAME chooses one for this conversation.", USE]

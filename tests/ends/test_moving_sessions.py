@@ -1,7 +1,8 @@
 """A conversation is moved to another session in its order, and never under a turn: the store decides."""
 
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,63 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
         now = store.current(key)
         assert now is not None
         assert now.id == old.id
+    finally:
+        house.stop()
+
+
+def resume_in_place(house: CockpitHouse, one: RawClient, session: str) -> None:
+    one.say(f"/resume {session}", "resume")
+    one.wait(wire.Deliver, lambda line: "Going on with" in line.outgoing.text)
+
+
+def resume_from_elsewhere(house: CockpitHouse, one: RawClient, session: str) -> None:
+    two = house.client("two")
+    two.say(f"/resume {session}", "resume")
+    two.wait(wire.MovedTo)
+
+
+def resume_at_the_start(house: CockpitHouse, one: RawClient, session: str) -> None:
+    house.client("three", resume=session)
+
+
+def resume_on_the_page(house: CockpitHouse, one: RawClient, session: str) -> None:
+    house.run(house.cockpit.threads.resume(Caller(), session))
+
+
+def copy_on_the_page(house: CockpitHouse, one: RawClient, session: str) -> None:
+    house.run(house.cockpit.threads.fork(Caller(), session))
+
+
+@pytest.mark.parametrize(
+    "resume", [resume_in_place, resume_from_elsewhere, resume_at_the_start, resume_on_the_page, copy_on_the_page]
+)
+def test_what_belongs_to_a_session_stays_behind_when_another_is_resumed(
+    home: Path, lab: LabServer, resume: Callable[[CockpitHouse, RawClient, str], None]
+) -> None:
+    """B9, A4: every way to go on elsewhere is the same. The note on a changed memory is of the session that is left,
+    and so is the model that was chosen for it."""
+    config.set_value("model.base_url", lab.base_url)
+    config.set_value("model.default", "lab-model")
+    config.set_value("approvals.mode", "auto")
+    house = CockpitHouse(home)
+    try:
+        one = house.client("one")
+        key = str(one.welcome.conversation)
+        house.ask(key, "[[say first]]")
+        old = house.gateway.store.current(key)
+        assert old is not None
+        house.ask(key, "/new")
+        house.ask(key, '[[tool memory {"action": "add", "content": "likes tea"}]]')
+        house.ask(key, "/model other-model")
+        assert house.gateway.runner.notes_of(key)
+        wait_until(lambda: not house.gateway.lanes)
+        resume(house, one, old.id)
+        wait_until(lambda: not house.gateway.lanes)
+        house.ask(key, "[[say next]]")
+        sent = json.loads(lab.requests[-1].body)
+        assert sent["model"] == "lab-model"
+        assert "first" in json.dumps(sent)
+        assert "Memory was changed" not in json.dumps(sent)
     finally:
         house.stop()
 
