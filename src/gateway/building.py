@@ -15,6 +15,7 @@ from gateway.agent_cache import pick_baked
 from gateway.meters import MeteredJournal, Meters
 from gateway.people import Scope
 from gateway.run import GatewayRunner
+from gateway.turn import forbid_store_thread
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
 from hermes_base.keys import parse_key
@@ -133,7 +134,9 @@ class Builder:
         return (entry_of_runtime(usual), *configured) if is_other and usual.provider != "embedded" else configured
 
     def find_runtime(self, settings: Mapping[str, Any], model: str, provider: str) -> Runtime:
-        """Which model answers; looking for one may touch the network, so the result holds for a moment."""
+        """Which model answers; looking for one may touch the network, so the result holds for a moment, and nobody
+        looks on a thread of the store."""
+        forbid_store_thread("looking for a model")
         wanted, now = (fingerprint(settings), model, provider), time.monotonic()
         known = self._found.get(wanted)
         if known is not None and now - known[0] < FOUND_SECONDS:

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 STORE_THREADS = 8
+_STORE_THREAD = "store-"
 
 
 def start_thread(work: Callable[[], T], name: str) -> "asyncio.Future[T]":
@@ -62,7 +63,7 @@ class StoreFace:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads = threads
         for number in range(threads):
-            threading.Thread(target=self._work, name=f"store-{number}", daemon=True).start()
+            threading.Thread(target=self._work, name=f"{_STORE_THREAD}{number}", daemon=True).start()
 
     async def __call__(self, call: Callable[..., T], *args: Any) -> T:
         loop = asyncio.get_running_loop()
@@ -78,6 +79,12 @@ class StoreFace:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+
+
+def forbid_store_thread(what: str) -> None:
+    """For what may wait for somebody else: the store's few threads serve everybody."""
+    if threading.current_thread().name.startswith(_STORE_THREAD):
+        raise RuntimeError(f"{what} on a thread of the store; it needs one of its own")
 
 
 class EventPipe:

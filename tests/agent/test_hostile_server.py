@@ -3,6 +3,8 @@
 import contextlib
 import gzip
 import json
+import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from raw_model_server import RawModelServer
+from waiting import wait_until
 
 from agent import clients, local_servers, wire_limits
 from agent.http_chunks import MOST_LINE_BYTES
@@ -229,7 +232,55 @@ def test_a_probe_says_that_the_server_is_not_understood(raw_server: RawModelServ
 def test_a_local_server_that_talks_nonsense_has_no_models(body: str, server: RawModelServer) -> None:
     """H5"""
     server.set_body(body.encode(), kind="application/json")
-    assert list(local_servers.list_models(server.base_url)) == []
+    assert local_servers.probe_model_servers([server.base_url]) == {}
+
+
+class Drip:
+    """Bytes without end: the head of an answer, or what comes behind it, a little at a time."""
+
+    def __init__(self, begin: bytes, piece: bytes) -> None:
+        self._begin, self._piece = begin, piece
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._begin
+        while True:
+            time.sleep(0.02)
+            yield self._piece
+
+
+@pytest.mark.parametrize(
+    "drip",
+    [Drip(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"), Drip(b"HTTP/1.1 200 OK\r\n\r\n", b": beat\n\n")],
+    ids=["head", "body"],
+)
+def test_a_server_whose_list_of_models_never_ends_keeps_nobody(drip: Drip) -> None:
+    """F5, C2: it sends something every moment. There is a limit for the whole answer, and nothing is left of the look."""
+    with RawModelServer(drip) as server:
+        found: list[Any] = []
+        look = lambda: found.append(local_servers.probe_model_servers([server.base_url]))  # noqa: E731
+        threading.Thread(target=look, daemon=True).start()
+        wait_until(lambda: found == [{}], 30)
+        wait_until(lambda: not local_servers._looks, 30)
+
+
+def test_one_address_is_asked_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F5: whoever comes while somebody looks there waits for the same answer."""
+    monkeypatch.setattr(local_servers, "WHOLE_SECONDS", 60.0)
+    monkeypatch.setattr(local_servers, "SILENT_SECONDS", 60.0)
+    may_answer = threading.Event()
+
+    class Held:
+        def __iter__(self) -> Iterator[bytes]:
+            may_answer.wait(60)
+            yield b'HTTP/1.1 200 OK\r\n\r\n{"data": [{"id": "one"}]}'
+
+    with RawModelServer(Held()) as server:
+        looks = [local_servers.look_at(server.base_url) for _ in range(5)]
+        may_answer.set()
+        assert [look.wait() for look in looks] == [["one"]] * 5
+        assert server.requests == 1
+        assert local_servers.probe_model_servers([server.base_url]) == {server.base_url: ["one"]}
+        assert server.requests == 2, "the next one looks anew"
 
 
 # --- how much it may send

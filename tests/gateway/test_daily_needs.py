@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from house import House, Visitor
+from raw_client import RawClient
 from waiting import wait_until
 
+from hermes_base import local_wire as wire
 from hermes_base.inbound import Address, Inbound
 from hermes_cli.logs import keep_log
 from hermes_lab.server import LabServer
@@ -103,3 +105,65 @@ def test_somebody_is_let_in_from_the_page(house: House) -> None:
     house.wait_for(house.gateway.take(said))
     house.wait_quiet()
     assert "You said: Now?" in sam.ask("Now?")[-1]
+
+
+# --- while the settings name no model that can be found
+
+
+NO_MODEL = {"provider": "custom"}  # without an address
+
+
+def test_a_new_conversation_is_begun_although_no_model_can_be_found(house: House) -> None:
+    """H7, H8: what was chosen ends with the conversation, and what is wrong with the usual model is said along."""
+    ann = house.person("ann")
+    ann.ask("[[say one]]")
+    ann.ask("/model openrouter some/model")
+    house.write_settings(model=NO_MODEL)
+    [answer] = ann.ask("/new")[-1:]
+    assert "A new conversation." in answer
+    assert "The provider 'custom' has no address." in answer
+    assert house.gateway.store.current(ann.conversation) is None
+    assert "model" not in house.gateway.turns.choices(ann.conversation)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("/model openrouter some/model", "some/model (OpenRouter)"),
+        ("/reasoning", "Reasoning:"),
+        ("/usage", "Window: 0"),
+        ("/resume", "[[say one]]"),
+        ("/undo", "Taken back: [[say one]]"),
+    ],
+)
+def test_commands_work_although_no_model_can_be_found(house: House, command: str, answer: str) -> None:
+    """H7: what needs no model does not fail for want of one; and one can be chosen then."""
+    ann = house.person("ann")
+    ann.ask("[[say one]]")
+    house.write_settings(model=NO_MODEL)
+    house.gateway.runner._evict_cached_agent(ann.conversation)
+    assert answer in ann.ask(command)[-1]
+
+
+def test_a_terminal_opens_although_no_model_can_be_found(house: House) -> None:
+    """H1, H8: its banner says what is wrong, and there the person puts it right."""
+    house.write_settings(model=NO_MODEL)
+    terminal = RawClient(house.home, "terminal")
+    assert "The provider 'custom' has no address." in "\n".join(terminal.welcome.banner)
+    terminal.say("/model openrouter some/model", "choose")
+    terminal.wait(wire.Deliver, lambda line: "some/model (OpenRouter)" in line.outgoing.text)
+    terminal.close()
+
+
+def test_a_terminal_that_asks_for_a_wrong_model_changes_nothing(house: House) -> None:
+    """H8: an earlier conversation is gone on with only when the model that was named for it can be found."""
+    ann = house.person("olga")
+    ann.ask("[[say one]]")
+    first = house.gateway.store.current(ann.conversation)
+    assert first is not None
+    ann.ask("/new")
+    terminal = RawClient(house.home)
+    terminal.send(wire.Hello("terminal", resume=first.id, provider="nobody"))
+    wait_until(lambda: any("nobody" in str(line) for line in terminal.lines))
+    assert house.gateway.store.current(ann.conversation) is None
+    terminal.close()

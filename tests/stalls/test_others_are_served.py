@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cockpit_house import OWNER, CockpitHouse
 from gateway_process import Person
 from local_gateway import LocalHouse
 from raw_client import RawClient
 from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
+from gateway import building
 from gateway.local_door import LocalDoor
 from gateway.platforms.local import attached
 from gateway.platforms.web.adapter import WebAdapter
@@ -156,6 +158,44 @@ def test_models_and_tools_that_stand_still_keep_nobody_waiting(
     for client in stuck:
         client.send(wire.Stop("stop"))
     wait_until(lambda: all(client.find(wire.DealtWith) for client in stuck), SERVED_SECONDS)
+
+
+def open_page(house: CockpitHouse) -> None:
+    house.start_call(house.cockpit.threads.timeline(OWNER, "agent:main:web:dm:x"))
+
+
+def open_with_model(house: CockpitHouse) -> None:
+    house.start_call(house.cockpit.threads.open(OWNER, "api", model="another"))
+
+
+def open_terminal(house: CockpitHouse) -> None:
+    RawClient(house.home).send(wire.Hello("terminal", model="another"))
+
+
+@pytest.mark.parametrize("come", [open_page, open_with_model, open_terminal])
+def test_looking_for_a_model_holds_no_thread_of_the_store(
+    settings: None,
+    home: Path,
+    held: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    come: Callable[[CockpitHouse], None],
+) -> None:
+    """F5: which model answers is asked of a server that stands still; the store serves everybody else meanwhile."""
+    looking, find = [], building.find_runtime
+    monkeypatch.setattr(building, "FOUND_SECONDS", -1.0)
+    house = CockpitHouse(home)
+    monkeypatch.setattr(
+        building, "find_runtime", lambda *a, **k: (looking.append(1), held.wait(SERVED_SECONDS), find(*a, **k))[2]
+    )
+    try:
+        for _ in range(STORE_THREADS):
+            come(house)
+        wait_until(lambda: len(looking) == STORE_THREADS)
+        gateway = house.gateway
+        assert house.run(asyncio.wait_for(gateway.call(gateway.turns.depth), 10)) == (0, 0)
+    finally:
+        held.set()
+        house.stop()
 
 
 def local_clients(house: LocalHouse) -> set[attached.Attached]:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,8 +32,12 @@ class CockpitHouse(LocalHouse):
         self.cockpit = make_cockpit(self.gateway)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.start_call(work).result(30)
+
+    def start_call(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Begin it on the gateway's loop, and do not wait for it."""
         assert self.thread._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self.thread._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self.thread._loop)
 
     def open(self, caller: Caller = OWNER, platform: str = "web", **more: str) -> str:
         return self.run(self.cockpit.threads.open(caller, platform, **more))
