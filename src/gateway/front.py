@@ -87,7 +87,7 @@ class FrontDoor:
         spec = spec_of(address.platform)
         rules = people.group_rules(settings, address.platform, address.chat)
         sender = self._find_sender(claim.conversation, inbound, spec, settings)
-        replaced, earlier = self._find_earlier(inbound, row.seq)
+        replaced, earlier = ((), "") if row.attempts else self._find_earlier(inbound, row.seq)
         view = View(
             sender,
             busy_mode=str(settings.get("gateway", {}).get("busy") or "interrupt"),

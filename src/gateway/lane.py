@@ -204,6 +204,7 @@ class Lane:
         self._known: set[int] = set()
         self._queue: list[Item] = []
         self._steered: set[int] = set()
+        self._judged: set[int] = set()  # put off: their place in the order is theirs, whatever came meanwhile
         self._depth = 0
         self._refusals = 0
         self._told: set[tuple[str, str]] = set()  # to whom which word on waiting was said during the turn under way
@@ -290,6 +291,7 @@ class Lane:
         theirs = {item.row.seq for item in self._queue if item.sender.person == person}.difference(running)
         self._queue = [item for item in self._queue if item.row.seq not in theirs]
         self._known -= theirs
+        self._judged -= theirs
         self.look_for_new()
 
     # --- messages that come in
@@ -314,6 +316,8 @@ class Lane:
                 raise
 
     async def _take(self, arrival: Arrival) -> None:
+        if arrival.row.seq in self._judged:
+            return self._enqueue(Item(arrival.row, arrival.inbound, arrival.view.sender))
         decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
         await self._perform(arrival, decision)
 
@@ -404,11 +408,8 @@ class Lane:
         running = slot.job.seqs if slot else ()
         behind = any(other.sender == item.sender and other.row.seq not in running for other in self._queue)
         asks = text != item.inbound.text
-        if (
-            slot is not None
-            and (asks or not behind)
-            and slot.live.steer(bursts.text_of([item.message]), (item.row.seq,))
-        ):
+        open_to_it = slot is not None and (asks or not behind)
+        if slot and open_to_it and slot.live.steer(bursts.text_of([item.message]), (item.row.seq,)):
             self._steered.add(item.row.seq)
         else:
             self._enqueue(item)
@@ -431,6 +432,7 @@ class Lane:
 
     def _dealt(self, seqs: tuple[int, ...], inbound: Inbound) -> None:
         self._known.difference_update(seqs)
+        self._judged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
         self._house.wake_delivery(inbound.address)
         self._house.show(self.key, Dealt(seqs))
@@ -446,7 +448,7 @@ class Lane:
             return pause
         first = self._queue[0]
         if first.is_command and not first.row.taken:
-            self._run(Job(self.claim, (first,)), is_turn=False)
+            self._run(Job(self.claim, (first,), failed=self._failures > 0), is_turn=False)
             return None
         window = self._house.burst_seconds(first.inbound)
         messages = [item.message for item in self._queue]
@@ -479,11 +481,7 @@ class Lane:
             self._failures = 0
             self._settle(slot, done)
         except Fenced:
-            log.warning(
-                "%s is worked on elsewhere, or was stopped in mid-turn; its turn is dropped here",
-                self.key,
-                extra=self.about,
-            )
+            log.warning("%s is worked on elsewhere, or was stopped; its turn is dropped", self.key, extra=self.about)
             self._suspended = True
         except Exception as error:  # the top of a turn: it is told, and tried again later
             log.exception("a turn of %s could not be run", self.key, extra=self.about)
@@ -526,13 +524,15 @@ class Lane:
         """The slot has ended: what was not dealt with is looked at again."""
         if slot.stopping != BY_NEW_MESSAGE:
             self._depth = 0
-        left = {*self._steered, *slot.job.seqs}.difference(done.closed)
-        if left:
-            self._known.difference_update(left)
-            self._unseen = True
+        self._look_again_at({*self._steered, *slot.job.seqs}.difference(done.closed))
         if done.moved:
             self._house.show(self.key, Moved(slot.job.first.row.seq, done.moved))
         self._dealt(done.closed, slot.job.first.inbound)
+
+    def _look_again_at(self, seqs: set[int]) -> None:
+        """They are read from the store again, which alone knows how far each message has come."""
+        self._known -= seqs
+        self._unseen = self._unseen or bool(seqs)
 
     async def _put_off(self, slot: Slot, error: Exception) -> None:
         """The messages stay; the person is told, and it is tried again after a pause that grows."""
@@ -540,8 +540,9 @@ class Lane:
         pause = min(LONGEST_BACK_OFF, 2.0**self._failures)
         self._not_before = time.monotonic() + pause
         first = slot.job.first
-        kept = [replace(item, row=replace(item.row, attempts=item.row.attempts + 1)) for item in slot.job.items]
-        self._queue = kept + self._queue
+        left = {*self._steered, *slot.job.seqs}
+        self._judged |= left
+        self._look_again_at(left)
         what = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
         text = f"Your message could not be answered: {what} It is kept, and is tried again in {pause:.0f} s."
         note = Outgoing(first.inbound.address, text, NOTE, "error")

@@ -278,7 +278,7 @@ class TurnPerformer:
         began, result = time.monotonic(), "cut"  # by the store, or by whoever took the conversation over
         try:
             ended = agent.run_conversation(
-                content if job.again is None else ask_again(job.again),
+                ask_again(job.again) if job.again is not None and fresh else content,
                 inbox=tuple(item.row.seq for item in fresh),
                 goes_on=bool(turn.taken),
             )

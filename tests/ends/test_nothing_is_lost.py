@@ -1,15 +1,16 @@
 """What was said, noted or sent is not lost on the way: without a model, over a rebuild, with a copy that stays."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ends_house import current, ends_house
-from house import House
+from ends_house import current, ends_house, is_running
+from house import House, Visitor
 from waiting import wait_until
 
 from gateway import service
+from hermes_base.errors import StoreFailure
 from hermes_base.inbound import FileRef
 from hermes_lab.server import LabServer
 
@@ -97,3 +98,63 @@ def test_a_copy_that_cannot_be_dropped_is_no_lost_lease(
     assert sum(bool(message.file) for message in house.service.messages) == 1
     assert "stays behind" in caplog.text
     assert "is not held" not in caplog.text
+
+
+def break_append(house: House, monkeypatch: pytest.MonkeyPatch, after: Callable[[Any], bool]) -> None:
+    """The store refuses one write: the first one behind a write of which this is true."""
+    append, state = house.gateway.turns.append, ["waits"]
+
+    def refuse_once(claim: Any, seq: int, written: Any, usage: Any = ()) -> int:
+        if state == ["now"]:
+            state[:] = ["over"]
+            raise StoreFailure("The disk is full.")
+        version = append(claim, seq, written, usage)
+        if state == ["waits"] and after(written):
+            state[:] = ["now"]
+        return version
+
+    monkeypatch.setattr(house.gateway.turns, "append", refuse_once)
+
+
+def read_questions(ann: Visitor) -> list[str]:
+    rows = ann.house.gateway.store.load(current(ann).id).rows
+    return [str(row.message["content"]).split("\n\n[")[0] for row in rows if row.message["role"] == "user"]
+
+
+def test_a_question_that_is_asked_again_stands_once_after_a_failure(
+    home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2, C10: the store fails behind the question of a /retry. It goes on from what is stored, and does not say that
+    Hermes was restarted."""
+    with ends_house(home, lab.base_url) as house:
+        ann = house.person("ann")
+        ann.ask('[[tool read_file {"path": "x"}]] question')
+        break_append(house, monkeypatch, lambda written: any(row.inbox for row in written.rows))
+        ann.say("/retry")
+        ann.wait_seen("read_file returned", 2)
+        house.wait_quiet()
+        assert ann.count("The disk is full.") == 1
+        assert read_questions(ann) == ['[[tool read_file {"path": "x"}]] question']
+        assert ann.count("Going on with your message now.") == 1
+        assert ann.count("Hermes was restarted") == 0
+
+
+def test_what_was_put_into_a_turn_is_answered_once_after_a_failure(
+    home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2, A12: the store fails behind a message that was put into the turn. It goes on in it; no other is paid."""
+    with ends_house(home, lab.base_url, gateway={"busy": "steer"}) as house:
+        ann = house.person("ann")
+        ann.say('[[tool terminal {"command": "until [ -e gate ]; do sleep 0.05; done"}]]')
+        wait_until(lambda: is_running("until [ -e"))
+        break_append(house, monkeypatch, lambda written: any(row.inbox for row in written.rows))
+        ann.say('[[tool read_file {"path": "x"}]] steered')
+        wait_until(lambda: bool(house.gateway.lanes[ann.conversation]._steered))
+        [workspace] = home.glob("people/*/workspace")
+        (workspace / "gate").touch()
+        ann.wait_seen("read_file returned")
+        house.wait_quiet()
+        assert ann.count("The disk is full.") == 1
+        assert len(read_questions(ann)) == 2
+        assert ann.count("read_file returned") == 1
+        assert len(lab.requests) <= 4, "one for the call, one that was lost, one again, one for the answer"
