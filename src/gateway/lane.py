@@ -316,10 +316,8 @@ class Lane:
                 raise
 
     async def _take(self, arrival: Arrival) -> None:
-        if arrival.row.seq in self._judged:
-            return self._enqueue(Item(arrival.row, arrival.inbound, arrival.view.sender))
         decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
-        await self._perform(arrival, decision)
+        await self._perform(arrival, StartTurn() if arrival.row.seq in self._judged else decision)
 
     def _forget_message(self, seq: int) -> None:
         """What was decided could not be stored: the message is looked at again."""

@@ -254,7 +254,7 @@ class Drip:
     ids=["head", "body"],
 )
 def test_a_server_whose_list_of_models_never_ends_keeps_nobody(drip: Drip) -> None:
-    """F5, C2: it sends something every moment. There is a limit for the whole answer, and nothing is left of the look."""
+    """F5, C2: it sends something every moment. The whole answer has a limit, and nothing is left of the look."""
     with RawModelServer(drip) as server:
         found: list[Any] = []
         look = lambda: found.append(local_servers.probe_model_servers([server.base_url]))  # noqa: E731
