@@ -8,6 +8,7 @@ import errno
 import importlib
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from hermes_base.errors import ConfigProblem, HermesError
 from hermes_cli.profiles import select_profile
 from hermes_constants import VERSION, get_hermes_home
 
-OK, FAILED, WRONG_USE, CRASHED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
+OK, FAILED, WRONG_USE, CRASHED, SIGNALLED, PIPE_CLOSED = 0, 1, 2, 70, 128, 141
 
 
 class Entry(NamedTuple):
@@ -73,8 +74,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_output()  # whoever read it has gone
         return PIPE_CLOSED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as pressed:  # another signal than Ctrl-C gives its number
+        return SIGNALLED + (pressed.args[0] if pressed.args else signal.SIGINT)
     except HermesError as error:
         print(f"hermes: {error}", file=sys.stderr)
         return FAILED

@@ -14,7 +14,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from hermes_base import commands
 from hermes_base.chat import Asked, ChatHost, Closed, Event, Idle, Question, TextDelta, TurnEnded
 from hermes_cli import terminal_words as words
-from hermes_cli.terminal_events import Ended, carry_events
+from hermes_cli.terminal_events import SIGNALLED, Ended, carry_events, find_endings
 from hermes_cli.terminal_input import HISTORY_FILE, TypedLine
 from hermes_cli.terminal_render import Renderer
 from hermes_cli.terminal_screen import Screen, divert_logs
@@ -65,6 +65,8 @@ class ScreenChat:
             carry_events(self._host, receive)
             showing = asyncio.create_task(self._show_events())
             showing.add_done_callback(self._end_with_failure)
+            for number in find_endings():  # as /quit: the turn under way is not stopped
+                loop.add_signal_handler(number, self._screen.leave, SIGNALLED + number)
             try:
                 return await self._screen.run()
             finally:

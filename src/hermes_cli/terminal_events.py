@@ -1,4 +1,4 @@
-"""Carries a host's events out of their blocking iterator, and Ctrl-C in between them, to whoever shows them."""
+"""Carries a host's events out of their blocking iterator, and signals in between them, to whoever shows them."""
 
 import logging
 import signal
@@ -13,6 +13,15 @@ from hermes_base.chat import ChatHost, Event
 
 log = logging.getLogger(__name__)
 
+#: What tells a chat to end, beside Ctrl-C: somebody ends the process, or its terminal is closed.
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+SIGNALLED = 128  # and the signal's number: the exit code of what a signal has ended
+
+
+def find_endings() -> tuple[signal.Signals, ...]:
+    """The signals that tell this process to end; what its starter ignores (nohup) stays ignored."""
+    return tuple(number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN)
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -23,7 +32,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Pressed:
-    """Ctrl-C."""
+    """A signal: Ctrl-C, or one of those that tell the chat to end."""
+
+    number: int
 
 
 def carry_events(host: ChatHost, put: Callable[[Event | Ended], None]) -> None:
@@ -43,37 +54,46 @@ def carry_events(host: ChatHost, put: Callable[[Event | Ended], None]) -> None:
 
 
 class Feed:
-    """The events and the Ctrl-Cs in the order they came, for a loop that blocks on them."""
+    """The events and the signals in the order they came, for a loop that blocks on them."""
 
     def __init__(self, host: ChatHost) -> None:
         # A SimpleQueue may be put to inside a signal handler, also while the same thread waits on it.
         self._items: SimpleQueue[Event | Ended | Pressed] = SimpleQueue()
+        self._pressed: list[int] = []  # signals that nobody has heard of yet
         self._reading = False
         carry_events(host, self._items.put)
 
     def take(self) -> Event | Ended | Pressed:
         """The next item; blocks for it."""
-        return self._items.get()
+        while isinstance(item := self._items.get(), Pressed):
+            if item.number in self._pressed:  # if not, it has ended a read
+                self._pressed.remove(item.number)
+                break
+        return item
 
     @contextmanager
     def catch_presses(self) -> Iterator[None]:
-        """Make Ctrl-C an item of the feed, so that it never breaks into the middle of something."""
-        before = signal.signal(signal.SIGINT, self._press)
+        """Make signals items of the feed, so that they never break into the middle of something."""
+        before = {number: signal.signal(number, self._press) for number in (signal.SIGINT, *find_endings())}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Make Ctrl-C a KeyboardInterrupt again while a line is read: nothing else would end the read."""
+        """Make a signal a KeyboardInterrupt, with its number, while a line is read: nothing else would end the read."""
         self._reading = True
         try:
+            if self._pressed:  # it came just before
+                raise KeyboardInterrupt(self._pressed.pop(0))
             yield
         finally:
             self._reading = False
 
-    def _press(self, _signal: int, _frame: FrameType | None) -> None:
+    def _press(self, number: int, _frame: FrameType | None) -> None:
         if self._reading:
-            raise KeyboardInterrupt
-        self._items.put(Pressed())
+            raise KeyboardInterrupt(number)
+        self._pressed.append(number)
+        self._items.put(Pressed(number))

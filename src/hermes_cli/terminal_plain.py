@@ -1,5 +1,6 @@
 """The chat without a screen: one question with its answer on stdout, or lines in and plain text out."""
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -25,10 +26,13 @@ from hermes_base.chat import (
 )
 from hermes_base.inbound import FileRef
 from hermes_cli import terminal_words as words
-from hermes_cli.terminal_events import Ended, Feed, Pressed
+from hermes_cli.terminal_events import ENDINGS, SIGNALLED, Ended, Feed, Pressed
 
 #: Exit codes. UNASKED: it went on without an answer to a question, since nobody could be asked.
-ANSWERED, FAILED, UNASKED, INTERRUPTED = 0, 1, 3, 130
+ANSWERED, FAILED, UNASKED = 0, 1, 3
+#: The signals that stop the turn. Nobody is left to read the answer to one question; a chat that is told to end leaves
+#: as with /quit, and its turn goes on.
+_STOP_QUESTION, _STOP_LINE = frozenset({signal.SIGINT, *ENDINGS}), frozenset({signal.SIGINT})
 
 
 class Lines:
@@ -39,9 +43,12 @@ class Lines:
         self._ask = ask  # shows that a line is awaited
 
     def read(self) -> str | None:
-        """The next line without its end; None at the end of the input."""
+        """The next line without its end; None at the end of the input, or when the terminal is gone."""
         self._ask()
-        line = self._stream.readline()
+        try:
+            line = self._stream.readline()
+        except OSError:
+            return None
         return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
 
 
@@ -49,10 +56,12 @@ class Lines:
 class Outcome:
     """What became of one submitted text."""
 
+    stops: frozenset[int]  # the signals that stop the turn; with others it is left
     ended: TurnEnded | None = None
     failed: bool = False  # an error was told
-    stopped: bool = False  # Ctrl-C was pressed
-    left: bool = False  # and pressed again, or the host is gone
+    signal: int = 0  # the first one that came
+    heard: bool = True  # whether the turn was told to stop, if it was to be
+    left: bool = False  # it is not waited for: another signal came, or the host is gone
     unasked: bool = False  # there was a question, and nobody to answer it
 
 
@@ -172,13 +181,13 @@ class PlainChat:
     def answer_one(self, text: str, files: tuple[FileRef, ...] = ()) -> int:
         """Ask one question; the exit code."""
         with self._feed.catch_presses():
-            outcome = self._submit(text, files)
-        if outcome.stopped or (outcome.ended is not None and outcome.ended.interrupted):
-            return INTERRUPTED
+            outcome = self._submit_to_end(text, files)
+        if outcome.signal:
+            return SIGNALLED + outcome.signal
         answered = UNASKED if outcome.unasked else ANSWERED
         if outcome.ended is None:
             return FAILED if outcome.failed else answered  # a slash command has no turn
-        return answered if outcome.ended.completed else FAILED
+        return answered if outcome.ended.completed and not outcome.ended.interrupted else FAILED
 
     def answer_lines(self) -> int:
         """Take each line as a message until the input or the chat ends; the exit code."""
@@ -187,10 +196,10 @@ class PlainChat:
             while (line := self._read()) is not None:
                 if not line.strip():
                     continue
-                outcome = self._submit(line)
+                outcome = self._submit(line, (), Outcome(_STOP_LINE))
                 code = UNASKED if outcome.unasked else code
                 if outcome.left:
-                    return INTERRUPTED if outcome.stopped else code
+                    return SIGNALLED + outcome.signal if outcome.signal else code
         return code
 
     def _read(self) -> str | None:
@@ -201,16 +210,23 @@ class PlainChat:
         with self._feed.reading():
             return self._lines.read()
 
-    def _submit(self, text: str, files: tuple[FileRef, ...] = ()) -> Outcome:
+    def _submit_to_end(self, text: str, files: tuple[FileRef, ...]) -> Outcome:
+        """As `_submit`; whatever breaks it off (the reader of the output is gone) stops the turn, too."""
+        try:
+            return self._submit(text, files, Outcome(_STOP_QUESTION))
+        except BaseException:
+            self._host.stop()
+            raise
+
+    def _submit(self, text: str, files: tuple[FileRef, ...], outcome: Outcome) -> Outcome:
         """Hand a text over and show events until it is dealt with."""
         self._host.submit(text, files)
-        outcome = Outcome()
         while not outcome.left:
             match self._feed.take():
                 case Idle():
                     break
-                case Pressed():
-                    self._stop(outcome)
+                case Pressed(number):
+                    self._obey(number, outcome)
                 case Closed():
                     outcome.left = True
                 case Ended(error):
@@ -221,20 +237,22 @@ class PlainChat:
                     self._ask(question, outcome)
                 case event:
                     self._note(event, outcome)
-                    self._view.show(event, stopped_here=outcome.stopped)
+                    self._view.show(event, stopped_here=bool(outcome.signal))
         return outcome
 
     def _note(self, event: Event, outcome: Outcome) -> None:
         if isinstance(event, TurnEnded):
             outcome.ended = event
         outcome.failed |= isinstance(event, Notice) and event.level == "error"
+        if not outcome.heard and isinstance(event, TextDelta | ReasoningDelta | ToolStarted):
+            outcome.heard = self._host.stop()  # it had not begun when it was to be stopped
 
-    def _stop(self, outcome: Outcome) -> None:
-        """The first Ctrl-C stops the turn; the second does not wait for it."""
-        outcome.left = outcome.stopped
-        outcome.stopped = True
+    def _obey(self, number: int, outcome: Outcome) -> None:
+        """The first signal stops the turn or leaves it; the second does not wait for it."""
+        outcome.left = bool(outcome.signal) or number not in outcome.stops
+        outcome.signal = outcome.signal or number
         if not outcome.left:
-            self._host.stop()
+            outcome.heard = self._host.stop()
 
     def _ask(self, question: Question, outcome: Outcome) -> None:
         """Read lines until one answers the question; where nobody can give one, say so and go on."""
@@ -245,8 +263,8 @@ class PlainChat:
         while True:
             try:
                 line = self._read()
-            except KeyboardInterrupt:
-                self._stop(outcome)
+            except KeyboardInterrupt as pressed:
+                self._obey(pressed.args[0], outcome)
                 return
             if line is None:
                 self._go_on_unasked(question, outcome)

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import stat
 import struct
 import subprocess
@@ -35,6 +36,7 @@ class Terminal:
             stderr=slave,
             env=environment,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # also under nohup
         )
         os.close(slave)
         self._seen = ""
@@ -57,10 +59,17 @@ class Terminal:
             assert time.monotonic() < deadline, self._shown()[-2000:]
         return self.process.wait(PATIENCE)
 
+    def hang_up(self):
+        """Close the terminal; the kernel tells the leader of its session."""
+        os.close(self._master)
+        self._master = None
+        self.process.send_signal(signal.SIGHUP)
+
     def close(self):
         self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        if self._master is not None:
+            os.close(self._master)
 
     def _shown(self):
         return CODES.sub("", self._seen)
@@ -211,3 +220,21 @@ def test_ctrl_r_takes_the_line_that_it_shows(open_terminal):
     terminal.type("\r")
     terminal.type("\r")
     terminal.wait_for("You said: alpha one")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_chat_that_is_told_to_end_leaves_in_order_and_stops_nothing(open_terminal, number):
+    terminal = open_terminal()
+    terminal.type("slow\r")
+    terminal.wait_for("Thinking about it")
+    terminal.process.send_signal(number)
+    terminal.wait_for(f"left with {128 + number}; stops=0 submitted=1")
+    assert terminal.wait_for_end() == 128 + number
+
+
+def test_a_chat_whose_terminal_is_closed_ends(open_terminal):
+    terminal = open_terminal()
+    terminal.type("slow\r")
+    terminal.wait_for("Thinking about it")
+    terminal.hang_up()
+    terminal.process.wait(PATIENCE)
