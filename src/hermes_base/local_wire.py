@@ -146,6 +146,14 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliverPart:
+    """The next part of a text that is too long for one line; the `deliver` of the same row brings the last part."""
+
+    row: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver:
     """A stored message for the conversation; confirmed by `got`."""
 
@@ -212,6 +220,7 @@ FromGateway = (
     | Stored
     | NotStored
     | Happened
+    | DeliverPart
     | Deliver
     | DealtWith
     | Stopped
@@ -232,6 +241,7 @@ FROM_GATEWAY: Mapping[str, type] = MappingProxyType(
         "stored": Stored,
         "refused": NotStored,
         "event": Happened,
+        "part": DeliverPart,
         "deliver": Deliver,
         "dealt": DealtWith,
         "stopped": Stopped,

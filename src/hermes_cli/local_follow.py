@@ -47,6 +47,7 @@ class Follower:
         self._dealt: OrderedDict[int, int] = OrderedDict()  # seq -> row, also of messages that we do not know yet
         self._shown: OrderedDict[int | str, None] = OrderedDict()
         self._words: set[int] = set()  # messages that we know, beyond the cursor
+        self._parts: dict[int, str] = {}  # beginnings of long rows, by row
         self._old_row = 0  # rows up to here were there before we came
         self._cursor = wire.Cursor()
         self.conversation = ""
@@ -79,6 +80,7 @@ class Follower:
 
     def _take_welcome(self, welcome: wire.Welcome) -> Taken:
         came_back = bool(self.conversation)
+        self._parts.clear()  # the row comes again, from its beginning
         if not came_back:
             self._cursor = welcome.cursor
         self.conversation = welcome.conversation
@@ -117,13 +119,18 @@ class Follower:
             return Taken()
         return Taken((event,))
 
+    def _take_part(self, part: wire.DeliverPart) -> Taken:
+        self._parts[part.row] = self._parts.get(part.row, "") + part.text
+        return Taken()
+
     def _take_row(self, deliver: wire.Deliver) -> Taken:
         reply = (wire.Got(deliver.row),)
+        outgoing = replace(deliver.outgoing, text=self._parts.pop(deliver.row, "") + deliver.outgoing.text)
         seen = self._note_row(deliver)
         stale = deliver.outgoing.kind == QUESTION and 0 < deliver.row <= self._old_row
         if stale or (seen and deliver.key):
             return Taken(replies=reply)
-        return Taken(_read_events(deliver.outgoing), reply)
+        return Taken(_read_events(outgoing), reply)
 
     def _take_dealt(self, dealt: wire.DealtWith) -> Taken:
         for seq in dealt.seqs:
@@ -223,6 +230,7 @@ _HANDLERS: Mapping[type, Callable[[Follower, Any], Taken]] = {
     wire.Stored: Follower._take_stored,
     wire.NotStored: Follower._take_refused,
     wire.Happened: Follower._take_event,
+    wire.DeliverPart: Follower._take_part,
     wire.Deliver: Follower._take_row,
     wire.DealtWith: Follower._take_dealt,
     wire.MovedTo: Follower._take_moved,

@@ -119,3 +119,16 @@ def test_what_tools_did_is_told_as_text_and_not_as_json(run, home: Path) -> None
     assert lines[lines.index("→ patch a.py") + 1 :][:4] == ["  changed a.py (+1 -1)", "  a.py", "  -x = 1", "  +x = 2"]
     assert "→ clarify Which colour?" in lines
     assert "{" not in done.stderr.decode()
+
+
+@pytest.mark.parametrize("letter", ["é", "\u0001"])
+def test_c7_a_very_long_answer_is_whole(home: Path, run, letter: str) -> None:
+    """C7: an answer that is longer than a line of the socket may be."""
+    text = "begin " + letter * 1_500_000 + " end"
+    with LabServer(plan=[{"text": text}]) as lab:
+        settings = {"model": {"base_url": lab.base_url, "default": "lab"}, "titles": {"enabled": False}}
+        (home / "config.yaml").write_text(json.dumps({**settings, "web": {"enabled": False}}))
+        done = run("-q", "Write a lot.")
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = text.replace("\u0001", "")  # it could steer a terminal
+    assert done.stdout.decode() == f"{shown}\n", f"{len(done.stdout)} bytes came"

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 
 from hermes_base.chat import Event, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.inbound import Outgoing
@@ -11,6 +12,7 @@ from hermes_base.local_wire import (
     Cursor,
     DealtWith,
     Deliver,
+    DeliverPart,
     FromGateway,
     Happened,
     Hello,
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 
 SLOW_BYTES = 1024 * 1024  # from here on streamed text is dropped
 CUT_BYTES = 16 * 1024 * 1024  # from here on the client is cut
+_PART_CHARS = 600_000  # of a text; a line has room for them however they are written
 _MOST_HELD = 1_000  # events
 _LAST_WORD_SECONDS = 3.0
 _PATIENCE_SECONDS = 10.0
@@ -57,15 +60,13 @@ class Attached:
 
     # --- what is pushed
 
-    def push(self, message: FromGateway) -> None:
-        """Put a line into its queue."""
+    def push(self, *messages: FromGateway) -> None:
+        """Put lines into its queue, all or none. One message has room however long it is, if little waits: a client
+        that comes back for it must not be cut again."""
         if self._ending:
             return
-        try:
-            line = encode(message)
-        except WireProblem as problem:
-            line = encode(Trouble(str(problem)))
-        if self._waiting_bytes + len(line) > CUT_BYTES:
+        line = b"".join(map(_encode, messages))
+        if self._waiting_bytes + min(len(line), CUT_BYTES - SLOW_BYTES) > CUT_BYTES:
             self.cut("This client reads too slowly. It can come back, and gets what it missed.")
             return
         self._lines.append(line)
@@ -101,7 +102,9 @@ class Attached:
     def deliver(self, row: int, outgoing: Outgoing, key: str) -> None:
         again = 0 < row <= self.cursor
         self.cursor = max(self.cursor, row)
-        self.push(Deliver(row, outgoing, key, again))
+        *parts, last = _split(outgoing.text)
+        whole = Deliver(row, replace(outgoing, text=last), key, again)
+        self.push(*(DeliverPart(row, part) for part in parts), whole)
         self._push_held()
 
     def tell_dealt(self, dealt: DealtWith) -> None:
@@ -175,6 +178,18 @@ class Attached:
             await asyncio.wait_for(self._room.wait(), _PATIENCE_SECONDS)
         except TimeoutError:
             self.cut("This client reads too slowly. It can come back, and gets what it missed.")
+
+
+def _encode(message: FromGateway) -> bytes:
+    try:
+        return encode(message)
+    except WireProblem as problem:
+        return encode(Trouble(str(problem)))
+
+
+def _split(text: str) -> list[str]:
+    """The text in parts that each fit into a line; at least one."""
+    return [text[start : start + _PART_CHARS] for start in range(0, len(text) or 1, _PART_CHARS)]
 
 
 class Leaving:

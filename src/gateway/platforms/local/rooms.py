@@ -19,7 +19,6 @@ from hermes_base.keys import parse_key
 
 PLATFORM = "local"
 CONFIRM_SECONDS = 10.0
-_LONGEST_TEXT = 600_000  # characters; a line has room for them however they are written
 _MOST_SENDERS = 1_000
 MISSED_AT_ONCE = 100  # of what was missed, before it is seen whether the client reads
 
@@ -234,7 +233,7 @@ class Rooms:
         return row.outgoing.address.account_key == f"{PLATFORM}:{self._account}"
 
     def _push_row(self, client: Attached, row: int, outgoing: Outgoing, key: str) -> None:
-        client.deliver(row, _fit(outgoing), key if self._follows(client) else "")
+        client.deliver(row, outgoing, key if self._follows(client) else "")
 
     # --- delivery
 
@@ -364,10 +363,3 @@ def _outgoing_of(part: Part, file: FileRef | None) -> Outgoing:
         return replace(part.outgoing, text=part.text, file=file or part.outgoing.file)
     kind = FILE if file is not None else QUESTION if part.question else NOTE
     return Outgoing(part.address, part.text, kind, question=part.question, choices=part.choices, file=file)
-
-
-def _fit(outgoing: Outgoing) -> Outgoing:
-    if len(outgoing.text) <= _LONGEST_TEXT:
-        return outgoing
-    note = "\n\n(The rest is too long to show here; the session has all of it.)"
-    return replace(outgoing, text=outgoing.text[:_LONGEST_TEXT] + note)
