@@ -16,6 +16,7 @@ from typing import Protocol
 from hermes_base.chat import ChatHost, Event, Notice
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello
+from hermes_cli.folder import find_folder
 from hermes_cli.local_client import Connection, Gone, LocalClient, connect
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
@@ -65,7 +66,7 @@ def open_host(options: ChatOptions) -> OpenedHost:
     """Join or become the gateway, open the conversation; HermesError says what is in the way."""
     hello = Hello(
         client=uuid.uuid4().hex,
-        folder=str(Path.cwd()),
+        folder=str(find_folder()),
         model=options.model,
         provider=options.provider,
         resume=options.resume,

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -65,6 +66,7 @@ _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
 
 def main(argv: list[str] | None = None) -> int:
     """Run `hermes` with these arguments; the exit code."""
+    open_missing_streams()
     try:
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -77,10 +79,28 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt as pressed:  # another signal than Ctrl-C gives its number
         return SIGNALLED + (pressed.args[0] if pressed.args else signal.SIGINT)
     except HermesError as error:
-        print(f"hermes: {error}", file=sys.stderr)
+        tell(str(error))
         return FAILED
     except Exception as error:  # noqa: BLE001 - the top of the program; the trace is kept
         return report_failure(error)
+
+
+def open_missing_streams() -> None:
+    """Give a process that was started without stdin, stdout or stderr (`>&-`) empty ones: what it writes goes nowhere,
+    and no file that it opens takes their place."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            empty = os.open(os.devnull, os.O_RDWR)
+            if empty != number:
+                os.dup2(empty, number)
+                os.close(empty)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def tell(text: str) -> None:
+    """Say it on stderr, if there is somebody to read it."""
+    with suppress(OSError):
+        print(f"hermes: {text}", file=sys.stderr, flush=True)
 
 
 def run(args: list[str]) -> int:
@@ -180,7 +200,7 @@ def report_failure(error: Exception) -> int:
     """Say what broke; the exit code."""
     if isinstance(error, OSError) and error.errno in _DISK_FAULTS:
         place = f" ({error.filename})" if error.filename else ""
-        print(f"hermes: {error.strerror}{place}. Check the disk's space and permissions.", file=sys.stderr)
+        tell(f"{error.strerror}{place}. Check the disk's space and permissions.")
         _forget_output()
         return FAILED
     report_crash(error)
@@ -197,7 +217,7 @@ def report_crash(error: Exception) -> None:
     redact = load("hermes_cli.config:redactor")()
     trace = redact("".join(load("traceback:format_exception")(error)))
     what = redact(f"{type(error).__name__}: {error}".partition("\n")[0])
-    print(f"hermes: this should not have happened ({what}). {_keep_trace(trace)}", file=sys.stderr)
+    tell(f"this should not have happened ({what}). {_keep_trace(trace)}")
 
 
 def _keep_trace(trace: str) -> str:

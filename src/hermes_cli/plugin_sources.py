@@ -12,6 +12,7 @@ from typing import Any
 from ruamel.yaml.error import YAMLError
 
 from hermes_cli.config_edit import parse_yaml
+from hermes_cli.folder import find_folder
 from hermes_cli.plugin_records import KINDS, PluginManifest
 from hermes_constants import get_hermes_home
 
@@ -54,7 +55,7 @@ def _find_own() -> Iterator[PluginManifest]:
 
 def _find_project() -> Iterator[PluginManifest]:
     if is_set("HERMES_ENABLE_PROJECT_PLUGINS"):
-        yield from _scan(Path.cwd() / ".hermes" / "plugins", "project")
+        yield from _scan(find_folder() / ".hermes" / "plugins", "project")
 
 
 def _find_entry_points() -> Iterator[PluginManifest]:
