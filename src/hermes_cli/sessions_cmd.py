@@ -31,6 +31,8 @@ def main(args: list[str]) -> int:
     parsed = _build_parser().parse_args(args)
     path = get_hermes_home() / STORE_FILE
     if not path.exists():
+        if "session" in parsed:
+            raise _say_unknown(parsed.session)
         print("[]" if getattr(parsed, "json", False) else "There are no sessions yet. `hermes` starts one.")
         return 0
     if parsed.action in _WRITERS:
@@ -123,11 +125,14 @@ def find_session(store: Store, wanted: str) -> SessionInfo:
     near = [info for info in store.sessions(limit=_ALL) if info.id.startswith(wanted)]
     if len(near) == 1:
         return near[0]
-    fix = "`hermes sessions list` shows the ids."
     if not near:
-        raise HermesError(f"There is no session {_clean(wanted)!r}.", fix=fix)
+        raise _say_unknown(wanted)
     few = ", ".join(info.id for info in near[:5]) + (", …" if len(near) > 5 else "")
     raise HermesError(f"{len(near)} sessions begin with {wanted!r}: {few}.", fix="Type more of the id.")
+
+
+def _say_unknown(wanted: str) -> HermesError:
+    return HermesError(f"There is no session {_clean(wanted)!r}.", fix="`hermes sessions list` shows the ids.")
 
 
 def _read_rows(store: Store, info: SessionInfo) -> tuple[Row, ...]:

@@ -44,7 +44,7 @@ def store(home: Path) -> Iterator[SqliteStore]:
 
 def test_without_a_store_it_says_so_kindly(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """H8."""
-    for action in (["list"], ["search", "x"], ["show", "x"], ["delete", "x", "--yes"]):
+    for action in (["list"], ["search", "x"]):
         assert main(["sessions", *action]) == 0
         assert "no sessions yet" in capsys.readouterr().out
     assert main(["sessions", "list", "--json"]) == 0
@@ -145,3 +145,12 @@ def test_a_damaged_store_is_one_sentence(home: Path, capsys: pytest.CaptureFixtu
     (home / STORE_FILE).write_text("not a database " * 100)
     assert main(["sessions", "list"]) == 1
     assert str(home / STORE_FILE) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["show", "export", "delete"])
+def test_h8_a_session_that_there_is_not_is_a_failure_in_an_empty_home_too(action, home, capsys):
+    assert main(["sessions", action, "NOSUCH"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "There is no session 'NOSUCH'." in said.err
+    assert not (home / STORE_FILE).exists()
