@@ -79,6 +79,7 @@ class Operations:
             "since": gateway.started,
             "node": gateway.node,
             "home": str(gateway.home),
+            "guest": gateway.guest,
             "profile": gateway.profile,
             "working": await gateway.call(self._describe_working),
             "queue": {"inbox": waiting, "outbox": unsent},

@@ -26,7 +26,7 @@ from hermes_cli.crash_guard import REFUSED, Guard, Verdict, write_refusal
 from hermes_cli.local_client import Gone, call, connect
 from hermes_cli.logs import keep_log, log_path
 from hermes_cli.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
-from hermes_cli.web_cmd import find_address
+from hermes_cli.web_cmd import END_CHAT, find_address, is_chat
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.home_lock import Holder, holder
 
@@ -127,9 +127,7 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
     del parsed
     owner = holder(home)
     if owner is not None:
-        raise HermesError(
-            f"A gateway runs already in {home}: {_name(owner)}.", fix="`hermes gateway restart` starts it anew."
-        )
+        raise _say_owned(home, owner, fix="`hermes gateway restart` starts it anew.")
     path = log_path(home).with_name(OUTPUT)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as said:
@@ -200,6 +198,13 @@ def _restart(parsed: argparse.Namespace, home: Path) -> int:
         )
     _stop(parsed, home)
     return _start(parsed, home)
+
+
+def _say_owned(home: Path, owner: Holder, *, kept: str = "", fix: str) -> HermesError:
+    """That another one is there. `fix` is for a gateway; a chat that hosts is ended by who chats."""
+    if is_chat(home):
+        return HermesError(f"A chat in a terminal hosts Hermes in {home}: {_name(owner)}.", kept=kept, fix=END_CHAT)
+    return HermesError(f"A gateway runs already in {home}: {_name(owner)}.", kept=kept, fix=fix)
 
 
 def _name(owner: Holder) -> str:
@@ -328,11 +333,8 @@ def _read_own(unit: Unit) -> str | None:
 def _enable(unit: Unit) -> int:
     owner = holder(unit.home)
     if owner is not None and _find_unit(unit.home, owner) is None:
-        raise HermesError(
-            f"A gateway runs already in {unit.home}: {_name(owner)}.",
-            kept="The service is installed and not enabled.",
-            fix="Stop that one with `hermes gateway stop`, then try again.",
-        )
+        fix = "Stop that one with `hermes gateway stop`, then try again."
+        raise _say_owned(unit.home, owner, kept="The service is installed and not enabled.", fix=fix)
     for command in unit.enabling:
         problem = _run_systemctl(command)
         if problem:

@@ -21,6 +21,8 @@ _OPENING_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 NOBODY = "No gateway runs in {home}, so there is no page."
 NOT_SERVED = "The gateway that runs in {home} serves no page."
+HOSTED = "A chat in a terminal (process {pid}) hosts Hermes in {home}, and a chat serves no page."
+END_CHAT = "Close that chat with /quit, then `hermes gateway start`; chats join it."
 
 
 def main(args: list[str]) -> int:
@@ -48,6 +50,8 @@ def _build_parser() -> argparse.ArgumentParser:
 def find_address(home: Path) -> str:
     """Of the running gateway's page; with the token only where the token opens it."""
     status = _ask(home)
+    if status.get("guest"):
+        raise HermesError(HOSTED.format(pid=status.get("pid"), home=home), fix=END_CHAT)
     while not _read_address(status) and time.time() - float(status.get("since") or 0) < _OPENING_SECONDS:
         time.sleep(_LOOK_SECONDS)  # it has just been started: the page opens a moment after the gateway
         status = _ask(home)
@@ -57,6 +61,14 @@ def find_address(home: Path) -> str:
         raise HermesError(NOT_SERVED.format(home=home), fix=fix)
     host = str(config.load_last_good()["web"]["host"])
     return f"{address}?token={read_token(home)}" if is_loopback(host) else address
+
+
+def is_chat(home: Path) -> bool:
+    """Whether a chat in a terminal hosts Hermes: it serves no page, and nothing but its end ends it."""
+    try:
+        return bool(_ask(home).get("guest"))
+    except HermesError:  # nobody listens, or nobody answers: it starts or ends
+        return False
 
 
 def _ask(home: Path) -> dict[str, Any]:
