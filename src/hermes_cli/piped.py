@@ -36,8 +36,8 @@ class Asking:
 
 
 def read_question(given: str) -> Asking:
-    """The question with what was piped; `-` means that what was piped is the question."""
-    if given == STDIN:
+    """The question with what was piped; `-`, or no word beside what was piped, means that this is the question."""
+    if given == STDIN or (not given.strip() and _holds_text()):
         if sys.stdin is not None and sys.stdin.isatty():
             raise ConfigProblem("-q needs a question.", fix='For example: hermes -q "What time is it in Lima?"')
         return Asking(_check(_decode(_read_to_end(open_stdin()))))

@@ -71,7 +71,8 @@ class AgentHands:
         seconds = time.monotonic() - started - (asker.waited if asker is not None else 0.0)
         result = self._tell_after(ids, args, result, seconds)
         told = write_plain(view_outcome(call.name, args, result), RESULT_CHARS)
-        self.emit(ToolEnded(call.id, call.name, not _is_error(result), seconds, told))
+        done = not (_is_error(result) or self.context.cancel.cancelled)  # what was stopped does not look done
+        self.emit(ToolEnded(call.id, call.name, done, seconds, told))
         return result
 
     def is_working(self) -> bool:

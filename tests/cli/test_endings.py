@@ -1,18 +1,23 @@
-"""What ends a chat from outside (SIGTERM, a terminal that is closed), with real processes."""
+"""What comes to a chat from outside, with real processes: signals, closed terminals and streams, a deleted folder."""
 
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from gateway_process import HERMES as HERMES_SCRIPT
 from gateway_process import GatewayProcess, read_store
 from waiting import wait_until
 
+from hermes_base import local_wire as wire
+from hermes_cli.local_client import connect
 from hermes_lab.server import LabServer
 
 HERMES = [sys.executable, "-m", "hermes_cli.main"]
@@ -154,3 +159,71 @@ def test_nohup_is_respected(start: Start, folder: Path) -> None:
     (folder / "go").touch()
     assert asked.communicate(timeout=PATIENCE)[0] == b"Done.\n"
     assert asked.returncode == 0
+
+
+# --- where it is started, and with what
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_do_no_harm(folder: Path, home: Path, closed: str) -> None:
+    """H8: what is written to them goes nowhere, and what is written elsewhere comes."""
+    shell = f"exec {shlex.join([*HERMES, '-q', 'Name one colour.'])} {closed}"
+    asked = subprocess.run(["sh", "-c", shell], cwd=folder, capture_output=True, timeout=PATIENCE)
+    assert (asked.returncode, asked.stderr) == (0, b"")
+    said = b"" if ">&-" in closed.split() else b"You said: Name one colour."
+    assert asked.stdout.partition(b"\n")[0] == said
+    assert not list((home / "logs").glob("crash-*"))
+    lines = subprocess.run(["sh", "-c", f"echo hello | {shlex.join(HERMES)} {closed}"], cwd=folder, timeout=PATIENCE)
+    assert lines.returncode == 0
+
+
+def test_h8_a_deleted_folder_is_told(folder: Path) -> None:
+    shell = f"rmdir ../work && exec {shlex.quote(HERMES_SCRIPT)} -q hello"
+    asked = subprocess.run(["sh", "-c", shell], cwd=folder, capture_output=True, timeout=PATIENCE)
+    assert asked.returncode == 1
+    assert asked.stderr.startswith(b"hermes: The folder that you are in is gone")
+
+
+def test_h8_who_wants_a_page_or_a_gateway_is_told_that_a_chat_hosts(start: Start, home: Path) -> None:
+    chat = start(stdin=subprocess.PIPE)
+    assert chat.stdin is not None
+    assert chat.stdout is not None
+    chat.stdin.write(b"hello\n")
+    chat.stdin.flush()
+    assert any(b"You said: hello" in line for line in chat.stdout)
+    for command in (["web"], ["gateway", "start"]):
+        done = subprocess.run([*HERMES, *command], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 1
+        assert "A chat in a terminal" in done.stderr
+        assert str(chat.pid) in done.stderr
+        assert "Close that chat with /quit" in done.stderr
+        assert "web.enabled" not in done.stderr
+        assert "restart" not in done.stderr
+
+
+def test_a_tool_that_was_stopped_does_not_look_done(start: Start, folder: Path) -> None:
+    """C6: shown where progress is shown."""
+    chat = start(stdin=subprocess.PIPE)
+    assert chat.stdin is not None
+    chat.stdin.write(f"{WORK}\n".encode())
+    chat.stdin.flush()
+    wait_begun(folder)
+    chat.send_signal(signal.SIGINT)
+    told = chat.communicate(timeout=PATIENCE)[1].decode()
+    assert "✗ terminal touch begun; sleep 60" in told
+    assert "✓" not in told
+
+
+def test_a_turn_that_somebody_else_stopped_is_exit_code_1(start: Start, folder: Path, home: Path) -> None:
+    """C6: nobody pressed Ctrl-C here."""
+    asked = start("-q", WORK)
+    wait_begun(folder)
+    conversation = read_store(home, "select conversation from inbox")[0][0]
+    with closing(connect(home)) as connection:
+        connection.send(wire.Hello("other", conversation=conversation))
+        connection.send(wire.Stop("1"))
+        while not isinstance(connection.read(PATIENCE), wire.Stopped):
+            pass
+        _, err = asked.communicate(timeout=PATIENCE)
+    assert asked.returncode == 1
+    assert b"Interrupted by you." not in err

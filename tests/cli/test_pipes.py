@@ -48,7 +48,12 @@ def test_what_is_piped_goes_with_the_question(run, lab: LabServer) -> None:
 
 @pytest.mark.parametrize(
     ("args", "piped"),
-    [(["-q", "Name one colour."], None), (["-q", "Name one colour."], b" \n"), (["-q"], b"Name one colour.\n")],
+    [
+        (["-q", "Name one colour."], None),
+        (["-q", "Name one colour."], b" \n"),
+        (["-q"], b"Name one colour.\n"),
+        (["-q", ""], b"Name one colour."),
+    ],
 )
 def test_a_question_alone_is_the_question(run, lab: LabServer, args: list[str], piped: bytes | None) -> None:
     assert run(*args, piped=piped).returncode == 0
