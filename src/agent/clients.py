@@ -186,10 +186,8 @@ def _read_as_promised(who: str) -> Iterator[None]:
 def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None], line: Any) -> None:
     """The limit between chunks counts from the last data: a comment that keeps the connection open is no answer."""
     find_error, feed = call.format.find_error, answer.feed
-    ended = False
     with events:
         for number, data in enumerate(_iter_pieces(events.response, call, line)):
-            line.expect(call.between_chunks)
             if data == DONE:
                 answer.finish()
                 break
@@ -201,9 +199,7 @@ def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callabl
                 raise in_stream_failure(problem, call.who)
             feed(chunk)
             on_chunk()
-            if not ended and answer.whole:
-                ended = True
-                _limit_reads(events.response, AFTER_END_SECONDS)
+            line.expect(AFTER_END_SECONDS if answer.whole else call.between_chunks)
 
 
 def _iter_pieces(response: Any, call: StreamCall, line: Any) -> Iterable[bytes]:
