@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.reply import Reply, ToolCall
+from hermes_base import journal
 from hermes_base.errors import FailureKind, ModelFailure
 
 REPEATED_CALL = (
@@ -26,7 +27,7 @@ ASK_AGAIN = "Your last answer was empty. Answer the request, or call a tool."
 
 LENGTH, FILTERED = "length", "content_filter"
 #: Answers that stopped before their end, and what the turn's reason is then.
-_ENDED_EARLY = {LENGTH: "cut", FILTERED: "filtered"}
+_ENDED_EARLY = {LENGTH: journal.CUT, FILTERED: journal.FILTERED}
 
 
 @dataclass(frozen=True, slots=True)

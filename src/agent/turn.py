@@ -25,10 +25,10 @@ from agent.request import ModelCaller
 from agent.shown import ShownText
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
-from hermes_base.chat import Notice
+from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.foreign import FOREIGN, SAID_BY
-from hermes_base.journal import EXCUSE, LOST, STEERED, Row, TurnEnd, UsageRow, text_of
+from hermes_base.journal import EARLY_ENDS, ENDED_EARLY, EXCUSE, LOST, STEERED, Row, TurnEnd, UsageRow, text_of
 from hermes_base.whole_text import clean_text
 
 log = logging.getLogger(__name__)
@@ -40,13 +40,6 @@ EXCUSES = {
     "repeated": "The model made the same call again and again, so the turn was ended.",
     "refused": "The model refused to answer.",
     "failed": "The model could not answer; this message is kept and has not been answered.",
-}
-
-
-#: What the person is told beside an answer that stopped before its end.
-ENDED_EARLY = {
-    "cut": "The answer was cut at the model's output limit.",
-    "filtered": "The provider stopped the answer: the model refused, or a filter did.",
 }
 
 
@@ -402,17 +395,19 @@ class Turn:
             self._ports.model.note_failure(done.failure)
         if self._held is not None:
             message, usage = self._held
+            early = done.reason if done.reason in EARLY_ENDS else ""
             result.text = self._transform(message["content"])
             self._shown.correct(self._as_shown(result.text))
-            self._finish(message, TurnEnd(result.text, done.completed), [usage])
+            marked = {**message, ENDED_EARLY: early} if early else message
+            self._finish(marked, TurnEnd(result.text, done.completed, reason=early), [usage])
+            if early:
+                self._ports.emit(LastingNotice(EARLY_ENDS[early], "warning"))
         else:
             excuse = EXCUSES[done.reason]
             result.text = done.text or excuse
             result.error = str(done.failure) if done.failure else excuse
             message = {"role": "assistant", "content": f"[{excuse}]", EXCUSE: True}
             self._finish(message, TurnEnd(result.error, False, failed=True), [])
-        if done.reason in ENDED_EARLY:
-            self._ports.emit(Notice(ENDED_EARLY[done.reason], "warning"))
 
     def _end_interrupted(self, stop: Interrupted) -> None:
         """What was read so far stays, with a word on who stopped it."""

@@ -343,8 +343,8 @@ def name_draft(job: Job) -> str:
 
 def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
     """What is said of the end of a turn: the answer, or what there is of it and who stopped it (C6)."""
-    text, reason = end.text, describe_stop(end.reason) if end.interrupted else ""
-    if reason:
+    text, reason = end.text, describe_stop(end.reason) if end.interrupted else end.reason
+    if end.interrupted:
         text = f"{text}\n\n({reason})".strip()
     return Outgoing(
         inbound.address,

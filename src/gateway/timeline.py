@@ -9,7 +9,7 @@ from hermes_base.cockpit import ASSISTANT, FILE, NOTE, TOOL, USER, Entry, Exchan
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
-from hermes_base.journal import Row, is_excuse, is_question, shown_text
+from hermes_base.journal import Row, is_excuse, is_question, read_early_end, shown_text
 from hermes_base.tool_views import cut_parts, read_object, show_call, view_call, view_result
 from hermes_state.interface import PagedRow
 from hermes_state.turns import OutboxRow
@@ -49,7 +49,8 @@ def _describe_answer(name: str, paged: PagedRow) -> Iterator[Entry]:
     reasoning = row.message.get("reasoning")
     reasoning = reasoning if isinstance(reasoning, str) else ""
     if text.strip() or reasoning.strip():
-        level, detail = ("warning", stopped[1]) if stopped else ("error" if is_excuse(row) else "info", "")
+        detail = stopped[1] if stopped else read_early_end(row)
+        level = "warning" if detail else "error" if is_excuse(row) else "info"
         text = text.removesuffix(stopped[0]).rstrip() if stopped else text
         entry = Entry(name, ASSISTANT, text, paged.created, row.position, level=level, detail=detail)
         yield replace(entry, reasoning=reasoning, model=str(row.message.get("by") or ""))

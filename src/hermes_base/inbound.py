@@ -94,7 +94,7 @@ class Outgoing:
     draft: str = ""  # the streamed draft whose place it takes: its platform id, or its key while that is not known
     question: str = ""  # id of the question it asks
     choices: tuple[str, ...] = ()
-    reason: str = ""  # why it asks; of an interrupted answer: who or what stopped it
+    reason: str = ""  # why it asks; of an answer: who or what stopped it, or why it ends early (EARLY_ENDS)
     file: FileRef | None = None
     turn: str = ""
     completed: bool = True  # of an answer: the turn came to its own end

@@ -12,8 +12,17 @@ from typing import Any, Protocol
 
 TOOLS, SYSTEM = "tools", "system"
 #: Fields of a message that are sent to nobody: it stands for what an engine took out; it was put into a running turn;
-#: it stands in the place of an answer that never came.
-COMPACTED, STEERED, EXCUSE = "compacted", "steered", "excuse"
+#: it stands in the place of an answer that never came; it is an answer that stopped before its end (why).
+COMPACTED, STEERED, EXCUSE, ENDED_EARLY = "compacted", "steered", "excuse", "ended_early"
+#: Why an answer stopped before its end.
+CUT, FILTERED = "cut", "filtered"
+#: What the person is told beside such an answer.
+EARLY_ENDS: Mapping[str, str] = MappingProxyType(
+    {
+        CUT: "The answer was cut at the model's output limit.",
+        FILTERED: "The provider stopped the answer: the model refused, or a filter did.",
+    }
+)
 LOST = "lost"  # the kind of a row or a step whose content could not be read from the store any more
 #: Places of the frozen parts beside the messages, which count from 0.
 PART_PLACES: Mapping[str, int] = MappingProxyType({TOOLS: -2, SYSTEM: -1})
@@ -47,7 +56,7 @@ class TurnEnd:
     text: str  # the answer, or what there is of it, or the sentence that says why there is none
     completed: bool = True
     interrupted: bool = False
-    reason: str = ""  # of an interrupted turn: who or what stopped it
+    reason: str = ""  # of an interrupted turn: who or what stopped it; of a completed one: one of EARLY_ENDS, or none
     failed: bool = False  # the text is not the model's
 
 
@@ -183,3 +192,8 @@ def is_excuse(row: Row) -> bool:
     """Whether it stands in the place of an answer that never came: the model reads a short word of ours between
     brackets there, and people are shown what went wrong."""
     return bool(row.message.get(EXCUSE))
+
+
+def read_early_end(row: Row) -> str:
+    """Why an answer stopped before its end, in words for people; empty: it is whole, or it is no answer."""
+    return EARLY_ENDS.get(str(row.message.get(ENDED_EARLY) or ""), "")

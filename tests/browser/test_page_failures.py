@@ -49,3 +49,12 @@ def test_malformed_json_is_told_in_words_not_as_bytes(tab: Tab, house: WebHouse,
     failure = tab.page.locator("article.failure")
     expect(failure).to_contain_text('refused the request (HTTP 400: {"error": not json)')
     assert "b'" not in failure.inner_text()
+
+
+def test_an_answer_that_was_cut_says_so_for_good(tab: Tab) -> None:
+    """C7: an answer that stopped before its end does not look whole, neither when it has settled nor after a reload."""
+    why = "The answer was cut at the model's output limit."
+    answer = tab.ask("[[say Half an]][[length]]", "Half an")
+    expect(answer.locator(".stopped")).to_have_text(why)
+    tab.page.reload()
+    expect(tab.wait_answer("Half an").locator(".stopped")).to_have_text(why)

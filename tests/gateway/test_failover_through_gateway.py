@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from house import House
+from waiting import wait_until
 
 from agent.providers import PROVIDERS
 from gateway.agent_cache import CACHE_BUSTING_KEYS, pick_baked
@@ -206,3 +207,10 @@ def test_a_chat_reads_of_a_summary_that_failed_once(house: House, lab: LabServer
         olga.ask("[[say well]] " + "word " * 800)
     assert olga.count("could not be summarised; nothing was dropped") == 1
     assert olga.count("well") == 8
+
+
+def test_a_chat_is_told_that_an_answer_was_cut(house: House) -> None:
+    """C7: a chat that shows no events reads below an answer that it stopped before its end."""
+    olga = house.person("olga")
+    olga.say("[[say Half an]][[length]]")
+    wait_until(lambda: olga.seen[-2:] == ["Half an", "The answer was cut at the model's output limit."])

@@ -82,6 +82,7 @@ _EXTRAS = shape(
     "What OpenAI's form has no place for.",
     interrupted=FLAG,
     reason=TEXT,
+    incomplete=one_of("max_output_tokens", "content_filter"),
     files=listed(shape(name=TEXT, kind=TEXT, size=WHOLE)),
 )
 
@@ -118,7 +119,7 @@ _CHAT = shape(
             ("index", "message", "finish_reason"),
             index=WHOLE,
             message=shape(("role", "content"), role=one_of("assistant"), content=TEXT, reasoning_content=TEXT),
-            finish_reason=one_of("stop"),
+            finish_reason=one_of("stop", "length", "content_filter"),
         )
     ),
     usage=ref("Usage"),
@@ -145,6 +146,7 @@ _RESPONSE = shape(
     model=TEXT,
     output=listed(shape(("id", "type"), id=TEXT, type=TEXT, role=TEXT, status=TEXT, content=listed(shape()))),
     error=maybe(shape(code=TEXT, message=TEXT)),
+    incomplete_details=maybe(shape(("reason",), reason=one_of("max_output_tokens", "content_filter", "interrupted"))),
     conversation=shape(id=TEXT),
     previous_response_id=maybe(TEXT),
     usage=maybe(shape(input_tokens=WHOLE, output_tokens=WHOLE, total_tokens=WHOLE)),

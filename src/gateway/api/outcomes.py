@@ -19,6 +19,7 @@ class Outcome:
     refused: bool = False  # the house did not begin with it: not now
     interrupted: bool = False
     reason: str = ""  # of an interrupted one: who or what stopped it
+    early: str = ""  # why an answer stopped before its end (EARLY_ENDS); empty: it is whole
     files: tuple[FileRef, ...] = ()
     session: str = ""
     model: str = ""  # which one answered, as far as it is known
@@ -33,10 +34,10 @@ def read_outcome(answers: Sequence[Outgoing], streamed: str, entries: Sequence[E
         return _read_notes([said for said in answers if said.kind == NOTE], files)
     if answer.interrupted:
         said = answer.text.removesuffix(f"({answer.reason})").rstrip()
-        return Outcome(_whole(said, streamed, entries), "", False, True, answer.reason, files)
+        return Outcome(_whole(said, streamed, entries), interrupted=True, reason=answer.reason, files=files)
     if not answer.completed:
         return Outcome(streamed, answer.text or NO_ANSWER, files=files)
-    return Outcome(_whole(answer.text, streamed, entries), files=files)
+    return Outcome(_whole(answer.text, streamed, entries), early=answer.reason, files=files)
 
 
 def _read_notes(notes: Sequence[Outgoing], files: tuple[FileRef, ...]) -> Outcome:

@@ -1,6 +1,7 @@
 """Writes what came of a run in the Chat Completions format, whole or in pieces."""
 
 from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gateway.api.outcomes import Outcome
@@ -9,7 +10,11 @@ from gateway.api.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_E
 from gateway.api.sent_text import SentText
 from gateway.api.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from gateway.api.tickets import COMPLETION, RUN
+from hermes_base.journal import CUT, FILTERED
 
+#: How each format says that an answer stopped before its end.
+FINISH_REASONS: Mapping[str, str] = MappingProxyType({CUT: "length", FILTERED: "content_filter"})
+INCOMPLETE: Mapping[str, str] = MappingProxyType({CUT: "max_output_tokens", FILTERED: "content_filter"})
 STOPPING = (
     "Hermes is stopping; the message is kept, and the run goes on when Hermes runs again. Ask for it by its id: {id}."
 )
@@ -20,7 +25,12 @@ def write_completion(record: Record, outcome: Outcome) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": FINISH_REASONS.get(outcome.early, "stop"),
+    }
     return {
         **_head(record, "chat.completion"),
         "choices": [choice],
@@ -41,10 +51,13 @@ def write_usage(usage: Mapping[str, int]) -> dict[str, Any]:
 
 
 def write_extras(outcome: Outcome) -> dict[str, Any]:
-    """What OpenAI's form has no place for: that it was stopped, and files that the agent hands over."""
+    """What OpenAI's forms have no place for, or not all of them: that it was stopped or is not whole, and files that
+    the agent hands over."""
     extras: dict[str, Any] = {}
     if outcome.interrupted:
         extras |= {"interrupted": True, "reason": outcome.reason}
+    if outcome.early in INCOMPLETE:
+        extras["incomplete"] = INCOMPLETE[outcome.early]
     if outcome.files:
         extras["files"] = [{"name": file.name, "kind": file.kind, "size": file.size} for file in outcome.files]
     return {"hermes": extras} if extras else {}
@@ -99,7 +112,7 @@ def _write_end(record: Record, sent: SentText, usage: bool) -> list[str]:
     if problem is not None or record.outcome is None:
         return [write_event({"error": problem.describe()})] if problem else []
     extras = write_extras(record.outcome)
-    pieces = [_chunk(record, {}, "stop", extras)]
+    pieces = [_chunk(record, {}, FINISH_REASONS.get(record.outcome.early, "stop"), extras)]
     if usage:
         counted = {"choices": [], "usage": write_usage(record.outcome.usage)}
         pieces.append(write_event({**_head(record, "chat.completion.chunk"), **counted}))

@@ -11,7 +11,7 @@ from gateway.api.records import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
 from gateway.api.sent_text import SentText
 from gateway.api.streams import PULSE, PULSE_SECONDS, write_event
 from gateway.api.tickets import ITEM, RESPONSE
-from gateway.api.writing_chat import find_problem, problem_with, write_extras
+from gateway.api.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras
 
 _STATUS: Mapping[str, str] = MappingProxyType(
     {
@@ -28,15 +28,16 @@ def write_response(record: Record) -> dict[str, Any]:
     """The response as it stands."""
     outcome = record.outcome
     problem = problem_with(record) if record.is_over else None
+    missing = _find_missing(outcome) if outcome else ""
     return {
         "id": record.ticket.write(RESPONSE),
         "object": "response",
         "created_at": int(record.created),
-        "status": _STATUS[record.status],
+        "status": "incomplete" if missing else _STATUS[record.status],
         "model": record.model or "hermes",
         "output": _write_output(record),
         "error": {"code": "server_error", "message": problem.message} if problem else None,
-        "incomplete_details": {"reason": "interrupted"} if outcome and outcome.interrupted else None,
+        "incomplete_details": {"reason": missing} if missing else None,
         "conversation": {"id": record.ticket.conversation},
         "instructions": None,
         "metadata": {},
@@ -53,10 +54,19 @@ def write_response(record: Record) -> dict[str, Any]:
 def _write_output(record: Record) -> list[dict[str, Any]]:
     if record.outcome is None or problem_with(record) is not None:
         return []
-    return [_write_item(record, record.outcome.text)]
+    return [_write_item(record, record.outcome.text, _name_status(record.outcome))]
 
 
-def _write_item(record: Record, text: str | None, status: str = "completed") -> dict[str, Any]:
+def _find_missing(outcome: Outcome) -> str:
+    """Why the text is not all there is to say; empty: it is."""
+    return "interrupted" if outcome.interrupted else INCOMPLETE.get(outcome.early, "")
+
+
+def _name_status(outcome: Outcome) -> str:
+    return "incomplete" if _find_missing(outcome) else "completed"
+
+
+def _write_item(record: Record, text: str | None, status: str) -> dict[str, Any]:
     content = [] if text is None else [_write_part(text)]
     name = record.ticket.write(ITEM)
     return {"id": name, "type": "message", "role": "assistant", "status": status, "content": content}
@@ -123,15 +133,14 @@ class _Events:
 
     def finish(self, outcome: Outcome) -> list[str]:
         place = {**self._item, "content_index": 0}
-        kind = "response.incomplete" if outcome.interrupted else "response.completed"
+        status = _name_status(outcome)
+        item = _write_item(self._record, outcome.text, status)
         return [
             *self.open(),
             self.write("response.output_text.done", {**place, "text": outcome.text, "logprobs": []}),
             self.write("response.content_part.done", {**place, "part": _write_part(outcome.text)}),
-            self.write(
-                "response.output_item.done", {"output_index": 0, "item": _write_item(self._record, outcome.text)}
-            ),
-            self.state(kind),
+            self.write("response.output_item.done", {"output_index": 0, "item": item}),
+            self.state(f"response.{status}"),
         ]
 
     def fail(self, problem: ApiProblem) -> str:
