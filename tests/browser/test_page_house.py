@@ -148,3 +148,19 @@ def test_an_unknown_price_is_not_nothing(tab: Tab, house: WebHouse) -> None:
     expect(card).to_contain_text("no price known")
     expect(card).not_to_contain_text("$0")
     expect(tab.page.get_by_text("30 days:")).to_contain_text("no price known")
+
+
+def test_the_status_page_does_not_scroll_sideways_on_a_phone(visit: Callable[..., Visitor], house: WebHouse) -> None:
+    """What only a screen reader reads takes no room: the tables of the plots among it."""
+    tab = visit(viewport={"width": 390, "height": 844}).tab().open(house.address)
+    tab.ask("Hello", "You said: Hello")
+    tab.page.goto(f"{house.url}/status")
+    expect(tab.page.get_by_role("table", name="Tokens by day")).to_contain_text("from the cache")
+    widths = tab.page.evaluate(
+        "[...document.querySelectorAll('*')]"
+        ".filter((box) => ['auto', 'scroll'].includes(getComputedStyle(box).overflowX) && box.querySelector('figure'))"
+        ".map((box) => box.scrollWidth - box.clientWidth)"
+    )
+    assert widths, "the status page scrolls in a box of its own"
+    assert max(widths) <= 0
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
