@@ -265,12 +265,12 @@ def is_transport_error(error: BaseException) -> bool:
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Seconds of a Retry-After header; a date or nonsense counts as absent."""
+    """Seconds of a Retry-After header; a date, less than nothing or other nonsense counts as absent."""
     try:
         seconds = float(value or "nan")
     except ValueError:
         return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _unlisted(status: int | None) -> Reading:

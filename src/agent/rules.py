@@ -25,6 +25,7 @@ OUT_OF_STEPS = (
 ASK_AGAIN = "Your last answer was empty. Answer the request, or call a tool."
 
 
+LEAST_WAIT = 0.1  # seconds that a provider may wish between two tries
 LENGTH, FILTERED = "length", "content_filter"
 #: Answers that stopped before their end, and what the turn's reason is then.
 _ENDED_EARLY = {LENGTH: journal.CUT, FILTERED: journal.FILTERED}
@@ -275,6 +276,11 @@ def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, A
             return ended
 
 
+def _find_wait(wished: float | None, retries: int) -> float:
+    """Seconds before the next try: what the provider wishes. One who wishes no wait gets ours, which grows (C11)."""
+    return wished if wished is not None and wished >= LEAST_WAIT else 2.0**retries
+
+
 def _try_on(failure: ModelFailure, tries: _Tries) -> Generator[Step, Any, Done | None]:
     """Prepare the next try: a second one at once, another provider, a new connection, a longer pause. None: try."""
     limits, patient = tries.limits, failure.kind is FailureKind.RETRY
@@ -291,7 +297,7 @@ def _try_on(failure: ModelFailure, tries: _Tries) -> Generator[Step, Any, Done |
         if (yield RecoverTransport(failure)):
             return None
     tries.retries += 1
-    wait = failure.retry_after if failure.retry_after is not None else 2.0**tries.retries
+    wait = _find_wait(failure.retry_after, tries.retries)
     if not patient or tries.retries >= limits.max_retries or wait > limits.longest_wait:
         return _failed(failure)
     if not tries.has_time_for(wait):

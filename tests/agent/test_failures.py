@@ -151,7 +151,8 @@ def test_a_long_body_is_cut_in_the_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("3", 3.0), ("0.5", 0.5), ("-1", 0.0), (None, None), ("Wed, 21 Oct", None)]
+    ("value", "seconds"),
+    [("3", 3.0), ("0.5", 0.5), ("0", 0.0), ("-5", None), ("nan", None), (None, None), ("Wed, 21 Oct", None)],
 )
 def test_retry_after(value: str | None, seconds: float | None) -> None:
     assert parse_retry_after(value) == seconds

@@ -285,3 +285,10 @@ def test_every_turn_ends_whatever_happens(outcomes: list[Any], switch: bool, sho
 
     with pytest.raises(StopIteration):
         run_to_the_end()
+
+
+@pytest.mark.parametrize("wished", [None, 0.0, 0.01])
+def test_who_wishes_no_wait_gets_our_own_pauses(wished: float | None) -> None:
+    """C11: a provider that fails and asks for no pause is not asked again and again at once."""
+    steps, _ = play([failure(FailureKind.RETRY, retry_after=wished)] * 4, SwitchProvider=False)
+    assert [step.seconds for step in steps if isinstance(step, Pause)] == [1.0, 2.0, 4.0]
