@@ -22,6 +22,7 @@ from gateway.lane import BY_NEW_MESSAGE, Again, Done, Item, Job
 from gateway.mailbox import Mailbox
 from gateway.meters import Meters
 from gateway.people import Scope, is_shared, scope_of
+from gateway.platforms.base import Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.titling import Titler
@@ -204,7 +205,9 @@ class TurnPerformer:
     def _work(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, live: LiveTurn) -> Done:
         tools, key, journal = self._tools, job.claim.conversation, _journal_of(agent)
         try:
-            self._run(job, turn, plan, agent, live)
+            pipe = tools.make_pipe(job, live)
+            journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
+            self._run(job, turn, plan, agent, pipe, live.turn_id)
             if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
                 tools.titler.look_at(key, journal.place[0], plan.runtime)
             return Done(journal.closed)
@@ -248,10 +251,9 @@ class TurnPerformer:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(folder)
 
-    def _run(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, live: LiveTurn) -> None:
+    def _run(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, pipe: EventPipe, name: str) -> None:
         first, key = job.first, job.claim.conversation
-        asker = self._tools.mailbox.begin_turn(key, live.turn_id, first.sender.person)
-        pipe = self._tools.make_pipe(job, live)
+        asker = self._tools.mailbox.begin_turn(key, name, first.sender.person)
         agent.stream_delta_callback = self._time_first(agent, pipe)
         agent.switch_callback = self._tools.meters.switches.add
         agent.reasoning_callback = pipe.put_reasoning

@@ -40,7 +40,7 @@ from gateway.stage import Draft, Stage
 from gateway.stopping import end_gateway
 from gateway.titling import Titler
 from gateway.turn import EventPipe, StoreFace, start_thread
-from hermes_base.chat import Event, Notice, Question
+from hermes_base.chat import Notice, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
@@ -377,7 +377,7 @@ class Gateway:
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             self._loop.call_soon_threadsafe(draft.begin)
 
-        def show(event: Event) -> None:
+        def show(event: LiveEvent) -> None:
             self.show(key, event)
             if draft is not None and not live.suspended:
                 draft.show(event)

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hermes_base.chat import Event, ReasoningDelta, TextDelta, join_deltas
+from gateway.platforms.base import LiveEvent
+from hermes_base.chat import ReasoningDelta, TextDelta, join_deltas
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +91,13 @@ def forbid_store_thread(what: str) -> None:
 class EventPipe:
     """Events of a turn on their way to the loop: in order, pieces of text joined, one wake-up for many."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, show: Callable[[Event], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, show: Callable[[LiveEvent], None]) -> None:
         self._loop = loop
         self._show = show
         self._lock = threading.Lock()
-        self._events: list[Event] = []
+        self._events: list[LiveEvent] = []
 
-    def put(self, event: Event) -> None:
+    def put(self, event: LiveEvent) -> None:
         """Called on the turn's thread, and on those of its tools."""
         with self._lock:
             waking = not self._events

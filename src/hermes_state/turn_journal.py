@@ -25,6 +25,7 @@ class _Bound:
     taken: set[int] = field(default_factory=set)
     steps: int = 0
     frozen: list[tuple[int, str, bytes]] = field(default_factory=list)  # kept with the rows that come next
+    tell_taken: Callable[[tuple[int, ...]], None] = lambda _: None  # which messages were stored with rows of it
 
 
 class TurnJournal(StoreJournal):
@@ -48,6 +49,10 @@ class TurnJournal(StoreJournal):
         with self._lock:
             self._bound = _Bound(claim, turn, answer, set(turn.taken))
             self.closed = ()
+
+    def tell_taken_to(self, hear: Callable[[tuple[int, ...]], None]) -> None:
+        """Whoever wants to know which messages the turn has taken in, each time when they are stored."""
+        self._get_bound().tell_taken = hear
 
     def suspend(self) -> None:
         """Refuse every further write for the turn. Never waits, so it may be called on the event loop."""
@@ -76,8 +81,11 @@ class TurnJournal(StoreJournal):
             written = self._write(session, bound, rows)
             self._version = self._turns.append(bound.claim, bound.turn.seq, written, usage)
             bound.frozen.clear()
-            bound.taken.update(seq for row in rows for seq in row.inbox)
-            return self._version
+            taken = tuple(seq for row in rows for seq in row.inbox)
+            bound.taken.update(taken)
+        if taken:
+            bound.tell_taken(taken)
+        return self._version
 
     def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], end: TurnEnd) -> int:
         """Close the turn's own message and those that were put into it; what was not taken in stays open."""

@@ -85,6 +85,44 @@ def test_a_message_during_a_turn_steers_it(tab: Tab, lab: LabServer) -> None:
     expect(tab.answers.filter(has_text="39 40")).to_have_count(1)
 
 
+def wait_for_file(name: str) -> str:
+    return f'[[tool terminal {{"command": "until test -e {name}; do sleep 0.05; done"}}]][[then]][[say Done.]]'
+
+
+def test_a_message_that_the_turn_has_read_waits_no_more(tab: Tab, house: WebHouse) -> None:
+    """B8 as the page shows it: what was said into a turn stands above what it caused, also after a reload."""
+    tab.say(wait_for_file("first"))
+    expect(tab.page.locator("details.tool")).to_have_count(1)
+    tab.say(wait_for_file("second"))
+    said = tab.own.filter(has_text="second")
+    expect(said.locator(".mark")).to_have_text("waiting")
+    (house.home / "workspace" / "first").touch()
+    expect(tab.page.locator("details.tool")).to_have_count(2)
+    expect(said.locator(".mark")).to_have_count(0)
+    assert tab.page.locator("#timeline > *").last.evaluate("(last) => last.matches('details.tool')")
+    tab.page.reload()
+    expect(tab.page.locator("details.tool")).to_have_count(2)
+    expect(said.locator(".mark")).to_have_count(0)
+    (house.home / "workspace" / "second").touch()
+    tab.wait_answer("Done.")
+    expect(tab.own).to_have_count(2)
+
+
+@ASKING
+def test_the_answer_to_a_command_during_a_turn_stands_at_the_end(tab: Tab) -> None:
+    """H7: who asks for the status while a question is open sees it where they look, below what was there."""
+    tab.say('[[tool terminal {"command": "touch made.txt"}]][[then]][[say Made.]]')
+    expect(tab.question).to_be_visible()
+    tab.say("/status")
+    note = tab.page.locator("#timeline > .note")
+    expect(note).to_be_in_viewport()
+    assert tab.page.locator("#timeline > *").last.evaluate("(last) => last.matches('.note')")
+    expect(tab.question).to_be_visible()
+    tab.press("Approve", tab.question)
+    tab.wait_answer("Made.")
+    expect(note).to_have_count(1)
+
+
 def test_a_message_can_wait_for_the_end_of_the_turn(tab: Tab) -> None:
     tab.say(slowly(COUNT))
     expect(tab.stop).to_be_visible()

@@ -111,6 +111,13 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """These messages stand in the transcript of the turn under way: it has read them."""
+
+    seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Asking:
     """The question that is open in a conversation from now on; None: none is."""
 
@@ -126,7 +133,7 @@ class Titled:
 
 
 #: What a platform that shows events is told: what happens in a turn, and what became of messages.
-LiveEvent = Event | Heard | Begun | Dealt | Moved | Asking | Titled
+LiveEvent = Event | Heard | Begun | Taken | Dealt | Moved | Asking | Titled
 
 
 @dataclass(frozen=True, slots=True)

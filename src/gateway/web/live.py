@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.platforms.base import Asking, Begun, Dealt, Heard, Moved, Titled
+from gateway.platforms.base import Asking, Begun, Dealt, Heard, Moved, Taken, Titled
 from gateway.platforms.hub import Ended, Lost, Sent, Watch, Watched
 from gateway.platforms.web.picture import Picture
 from gateway.web.answers import write_json
@@ -162,8 +162,10 @@ class LiveView:
                 return {"type": "notice", "text": text, "level": level}
             case Heard():
                 return {"type": "heard", **view_heard(event, self._parts.shelf)}
-            case Begun(seqs):
-                return {"type": "begun", "seqs": seqs}
+            case Begun(seqs, at):
+                return {"type": "begun", "seqs": seqs, "at": at}
+            case Taken(seqs):
+                return {"type": "taken", "seqs": seqs}
             case Asking(question):
                 return {"type": "asked", "question": view_question(question)}
             case Sent(row, outgoing):

@@ -74,7 +74,8 @@ def view_picture(picture: Picture | None) -> Json | None:
     tools = [asdict(tool) for tool in picture.tools]
     text, reasoning = picture.text, picture.reasoning
     open = {"text": text.open, "reasoning": reasoning.open}
-    return {"seqs": picture.seqs, "text": text.kept, "reasoning": reasoning.kept, "tools": tools, "open": open}
+    shown = {"text": text.kept, "reasoning": reasoning.kept, "tools": tools, "open": open}
+    return {"seqs": picture.seqs, "at": picture.begun, "taken": sorted(picture.taken), **shown}
 
 
 def view_snapshot(timeline: Timeline, entries: Iterable[Entry], picture: Picture | None, shelf: NamesFiles) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
-from gateway.platforms.base import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Titled
+from gateway.platforms.base import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Taken, Titled
 from gateway.platforms.local.attached import Attached, Leaving
 from gateway.platforms.local.house import LocalHouse, Opened, StoredRow
 from gateway.platforms.local.missed import find_missed, read_rows
@@ -197,7 +197,7 @@ class Rooms:
             case Dealt(seqs):
                 for client in list(room.clients):
                     await self._tell_dealt(client, room, seqs)
-            case Begun() | Asking() | Titled():
+            case Begun() | Taken() | Asking() | Titled():
                 pass  # clients follow the outbox, where questions stand in their place
             case _:
                 _show_all(room, event)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gateway.platforms.base import LiveEvent
+from gateway.platforms.base import LiveEvent, Taken
 from hermes_base.chat import GAP, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 
 MOST_TEXT = 1_000_000
@@ -82,6 +82,7 @@ class Picture:
     def __init__(self, seqs: tuple[int, ...], begun: float) -> None:
         self.seqs = seqs
         self.begun = begun  # what the transcript got since then is part of this picture
+        self.taken: frozenset[int] = frozenset()  # messages that the turn has read
         self.text = GrowingText(MOST_TEXT)
         self.reasoning = GrowingText(MOST_REASONING)
         self._tools: dict[str, ToolShown] = {}
@@ -95,6 +96,8 @@ class Picture:
 
     def add(self, event: LiveEvent) -> None:
         match event:
+            case Taken(seqs):
+                self.taken |= set(seqs)
             case TextDelta(text):
                 self.text.add(text)
             case ReasoningDelta(text):

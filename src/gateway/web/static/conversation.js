@@ -8,7 +8,7 @@ export function makeState(conversation) {
     entries: [],
     more: false,
     waiting: [], // stored messages that are not in the transcript: {seq, text, by, files, at, begun}
-    live: null, // {seqs, segments: [{key, kind, …}]} of the turn under way
+    live: null, // {seqs, at, segments: [{key, kind, …}]} of the turn under way; at: when it began
     question: null,
     askedAt: 0,
     model: "", // that answers next
@@ -27,20 +27,26 @@ export function applyEvent(state, event) {
 
 const HANDLERS = {
   snapshot(state, { thread, entries, more, waiting, live, question, model, answered }) {
-    const begun = new Set(live?.seqs ?? []);
+    const begun = new Set([...(live?.seqs ?? []), ...(live?.taken ?? [])]);
     Object.assign(state, { thread, entries, more, question, model, answered, ready: true });
     state.waiting = waiting.map((message) => ({ ...message, begun: begun.has(message.seq) }));
     for (const { seq } of waiting) state.seen.add(seq);
-    state.live = live ? { seqs: live.seqs, segments: readPicture(live) } : null;
+    state.live = live ? { seqs: live.seqs, at: live.at, segments: readPicture(live) } : null;
   },
   heard(state, { seq, text, by, files, at }) {
     if (state.seen.has(seq)) return;
     state.seen.add(seq);
     state.waiting.push({ seq, text, by, files: files ?? [], at, begun: false });
   },
-  begun(state, { seqs }) {
+  begun(state, { seqs, at }) {
     for (const message of state.waiting) if (seqs.includes(message.seq)) message.begun = true;
-    state.live = { seqs, segments: [] };
+    state.live = { seqs, at, segments: [] };
+  },
+  /** The turn has read what was said into it: from here on that stands where it was read, and waits no more. */
+  taken(state, { seqs }) {
+    const read = state.waiting.filter((message) => seqs.includes(message.seq) && !message.begun);
+    state.waiting = state.waiting.filter((message) => !read.includes(message));
+    openTurn(state).segments.push(...read.map((message) => ({ key: `w${message.seq}`, kind: "own", message })));
   },
   text: (state, { text }) => addPiece(state, "text", text),
   reasoning: (state, { text }) => addPiece(state, "reasoning", text),
@@ -110,7 +116,7 @@ let numbers = 0;
 const makeNumber = () => (numbers += 1);
 
 function openTurn(state) {
-  state.live ??= { seqs: [], segments: [] };
+  state.live ??= { seqs: [], at: now(), segments: [] };
   return state.live;
 }
 

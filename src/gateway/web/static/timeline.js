@@ -58,20 +58,23 @@ export class Timeline {
 
   #listItems(state, pending) {
     const working = state.live !== null;
-    const rows = state.entries.filter((entry) => entry.kind !== "note" && entry.kind !== "file");
+    const rows = state.entries.filter((entry) => !isFromHouse(entry));
     const ends = new Set(rows.filter((entry, index) => isEnd(entry, rows[index + 1])).map(({ id }) => id));
     const last = rows.findLast(({ id }) => ends.has(id))?.id;
     const place = ({ id }) => ({ working, end: ends.has(id), last: id === last });
-    const shown = state.entries.filter(hasContent).map((entry) => this.#entryItem(entry, place(entry)));
+    const item = (entry) => this.#entryItem(entry, place(entry));
+    const isNew = (entry) => working && isFromHouse(entry) && entry.at >= state.live.at;
+    const shown = state.entries.filter(hasContent);
     const ours = state.waiting.filter((message) => message.begun).map((message) => waitingItem(message, ""));
     const later = state.waiting.filter((message) => !message.begun);
     const segments = (state.live?.segments ?? []).map((segment) => this.#segmentItem(segment));
     if (working && !segments.length) segments.push({ key: "thinking", stamp: "", make: drawThinking });
     return [
-      ...shown,
+      ...shown.filter((entry) => !isNew(entry)).map(item),
       ...ours,
       ...segments,
       ...(state.question ? [questionItem(state.question)] : []),
+      ...shown.filter(isNew).map(item), // said beside the turn: at the end, where somebody who asked for it looks
       ...later.map((message) => waitingItem(message, working ? "waiting" : "")),
       ...pending.map((message) => this.#pendingItem(message)),
     ];
@@ -88,6 +91,7 @@ export class Timeline {
       const stamp = [segment.ok, segment.seconds, segment.since].join();
       return { key: segment.key, stamp, make: () => drawTool(segment) };
     }
+    if (segment.kind === "own") return waitingItem(segment.message, "");
     if (segment.kind === "notice") return { key: segment.key, stamp: "", make: () => drawNote(segment) };
     return { key: segment.key, stamp: "", make: () => this.#startStream(segment) };
   }
@@ -180,6 +184,8 @@ class ReasoningView {
     this.#body.append(text.slice(this.#body.textContent.length));
   }
 }
+
+const isFromHouse = ({ kind }) => kind === "note" || kind === "file";
 
 const hasContent = (entry) => entry.kind !== "assistant" || entry.text || entry.reasoning || entry.files?.length;
 
