@@ -201,6 +201,28 @@ def test_calls_that_do_not_exist(web: WebHouse) -> None:
         assert method == "HEAD" or answer.json()["error"]["message"], path
 
 
+def test_a_person_at_an_unknown_address_gets_a_page_with_a_way_back(web: WebHouse) -> None:
+    """H8: a browser asks for HTML and gets it; a program gets JSON."""
+    html = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    missing = web.visit().http.get("/statuss", headers=html)
+    assert (missing.status_code, missing.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is no such page." in missing.text
+    assert '<a href="/">' in missing.text
+    assert web.visit().http.get("/statuss").json()["error"]["message"]
+    stranger = web.stranger().get("/statuss", headers=html)
+    assert (stranger.status_code, "hermes web" in stranger.text) == (401, True)
+    assert stranger.headers["content-type"] == "text/html; charset=utf-8"
+
+
+def test_a_program_that_leaves_v1_out_is_told_so(web: WebHouse) -> None:
+    """H8: it is no page of another site."""
+    for path in ("/chat/completions", "/responses", "/models", "/runs/one"):
+        for method in ("GET", "POST"):
+            answer = web.stranger().request(method, path, json={})
+            assert answer.status_code == 404, (method, path, answer.text)
+            assert f"/v1{path}" in answer.json()["error"]["message"]
+
+
 def test_static_files_are_packed_and_kept(web: WebHouse) -> None:
     """The page names its files by a version, and what has a version is kept for ever."""
     visitor = web.visit()

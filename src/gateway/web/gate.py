@@ -17,12 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.web import access, guard
 from gateway.web.answers import Refusal, answer_error, answer_failure, answer_nothing
-from gateway.web.pages import answer_login
+from gateway.web.pages import answer_login, answer_missing
 from gateway.web.reading import read_object, read_text
 from gateway.web.turnstile import Turnstile
 
 #: What programs ask, with keys of their own; cookies mean nothing there.
 API_PATHS = frozenset({"/v1", "/health", "/ready", "/metrics", "/openapi.json"})
+#: What programs mean that leave /v1 out of their address.
+SHORT_API_PATHS = ("/chat/completions", "/responses", "/models", "/runs", "/sessions")
 PAGE_PATHS = frozenset({"/", "/status", "/settings", "/setup"})
 LOGIN, LOGOUT = "/web/login", "/web/logout"
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -32,6 +34,7 @@ WRONG_HOST = (
     "Hermes does not answer under this name. If it is a name of yours, add it to the setting `web.names` and start "
     "Hermes again."
 )
+WITHOUT_V1 = "There is nothing at {path}. The API is below /v1: ask for /v1{path}."
 FOREIGN = "This request comes from the page of another site, so nothing was done."
 NOT_KNOWN = "You are not logged in. Use the address that `hermes web` prints, or log in with the password."
 TOO_MANY_TRIES = "Many passwords are being tried just now, and yours was not looked at. Try again in a moment."
@@ -55,6 +58,10 @@ class Rules:
 
 def is_api(path: str) -> bool:
     return path in API_PATHS or path.startswith("/v1/")
+
+
+def lacks_v1(path: str) -> bool:
+    return any(path == short or path.startswith(f"{short}/") for short in SHORT_API_PATHS)
 
 
 def is_page(path: str) -> bool:
@@ -84,7 +91,9 @@ class Gate:
             answer = self._refuse(asked) or await self._let_in(asked, scope, receive)
             await (answer or self._app)(scope, receive, send)
         except (HTTPException, Refusal) as error:
-            await answer_failure(error)(scope, receive, send)
+            is_missing = isinstance(error, HTTPException) and error.status_code == 404
+            shown = answer_missing() if is_missing and asked.is_from_person else answer_failure(error)
+            await shown(scope, receive, send)
 
     # --- outermost: what is not for us
 
@@ -103,6 +112,8 @@ class Gate:
         """None: the request goes through."""
         if is_api(asked.path):
             return None
+        if lacks_v1(asked.path):
+            return answer_error(404, "not_there", WITHOUT_V1.format(path=asked.path[:200]))
         if asked.method not in READING and not (asked.origin or asked.fetch_site == "same-origin"):
             return answer_error(403, "foreign", FOREIGN)
         if asked.path == LOGIN and asked.method == "POST":
@@ -153,7 +164,7 @@ class Gate:
         return answer
 
     def _show_login(self, status: int, asked: guard.Request, problem: str) -> Response:
-        if is_page(asked.path):
+        if is_page(asked.path) or asked.is_from_person:
             told = problem if status == 403 else ""
             return answer_login(status, takes_password=bool(self._rules.password), problem=told)
         return answer_error(status, "not_logged_in", problem)
@@ -187,6 +198,7 @@ def read_request(scope: Scope) -> guard.Request:
         headers.get("sec-fetch-site", ""),
         headers.get("sec-fetch-mode", ""),
         scope["client"][0] if scope.get("client") else "",
+        headers.get("accept", ""),
     )
 
 

@@ -35,6 +35,12 @@ class Request:
     fetch_site: str = ""
     fetch_mode: str = ""
     peer: str = ""
+    accept: str = ""
+
+    @property
+    def is_from_person(self) -> bool:
+        """Whether a browser shows the answer to somebody; programs ask for anything or for JSON."""
+        return self.method in ("GET", "HEAD") and "text/html" in self.accept
 
 
 def is_loopback(host: str) -> bool:

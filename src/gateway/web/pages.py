@@ -47,16 +47,20 @@ _FORM = """<form id="login" method="post" action="/web/login">
 </form>"""
 _SENTENCE = """<p id="problem">{problem}</p>
 <p>To open this page, use the address that <code>hermes web</code> prints on the machine that runs Hermes.</p>"""
-_LOGIN = """<!doctype html>
+_MISSING = """<p>There is no such page.</p>
+<p><a href="/">Go to your conversations</a></p>"""
+_LOGIN_SCRIPT = '<script type="module" src="/static/login/login.js"></script>'
+#: A page without the program: title, script, body.
+_SMALL = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<title>Hermes: log in</title>
+<title>Hermes: {title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="/static/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/static/login/login.css">
-<script type="module" src="/static/login/login.js"></script>
+{script}
 </head>
 <body><main><h1>Hermes</h1>
 {body}
@@ -159,5 +163,14 @@ def _answer(request: Request, packed: Packed, suffix: str, keep: str) -> Respons
 def answer_login(status: int, *, takes_password: bool, problem: str = "") -> Response:
     """The small page that those see who may not see more."""
     body = (_FORM if takes_password else _SENTENCE).format(problem=escape(problem))
-    headers = {"cache-control": "no-store"}
-    return Response(_LOGIN.format(body=body), status, headers, TYPES[".html"])
+    return _answer_small(status, "log in", body, _LOGIN_SCRIPT)
+
+
+def answer_missing() -> Response:
+    """What a person sees at an address that is none of ours, with a way back."""
+    return _answer_small(404, "no such page", _MISSING)
+
+
+def _answer_small(status: int, title: str, body: str, script: str = "") -> Response:
+    page = _SMALL.format(title=title, body=body, script=script)
+    return Response(page, status, {"cache-control": "no-store"}, TYPES[".html"])
