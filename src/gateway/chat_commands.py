@@ -17,7 +17,7 @@ from agent.providers import PROVIDERS
 from gateway.building import Choices, Plan, write_effort
 from gateway.endings import NEW
 from gateway.front import spec_of
-from gateway.lane import Again, Done, Item, Job
+from gateway.jobs import Again, Done, Item, Job
 from gateway.people import may_stop
 from gateway.performing import LiveTurn, Tools, TurnPerformer, hold_agent
 from gateway.sessions import find_session, list_sessions

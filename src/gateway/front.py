@@ -10,7 +10,8 @@ from typing import Any
 from gateway import people
 from gateway.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
 from gateway.intake import Standing, View
-from gateway.lane import LOOKED_AT, Arrival
+from gateway.jobs import Arrival
+from gateway.lane import LOOKED_AT
 from gateway.platforms.base import PlatformSpec
 from gateway.platforms.registry import find_spec
 from hermes_base.errors import ConfigProblem

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -29,15 +29,15 @@ from gateway.intake import (
     StartTurn,
     Steer,
     View,
-    is_command,
     route,
 )
+from gateway.jobs import Arrival, Done, Item, Job
 from gateway.platforms.base import Begun, Dealt, LiveEvent, Moved
 from gateway.turn import StoreFace, start_thread
 from hermes_base import commands
 from hermes_base.errors import Fenced, HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Address, Inbound, Outgoing
-from hermes_state.turns import Claim, Waiting
+from hermes_state.turns import Claim
 
 log = logging.getLogger(__name__)
 
@@ -48,72 +48,6 @@ LONGEST_BACK_OFF = 60.0
 STORE_PAUSE = 1.0
 LOOKED_AT = 200  # open messages that one look sees
 BY_NEW_MESSAGE = "a new message came"
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A message as it is found in the store, with what the store knows about its sender."""
-
-    row: Waiting
-    inbound: Inbound
-    view: View  # without the state of the lane
-    replaces: tuple[int, ...] = ()  # older revisions of it that wait
-    skip: bool = False  # a plugin said that it is not for us
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Something that waits for its turn: a message, or a command that may not run beside a turn."""
-
-    row: Waiting
-    inbound: Inbound
-    sender: Standing
-    is_command: bool = field(init=False)  # asked for each message that comes while this one waits
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_command", is_command(self.inbound.text))
-
-    @property
-    def message(self) -> bursts.Message:
-        begun = self.row.attempts > 0 or self.row.taken
-        return bursts.Message(self.row.seq, self.inbound, self.row.accepted, begun, self.sender.role)
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """A question that is asked once more, with all that came along with it (`/retry`)."""
-
-    text: str
-    parts: tuple[Mapping[str, Any], ...] = ()  # images
-    foreign: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is done next, as it is handed to a thread."""
-
-    claim: Claim
-    items: tuple[Item, ...]
-    depth: int = 0
-    again: Again | None = None
-    failed: bool = False  # it was tried here before, and something was in the way
-
-    @property
-    def seqs(self) -> tuple[int, ...]:
-        return tuple(item.row.seq for item in self.items)
-
-    @property
-    def first(self) -> Item:
-        return self.items[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What became of a job."""
-
-    closed: tuple[int, ...] = ()  # messages that are dealt with
-    again: Again | None = None  # of a command: what is asked as the turn of the same message
-    moved: str = ""  # of a command: the conversation that its sender goes on in
 
 
 class Live(Protocol):
@@ -267,7 +201,7 @@ class Lane:
         return STORE_PAUSE
 
     def stop(self, reason: str) -> bool:
-        """Stop what runs, within five seconds whatever it waits for, or what is about to run; False: there is neither."""
+        """Stop what runs, within five seconds whatever it waits for, or what is about to; False: there is neither."""
         slot = self.slot
         if slot is None:
             self._stop_coming = reason if self._queue or self._unseen else ""

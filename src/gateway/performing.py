@@ -18,7 +18,8 @@ from gateway.agent_cache import Place
 from gateway.building import Builder, Choices, Plan, write_effort
 from gateway.endings import Endings
 from gateway.front import spec_of
-from gateway.lane import BY_NEW_MESSAGE, Again, Done, Item, Job
+from gateway.jobs import Again, Done, Item, Job
+from gateway.lane import BY_NEW_MESSAGE
 from gateway.mailbox import Mailbox
 from gateway.meters import Meters
 from gateway.people import Scope, is_shared, scope_of

@@ -24,7 +24,8 @@ from gateway.delivery import Delivery
 from gateway.endings import Endings
 from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
 from gateway.intake import OpenQuestion, Standing
-from gateway.lane import Arrival, Done, Job, Lane, Live
+from gateway.jobs import Arrival, Done, Job
+from gateway.lane import Lane, Live
 from gateway.local_door import LocalDoor
 from gateway.mailbox import Mailbox
 from gateway.meters import Meters
