@@ -444,6 +444,9 @@ class _Pool:
 
 _pools: dict[str, _Pool] = {}
 _lock = threading.Lock()
+#: Names of pools that were given back. A client that is forgotten gives its own back in the middle of whatever its
+#: thread does, even with the lock held: it leaves a word here and waits for nothing.
+_given_back: "queue.SimpleQueue[str]" = queue.SimpleQueue()
 
 
 def acquire_pool(base_url: str, api_key: str) -> tuple[str, httpx2.Client]:
@@ -458,19 +461,36 @@ def acquire_pool(base_url: str, api_key: str) -> tuple[str, httpx2.Client]:
             )
             pool = _pools[name] = _Pool(client)
         pool.users += 1
-        return name, pool.http
+    _let_go()
+    return name, pool.http
 
 
 def release_pool(name: str) -> None:
-    with _lock:
-        pool = _pools[name]
-        pool.users -= 1
-        if pool.users:
-            return
-        del _pools[name]
-    pool.http.close()
+    _given_back.put(name)
+    _let_go()
+
+
+def _let_go() -> None:
+    """Close the pools that nobody uses any more. Whoever holds the lock does it when they have let it go."""
+    while not _given_back.empty() and _lock.acquire(blocking=False):
+        try:
+            unused = list(_count_given_back())
+        finally:
+            _lock.release()
+        for pool in unused:
+            pool.http.close()
+
+
+def _count_given_back() -> Iterator[_Pool]:
+    """The pools that have lost their last user; the lock is held."""
+    while not _given_back.empty():
+        name = _given_back.get()
+        _pools[name].users -= 1
+        if not _pools[name].users:
+            yield _pools.pop(name)
 
 
 def count_pools() -> int:
+    _let_go()
     with _lock:
         return len(_pools)

@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -240,3 +241,18 @@ def test_a_process_with_many_open_files_reuses_connections(lab: LabServer) -> No
         for number in held:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_client_that_is_forgotten_while_another_is_made_holds_nobody() -> None:
+    """F1: garbage may be collected at any allocation, also while the pools are locked by the same thread."""
+
+    class Forgotten:
+        pass
+
+    name, _ = transport.acquire_pool("http://127.0.0.1:9/forgotten", "k")
+    before = transport.count_pools()
+    one = Forgotten()
+    weakref.finalize(one, transport.release_pool, name)
+    with transport._lock:
+        del one  # in the middle of another call
+    assert transport.count_pools() == before - 1
