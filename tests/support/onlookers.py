@@ -16,7 +16,7 @@ from gateway.performing import GOING_ON
 from gateway.platforms import registry
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendService, Rules
-from hermes_base.chat import Event, Idle, TextDelta, TurnEnded
+from hermes_base.chat import Event, Idle, Notice, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, Address
 from hermes_base.journal import Row, shown_text
@@ -165,6 +165,8 @@ class Terminals:
         assert squeeze(self._texts.getvalue()) == squeeze(" ".join(texts))
         assert squeeze(self._answer.getvalue()) == squeeze(" ".join(answers))
         screen = squeeze(_drop_words_between(self._view.pop_finished()))
+        for notice in (event for event in self.events if isinstance(event, Notice) and event.level == "info"):
+            screen = squeeze(screen.replace(squeeze(notice.text), ""))
         valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")
         letters = join(self._letters.getvalue())  # a word of somebody else may break a line anywhere
         last = squeeze(answers[-1]) if answers and answers[-1] == texts[-1] else ""
