@@ -1,7 +1,7 @@
 """HTTP for model calls: connections kept open and shared by everyone who talks to one address with one key.
 
 It stands under the SDKs in the place of their own transport, because a streamed answer arrives in hundreds of small
-pieces: a piece takes 26 function calls this way and 70 through theirs, a turn of 40 pieces 4,750 and 7,493 (the limit
+pieces: a piece takes 24 function calls this way and 70 through theirs; a turn of 40 pieces takes 5,250 (the limit
 is 6,800). One TLS context serves the process. A pool is counted and closed with its last user. A call can be cut from
 outside whatever it waits for (`Line`), and nothing is sent for it afterwards.
 """
