@@ -97,7 +97,9 @@ class StreamDecoder:
         if not self._model:
             self._model = str(chunk.get("model") or "")
         for choice in chunk.get("choices") or ():
-            delta = choice.get("delta") or choice.get("message") or {}
+            delta = choice.get("delta")
+            message = None if delta else choice.get("message")  # the whole answer in one document
+            delta = delta or message or {}
             for name, value in delta.items():
                 if value and name in _TAKERS:
                     _TAKERS[name](self, value, delta)
@@ -105,7 +107,7 @@ class StreamDecoder:
                 if delta.get(name):
                     self._echo.setdefault(name, []).append(delta[name])
             reason = choice.get("finish_reason")
-            if reason or choice.get("message"):
+            if reason or message:
                 self._end(str(reason or ""), chunk)
 
     def finish(self) -> None:

@@ -199,7 +199,10 @@ def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callabl
                 raise in_stream_failure(problem, call.who)
             feed(chunk)
             on_chunk()
-            line.expect(AFTER_END_SECONDS if answer.whole else call.between_chunks)
+            if number and not answer.whole:
+                line.answered = True
+            else:
+                line.expect(AFTER_END_SECONDS if answer.whole else call.between_chunks)
 
 
 def _iter_pieces(response: Any, call: StreamCall, line: Any) -> Iterable[bytes]:

@@ -156,5 +156,7 @@ def advise_key(provider: Provider) -> str:
 
 def provider_or_custom(name: str) -> Provider:
     """The provider's facts; what is not in the table is somebody's own address."""
+    if name in PROVIDERS:
+        return PROVIDERS[name]
     key = name.strip().lower()
     return PROVIDERS.get(_ALIASES.get(key, key)) or PROVIDERS["custom"]

@@ -1,11 +1,8 @@
 """What the person is shown of one model call while it comes, and how that is made to agree with the transcript."""
 
-from collections.abc import Callable
-
 from agent.ports import Ports
 from hermes_base.chat import TextEnded
-from hermes_base.redact import LiveText, Redactor
-from hermes_base.whole_text import PieceCleaner
+from hermes_base.redact import LiveText
 
 
 class ShownText:
@@ -18,13 +15,13 @@ class ShownText:
         self._live = live
         self._told: list[str] = []
         self._thought = False
-        self.text = _Flow(ports.redact, self._tell)
-        self.reasoning = _Flow(ports.redact, self._tell_reasoning)
+        self.text = LiveText(ports.redact, self._tell)
+        self.reasoning = LiveText(ports.redact, self._tell_reasoning)
 
     def flush(self) -> None:
         """Nothing more comes."""
-        self.text.finish()
-        self.reasoning.finish()
+        self.text.flush()
+        self.reasoning.flush()
 
     def correct(self, text: str) -> None:
         """Make what is shown this text."""
@@ -58,22 +55,3 @@ class ShownText:
     def _tell_reasoning(self, piece: str) -> None:
         self._thought = True
         self._ports.on_reasoning(piece)
-
-
-class _Flow:
-    """Pieces on their way to the person: characters put together, secrets out."""
-
-    def __init__(self, redact: Redactor, tell: Callable[[str], None]) -> None:
-        self._cleaner = PieceCleaner()
-        self._live = LiveText(redact, tell)
-
-    def feed(self, piece: str) -> None:
-        whole = self._cleaner.feed(piece)
-        if whole:
-            self._live.feed(whole)
-
-    def finish(self) -> None:
-        rest = self._cleaner.finish()
-        if rest:
-            self._live.feed(rest)
-        self._live.flush()

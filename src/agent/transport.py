@@ -47,15 +47,18 @@ TRIED_ADDRESSES = 3
 class Line:
     """The way of one call through the network. Whoever cuts it ends what it waits for: a name, a connection, an answer.
 
-    It has one deadline: until then something of the answer has to come. Bytes alone do not move it, only whoever reads
-    the answer does, when there was something in them. A `with` makes it the line of all requests of its thread.
+    It has one patience: something of the answer has to come in so many seconds of waiting. Bytes alone do not renew it,
+    only whoever reads the answer does, when there was something in them. A `with` makes it the line of all requests of
+    its thread.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_cut = False
         self._wire: socket.socket | None = None
-        self.deadline: float | None = None
+        self._patience: float | None = None
+        self._deadline = 0.0
+        self.answered = False  # something of the answer came: the next wait has its whole time again
         self._opened: queue.SimpleQueue[http.client.HTTPConnection | Exception | None] = queue.SimpleQueue()
 
     def __enter__(self) -> "Line":
@@ -80,8 +83,20 @@ class Line:
             log.debug("nothing to cut: %s", problem)
 
     def expect(self, seconds: float | None) -> None:
-        """Something of the answer has to come in so many seconds from now."""
-        self.deadline = None if seconds is None else time.monotonic() + seconds
+        """From the next wait on, something of the answer has to come in so many seconds each time."""
+        self._patience, self.answered = seconds, True
+
+    def limit_wait(self, wire: socket.socket) -> None:
+        """The next word to or from the server has to come in what is left of the time."""
+        if self._patience is None:
+            wire.settimeout(None)
+            return
+        now = time.monotonic()
+        if self.answered:
+            self._deadline, self.answered = now + self._patience, False
+        if self._deadline <= now:
+            raise TimeoutError("nothing of the answer came in time")
+        wire.settimeout(self._deadline - now)
 
     def hold(self, wire: socket.socket) -> None:
         """From now on a cut shuts this socket down."""
@@ -251,7 +266,7 @@ def _exchange(
 ) -> http.client.HTTPResponse:
     """Send the request in one piece, read the head of the answer."""
     wire = connection.sock
-    _limit_wait(wire, line)
+    line.limit_wait(wire)
     proxied = origin.scheme == "http" and bool(_proxy_for(origin))
     target = str(request.url).encode() if proxied else request.url.raw_path
     fields = [name + b": " + value + b"\r\n" for name, value in request.headers.raw]
@@ -260,17 +275,6 @@ def _exchange(
     answer = http.client.HTTPResponse(_Reader(wire, line), method=request.method)  # type: ignore[arg-type]
     answer.begin()
     return answer
-
-
-def _limit_wait(wire: socket.socket, line: Line) -> None:
-    """The next word to or from the server has to come before the deadline of the call."""
-    if line.deadline is None:
-        wire.settimeout(None)
-        return
-    left = line.deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("nothing of the answer came in time")
-    wire.settimeout(left)
 
 
 class _Reader(socket.SocketIO):
@@ -287,7 +291,7 @@ class _Reader(socket.SocketIO):
         return io.BufferedReader(self)
 
     def readinto(self, buffer: Any) -> int | None:
-        _limit_wait(self._wire, self._line)
+        self._line.limit_wait(self._wire)
         return super().readinto(buffer)
 
 

@@ -244,7 +244,8 @@ class TurnUse:
 
 def hit_rate(usage: CanonicalUsage) -> float:
     """The share of the prompt that was read from the cache."""
-    return usage.cache_read_tokens / usage.prompt_tokens if usage.prompt_tokens else 0.0
+    prompt = usage.prompt_tokens
+    return usage.cache_read_tokens / prompt if prompt else 0.0
 
 
 def low_hit_rate(turns: Sequence[TurnUse]) -> bool:
@@ -266,5 +267,6 @@ def low_hit_rate(turns: Sequence[TurnUse]) -> bool:
 
 
 def _should_hit(turn: TurnUse) -> bool:
-    prompt = turn.usage.prompt_tokens / max(1, turn.calls)
-    return turn.has_cache and not turn.broke and turn.pause <= CACHE_SECONDS and prompt > CACHE_MINIMUM
+    if not turn.has_cache or turn.broke or turn.pause > CACHE_SECONDS:
+        return False
+    return turn.usage.prompt_tokens > CACHE_MINIMUM * max(1, turn.calls)

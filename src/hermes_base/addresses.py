@@ -1,5 +1,6 @@
 """Addresses that may hold a login or a key: how they are shown, and which of their parts are secrets."""
 
+import functools
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ _PARTS = re.compile(
 _SECRET_NAME = re.compile(r"(key|token|secret|pass(word|wd)?|pwd|sig|signature|auth|credentials?)$", re.IGNORECASE)
 
 
+@functools.lru_cache(maxsize=256)  # a turn names its addresses several times
 def describe_address(address: str) -> str:
     """The address as it may be shown and kept: without login, and without the values of secret parameters."""
     parts = _match(address)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from urllib.parse import quote, quote_plus
 
+from hermes_base.whole_text import PieceCleaner
+
 #: Shorter values are too common as plain words to be searched for.
 SHORTEST_SECRET = 8
 _BARE_MARK = "***"
@@ -71,7 +73,8 @@ class Redactor:
 
 
 class LiveText:
-    """A text that is shown while it comes, in pieces: what may be the beginning of a secret waits for what follows.
+    """A text that is shown while it comes, in pieces: what may be the beginning of a secret, or half a character, waits
+    for what follows.
 
     At most the length of the longest secret is held back. A piece in which none can begin costs one search.
     """
@@ -81,12 +84,17 @@ class LiveText:
         self._tell = tell
         self._may_begin = redact.may_begin
         self._held = ""
+        self._cleaner: PieceCleaner | None = None  # from the first piece on that is not ASCII
 
     def feed(self, piece: str) -> None:
+        if self._cleaner is not None or not piece.isascii():
+            self._cleaner = self._cleaner or PieceCleaner()
+            piece = self._cleaner.feed(piece)
         text = self._held + piece if self._held else piece
         if self._may_begin(text, 0) is None:
             self._held = ""
-            self._tell(text)
+            if text:
+                self._tell(text)
             return
         sure = self._redact.count_sure(text)
         self._held = text[sure:]
@@ -95,7 +103,7 @@ class LiveText:
 
     def flush(self) -> None:
         """Nothing more comes."""
-        held, self._held = self._held, ""
+        held, self._held = self._held + (self._cleaner.finish() if self._cleaner else ""), ""
         if held:
             self._tell(self._redact(held))
 
