@@ -112,11 +112,11 @@ class Terminals:
         self._view = TerminalView(display, Renderer(lambda: 100_000), clock=lambda: 0.0)
         self._letters, self._texts, self._answer = io.StringIO(), io.StringIO(), io.StringIO()
         self._plain = [
-            PlainView(out, io.StringIO(), io.StringIO(), display, shows)
-            for out, shows in (
-                (self._letters, Shows.LETTERS),
-                (self._texts, Shows.TEXTS),
-                (self._answer, Shows.ANSWER),
+            PlainView(out, io.StringIO(), notes, display, shows)
+            for out, notes, shows in (
+                (self._letters, WordOnVoidText(self._letters), Shows.LETTERS),
+                (self._texts, io.StringIO(), Shows.TEXTS),
+                (self._answer, io.StringIO(), Shows.ANSWER),
             )
         ]
         self._home = home
@@ -167,16 +167,29 @@ class Terminals:
         screen = squeeze(_drop_words_between(self._view.pop_finished()))
         for notice in (event for event in self.events if isinstance(event, Notice) and event.level == "info"):
             screen = squeeze(screen.replace(squeeze(notice.text), ""))
-        valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")
+        valid = screen.split(f"! {squeeze(BEGINS_ANEW)}")[-1]
         letters = join(self._letters.getvalue())  # a word of somebody else may break a line anywhere
+        valid_letters = letters.split(join(BEGINS_ANEW))[-1]
         last = squeeze(answers[-1]) if answers and answers[-1] == texts[-1] else ""
         for text in map(squeeze, texts[:-1] if last else texts):
             assert (screen.count(text), letters.count(join(text))) == (1, 1), (text, screen, letters)
         # Of an answer that was stopped, a void text may have the beginning.
-        assert not last or (valid[-1].count(last) == 1 and letters.endswith(join(last))), (last, screen, letters)
+        shown = valid.count(last), valid_letters.count(join(last))
+        assert not last or (shown == (1, 1) and letters.endswith(join(last))), (last, screen, letters)
 
     def close(self) -> None:
         self.client.close()
+
+
+class WordOnVoidText(io.StringIO):
+    """What a plain terminal says beside the text; the word that the text above is void is put behind that text."""
+
+    def __init__(self, text: io.StringIO) -> None:
+        super().__init__()
+        self._text = text
+
+    def write(self, words: str) -> int:
+        return self._text.write(words) if BEGINS_ANEW in words else super().write(words)
 
 
 def _drop_words_between(screen: str) -> str:
