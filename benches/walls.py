@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benches.measure import Figure
 from hermes_base.tool_context import ToolContext
-from tools.sandbox import Walls, is_bubblewrap_usable
-from tools.shell_state import ShellState
-from tools.shells import Start
+from tools.shell.sandbox import Walls, is_bubblewrap_usable
+from tools.shell.shell_state import ShellState
+from tools.shell.shells import Start
 from tools.terminal_tool import cleanup_vm, run_start
 
 TIMES = 60

@@ -38,7 +38,7 @@ from hermes_state.people import MEMBER, OWNER
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
-from tools import file_changes
+from tools.files import file_changes
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_state.damage import describe_damage
 from hermes_state.turns import Control
-from tools.sandbox import describe_walls
+from tools.shell.sandbox import describe_walls
 
 if TYPE_CHECKING:
     from gateway.service import Gateway

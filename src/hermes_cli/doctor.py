@@ -40,7 +40,7 @@ from hermes_state.queries import GET_META
 from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
 from hermes_state.turn_rules import measure_setback
 from plugins import context_engine
-from tools.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
+from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
 
 log = logging.getLogger(__name__)
 

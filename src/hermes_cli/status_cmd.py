@@ -26,7 +26,7 @@ from hermes_state.home_lock import holder
 from hermes_state.interface import UsageSum
 from hermes_state.schema import STORE_FILE
 from hermes_state.sqlite import SqliteStore
-from tools.sandbox import describe_walls
+from tools.shell.sandbox import describe_walls
 
 _CALL_SECONDS = 5.0
 _SHOWN_CHANGES = 5

@@ -6,13 +6,13 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.file_changes import Rewrite
-from tools.files_patch import find_places, plan_rewrites, read_edits
-from tools.files_read import show_path
-from tools.files_roots import WRITE, FileBytes, Place, find_place, read_bytes
-from tools.files_search import find_in_files
-from tools.files_text import FileText, decode, find_line_end, with_line_ends
-from tools.files_write import FILE_BYTES, change_files, refuse_unknown, shorten
+from tools.files.encodings import FileText, decode, find_line_end, with_line_ends
+from tools.files.file_changes import Rewrite
+from tools.files.file_views import show_path
+from tools.files.patch_plans import find_places, plan_rewrites, read_edits
+from tools.files.roots import WRITE, FileBytes, Place, find_place, read_bytes
+from tools.files.searching import find_in_files
+from tools.files.writing import FILE_BYTES, change_files, refuse_unknown, shorten
 from tools.registry import registry
 
 TOOLSET = "files"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tools.shells import Start
-from tools.spawning import END_SECONDS, Running
+from tools.shell.shells import Start
+from tools.shell.spawning import END_SECONDS, Running
 
 log = logging.getLogger(__name__)
 

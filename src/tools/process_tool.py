@@ -13,10 +13,10 @@ from hermes_base.errors import ToolFailure
 from hermes_base.foreign import NETWORKED
 from hermes_base.tool_context import ToolContext
 from hermes_base.whole_text import decode_whole
-from tools.command_gate import approve_input, clear_command
+from tools.policy.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
 from tools.registry import registry, tool_result
-from tools.shells import Launched, drop_note, launch, shell_of
+from tools.shell.shells import Launched, drop_note, launch, shell_of
 from tools.terminal_tool import LEVEL, REPLACED, describe_walls_met, read_level, tell_new
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import FileRef
 from hermes_base.tool_context import ToolContext
-from tools.files_roots import find_place, read_bytes
+from tools.files.roots import find_place, read_bytes
 from tools.registry import registry, tool_result
 
 TOOLSET = "files"

@@ -11,11 +11,11 @@ from typing import Any
 from hermes_base.errors import ToolFailure
 from hermes_base.foreign import NETWORKED
 from hermes_base.tool_context import ToolContext
-from tools.command_gate import clear_command
+from tools.policy.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
 from tools.registry import registry, tool_result
-from tools.sandbox import BUBBLEWRAP, MOVED, NOT_BUILT, Walls, choose_backend
-from tools.shells import (
+from tools.shell.sandbox import BUBBLEWRAP, MOVED, NOT_BUILT, Walls, choose_backend
+from tools.shell.shells import (
     Launched,
     Start,
     find_new_obeyed,
@@ -25,7 +25,7 @@ from tools.shells import (
     note_end,
     shell_of,
 )
-from tools.spawning import END_SECONDS, HEAD_BYTES, Spool, keeper
+from tools.shell.spawning import END_SECONDS, HEAD_BYTES, Spool, keeper
 
 log = logging.getLogger(__name__)
 

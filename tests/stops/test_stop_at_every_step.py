@@ -18,7 +18,7 @@ from gateway import lane
 from gateway.building import Builder
 from gateway.platforms.pretend.service import Rules
 from hermes_state.turns_sqlite import SqliteTurns
-from tools import files_search
+from tools.files import searching
 from tools.process_registry import process_registry
 
 DEAF_SECONDS = 600.0
@@ -107,7 +107,7 @@ def in_search(stage: Stage) -> Callable[[], bool]:
     program, begun = stage.tmp / "rg", stage.tmp / "begun"
     program.write_text(f"#!/bin/sh\necho > {begun}\nexec sleep 600\n")
     program.chmod(0o755)
-    stage.monkeypatch.setattr(files_search, "find_program", lambda name: str(program))
+    stage.monkeypatch.setattr(searching, "find_program", lambda name: str(program))
     stage.model.mood = call_once(("search_files", {"pattern": "x"}), then=answer("never"))
     return begun.exists
 

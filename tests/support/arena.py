@@ -12,9 +12,9 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.command_gate import clear_command
-from tools.sandbox import Walls
-from tools.shells import Start, find_state, forget_shell, launch, note_end, shell_of
+from tools.policy.command_gate import clear_command
+from tools.shell.sandbox import Walls
+from tools.shell.shells import Start, find_state, forget_shell, launch, note_end, shell_of
 from tools.terminal_tool import read_output
 
 TASK = "arena"

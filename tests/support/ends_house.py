@@ -17,8 +17,8 @@ from waiting import wait_until
 
 from hermes_cli import plugins
 from hermes_state.interface import SessionInfo
-from tools import shells
 from tools.process_registry import process_registry
+from tools.shell import shells
 
 ENGINE = """
     import json, os

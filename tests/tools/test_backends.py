@@ -15,9 +15,9 @@ from waiting import wait_until
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools import sandbox
 from tools.process_registry import process_registry
-from tools.sandbox import BACKENDS, View, active_backend, choose_backend, is_bubblewrap_usable, order_inside
+from tools.shell import sandbox
+from tools.shell.sandbox import BACKENDS, View, active_backend, choose_backend, is_bubblewrap_usable, order_inside
 from tools.terminal_tool import cleanup_vm
 
 TASK = "backends"

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools import file_tools, files_read, files_roots
-from tools.files_roots import Place, read_bytes, replace_by_staged, stage_bytes
-from tools.files_text import decode
+from tools import file_tools
+from tools.files import file_views
+from tools.files import roots as files_roots
+from tools.files.encodings import decode
+from tools.files.roots import Place, read_bytes, replace_by_staged, stage_bytes
 from tools.registry import registry
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -111,7 +113,7 @@ def test_images_come_as_images_up_to_a_limit(work: Path, monkeypatch: pytest.Mon
     result = json.loads(registry.dispatch("read_file", {"path": "a.png"}, context=context(work)))
     assert result["_multimodal"] is True
     assert result["content"][1]["image_url"]["url"] == "data:image/png;base64," + base64.b64encode(PNG).decode()
-    monkeypatch.setattr(files_read, "IMAGE_BYTES", 10)
+    monkeypatch.setattr(file_views, "IMAGE_BYTES", 10)
     assert "is an image (image/png)" in read(work, "a.png")
 
 
@@ -255,7 +257,7 @@ def test_a_write_that_fails_in_the_middle_is_taken_back(work: Path, monkeypatch:
             raise OSError(28, "No space left on device")
         replace_by_staged(place, staged)
 
-    monkeypatch.setattr("tools.files_write.replace_by_staged", fail_third)
+    monkeypatch.setattr("tools.files.writing.replace_by_staged", fail_third)
     with pytest.raises(ToolFailure, match="No space left"):
         patch(work, *({"path": n, "old": n, "new": n + "2"} for n in "abc"), {"path": "s/d", "old": "", "new": "d"})
     assert {path.name: path.read_text() for path in work.iterdir()} == {"a": "a", "b": "b", "c": "c"}

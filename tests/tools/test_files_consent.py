@@ -16,14 +16,14 @@ from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.redact import Redactor
 from hermes_base.tool_context import ToolContext
-from tools import files_search
-from tools.file_changes import describe
 from tools.file_tools import patch, read_file, search_files, write_file
-from tools.files_roots import READ, find_place
-from tools.programs import find_program
+from tools.files import searching
+from tools.files.file_changes import describe
+from tools.files.programs import find_program
+from tools.files.roots import READ, find_place
+from tools.files.sensitive import is_secret_path, names_program, names_prompt, names_startup
 from tools.send_file_tool import send_file
-from tools.sensitive import is_secret_path, names_program, names_prompt, names_startup
-from tools.spawning import keeper
+from tools.shell.spawning import keeper
 
 SECRETS = (".ssh/id_rsa", ".env", ".aws/credentials", "server.pem", ".netrc", "deep/er/.env.local", ".bash_history")
 OBEYED = (".bashrc", ".ssh/authorized_keys", ".git/hooks/pre-commit", ".git/config", ".husky/pre-push", ".envrc")
@@ -250,7 +250,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "rg" and find_program("rg") is None:
         pytest.skip("ripgrep is not installed")
     if request.param == "walk":
-        monkeypatch.setattr(files_search, "find_program", lambda name: None)
+        monkeypatch.setattr(searching, "find_program", lambda name: None)
     return str(request.param)
 
 
@@ -337,4 +337,4 @@ def test_g12_what_the_sandbox_keeps_is_nobodys(user_home: Path) -> None:
         read_file({"path": str(path)}, context=make(user_home, Person()))
     with pytest.raises(ToolFailure, match="Hermes itself"):
         search_files({"pattern": "canary", "path": str(path.parent)}, context=make(user_home, Person()))
-    assert not files_search.Sight(make(user_home), find_place(make(user_home), "/tmp", READ)).shows(str(path)[5:])
+    assert not searching.Sight(make(user_home), find_place(make(user_home), "/tmp", READ)).shows(str(path)[5:])

@@ -12,9 +12,9 @@ import pytest
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools import files_roots, files_search
 from tools.file_tools import search_files
-from tools.files_ignore import IgnoreRules, make_rule
+from tools.files import roots, searching
+from tools.files.ignore_rules import IgnoreRules, make_rule
 
 Search = Callable[..., str]
 
@@ -24,7 +24,7 @@ def search(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     if request.param == "rg" and shutil.which("rg") is None:
         pytest.skip("ripgrep is not installed")
     if request.param == "walk":
-        monkeypatch.setattr(files_search, "find_program", lambda name: None)
+        monkeypatch.setattr(searching, "find_program", lambda name: None)
 
     def run(pattern: str, options: Any = None, **args: Any) -> str:
         context = ToolContext(folder=str(tmp_path / "work"), **(options or {}))
@@ -104,7 +104,7 @@ def test_results_are_bounded_and_what_is_left_out_is_counted(
     assert len(search("needlex", limit=10)) < 400
     (work / "long").write_text(("needle" + "y" * 5000 + "\n") * 900)
     assert len(search("needley", limit=1000)) < 31_000
-    monkeypatch.setattr(files_search, "COUNTED", 50)
+    monkeypatch.setattr(searching, "COUNTED", 50)
     assert "[more than 40 left out" in search("needle", limit=10)
 
 
@@ -123,7 +123,7 @@ def test_a_search_ends_with_its_turn(work: Path, search: Search) -> None:
 
 def test_outside_of_the_roots_nothing_is_searched(work: Path, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     """G7."""
-    monkeypatch.setattr(files_roots, "list_roots", lambda context: (os.path.realpath(context.folder),))
+    monkeypatch.setattr(roots, "list_roots", lambda context: (os.path.realpath(context.folder),))
     for path in ("..", "link", "linked-file"):
         with pytest.raises(ToolFailure, match="outside of the allowed folders"):
             search("hello", path=path)
@@ -144,7 +144,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_not_searched(
             (work / "sub").unlink()
             os.rename(work / "aside", work / "sub")
 
-    monkeypatch.setattr(files_roots, "list_roots", lambda context: (os.path.realpath(context.folder),))
+    monkeypatch.setattr(roots, "list_roots", lambda context: (os.path.realpath(context.folder),))
     swapper = threading.Thread(target=swap)
     swapper.start()
     try:
@@ -162,12 +162,12 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_not_searched(
 def test_what_ripgrep_says_is_read_again_without_following_links(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G7: a ripgrep that a swapped link led outside shows nothing of it."""
     led_astray = [
-        files_search.Hit("link/other", 1, "hello"),
-        files_search.Hit("src/top", 1),
-        files_search.Hit("gone", 1),
+        searching.Hit("link/other", 1, "hello"),
+        searching.Hit("src/top", 1),
+        searching.Hit("gone", 1),
     ]
-    monkeypatch.setattr(files_search, "find_program", lambda name: "/usr/bin/rg")
-    monkeypatch.setattr(files_search, "_run_rg", lambda query, rg, folder: iter(led_astray))
+    monkeypatch.setattr(searching, "find_program", lambda name: "/usr/bin/rg")
+    monkeypatch.setattr(searching, "_run_rg", lambda query, rg, folder: iter(led_astray))
     assert search_files({"pattern": "hello"}, context=ToolContext(folder=str(work))) == "src/top:1: hello"
 
 

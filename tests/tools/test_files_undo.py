@@ -9,8 +9,9 @@ import pytest
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools import file_changes, file_tools
-from tools.file_changes import describe, list_changes, undo_last_turn
+from tools import file_tools
+from tools.files import file_changes
+from tools.files.file_changes import describe, list_changes, undo_last_turn
 
 TASK = "chat/../1"
 
@@ -134,7 +135,7 @@ def test_a_failed_patch_leaves_nothing_to_undo(work: Path, home: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     (work / "a").write_text("old")
-    monkeypatch.setattr("tools.files_write.replace_by_staged", fail)
+    monkeypatch.setattr("tools.files.writing.replace_by_staged", fail)
     with pytest.raises(ToolFailure, match="No space"):
         patch(work, home, "t1", {"path": "a", "old": "old", "new": "new"})
     assert list_changes(home, TASK) == []

@@ -16,8 +16,8 @@ from commands import Hands, daemon, find_marked, new_mark
 from waiting import wait_until
 
 from tools.process_registry import process_registry
-from tools.sandbox import BACKENDS, is_bubblewrap_usable
-from tools.spawning import Spool, keeper
+from tools.shell.sandbox import BACKENDS, is_bubblewrap_usable
+from tools.shell.spawning import Spool, keeper
 from tools.terminal_tool import cleanup_vm, close_all
 
 TASK = "keeper"
@@ -27,10 +27,10 @@ CHILD = """
 import json, sys, threading, time
 from pathlib import Path
 from commands import Hands
-from tools.spawning import keeper
+from tools.shell.spawning import keeper
 from hermes_base.tool_context import ToolContext
-from tools.sandbox import Walls
-from tools.shells import Start, find_state, launch, shell_of
+from tools.shell.sandbox import Walls
+from tools.shell.shells import Start, find_state, launch, shell_of
 folder, backend, level, command = sys.argv[1:]
 hands = Hands("child", Path(folder), backend)
 hands.run("true")

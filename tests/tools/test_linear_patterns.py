@@ -14,9 +14,9 @@ from gateway.blocks import _RULE
 from gateway.bursts import _guard_text
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools import files_search
 from tools.file_tools import search_files
-from tools.files_ignore import IgnoreRules, make_rule
+from tools.files import searching
+from tools.files.ignore_rules import IgnoreRules, make_rule
 
 EXPLODES = "(a+)+$"
 pytestmark = pytest.mark.timeout(60)
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(60)
 @pytest.fixture(params=["rg", "walk"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "walk":
-        monkeypatch.setattr(files_search, "find_program", lambda name: None)
+        monkeypatch.setattr(searching, "find_program", lambda name: None)
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "victim").write_text("a" * 60 + "!\ncafé\naaa\n")
     return tmp_path / "work"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_base.errors import ToolFailure
-from tools.files_diff import parse_diff
-from tools.patching import apply_hunks, join_lines, replace_text, split_lines
+from tools.files.diffs import parse_diff
+from tools.files.patching import apply_hunks, join_lines, replace_text, split_lines
 
 LINES = st.lists(st.text("ab \t{", max_size=4), max_size=12)
 ENDS = st.sampled_from(["\n", "\r\n"])

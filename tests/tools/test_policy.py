@@ -3,7 +3,7 @@
 import pytest
 
 from tools.policy import Terms, judge
-from tools.sandbox import Walls
+from tools.shell.sandbox import Walls
 
 FOLDER = "/home/ann/project"
 HIDDEN = [

@@ -11,11 +11,11 @@ from commands import Person
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools import sandbox
-from tools.command_gate import approve_input, clear_command
-from tools.sandbox import Walls
-from tools.shell_state import ShellState
-from tools.shells import Start, forget_shell, shell_of
+from tools.policy.command_gate import approve_input, clear_command
+from tools.shell import sandbox
+from tools.shell.sandbox import Walls
+from tools.shell.shell_state import ShellState
+from tools.shell.shells import Start, forget_shell, shell_of
 
 TASK = "gate"
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tools.sandbox import is_bubblewrap_usable
+from tools.shell.sandbox import is_bubblewrap_usable
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,8 +11,8 @@ import pytest
 from arena import Arena, open_arena
 from attacks import NETWORK, READS, STATE, WRITES, list_attacks
 
-from tools import sandbox
-from tools.sandbox import Walls, is_bubblewrap_usable
+from tools.shell import sandbox
+from tools.shell.sandbox import Walls, is_bubblewrap_usable
 
 ATTACKS = list_attacks()
 #: What can end otherwise for somebody who works in a folder of the Hermes home, or without the network.

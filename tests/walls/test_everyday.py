@@ -11,7 +11,7 @@ import pytest
 from commands import Hands
 
 from tools.policy import Terms, judge
-from tools.sandbox import is_bubblewrap_usable
+from tools.shell.sandbox import is_bubblewrap_usable
 from tools.terminal_tool import cleanup_vm
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "commands.md"

@@ -8,7 +8,7 @@ from arena import Arena, open_arena
 from attacks import list_attacks
 
 from tools.policy import Terms, judge
-from tools.sandbox import is_bubblewrap_usable
+from tools.shell.sandbox import is_bubblewrap_usable
 
 pytestmark = pytest.mark.skipif(not is_bubblewrap_usable(), reason="bwrap does not run on this machine")
 WORDS = (

@@ -16,7 +16,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.foreign import ForeignText
 from hermes_base.tool_context import ToolContext
 from tools.file_tools import read_file, write_file
-from tools.sandbox import is_bubblewrap_usable
+from tools.shell.sandbox import is_bubblewrap_usable
 from tools.terminal_tool import cleanup_vm
 
 pytestmark = pytest.mark.skipif(not is_bubblewrap_usable(), reason="bwrap does not run on this machine")

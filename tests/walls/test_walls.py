@@ -15,15 +15,15 @@ from waiting import wait_until
 from hermes_base.errors import ToolFailure
 from hermes_base.foreign import NETWORKED, ForeignText
 from hermes_base.tool_context import ToolContext
-from tools import folder_scan
-from tools.folder_scan import search_folder
-from tools.git_settings import read_git_settings
-from tools.sandbox import is_bubblewrap_usable
-from tools.sensitive import SECRET_FILES
-from tools.shells import shell_of
-from tools.spawning import keeper
+from tools.files.sensitive import SECRET_FILES
+from tools.shell import folder_scan
+from tools.shell.folder_scan import search_folder
+from tools.shell.git_settings import read_git_settings
+from tools.shell.sandbox import is_bubblewrap_usable
+from tools.shell.shells import shell_of
+from tools.shell.spawning import keeper
+from tools.shell.toolchains import find_toolchains
 from tools.terminal_tool import cleanup_vm
-from tools.toolchains import find_toolchains
 
 pytestmark = pytest.mark.skipif(not is_bubblewrap_usable(), reason="bwrap does not run on this machine")
 TASK = "walls"

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from tools.policy_words import UNKNOWN, Budget, Unparsable, Word
+from tools.policy.words import UNKNOWN, Budget, Unparsable, Word
 
 #: Marks for unquoted braces and commas until they are expanded; such characters cannot be in a command.
 OPEN, COMMA, CLOSE = "\x01", "\x02", "\x03"

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from hermes_base.settings import SECRET_FILES
-from tools.policy_words import UNKNOWN, Word
-from tools.sensitive import names_secret, names_startup
+from tools.files.sensitive import names_secret, names_startup
+from tools.policy.words import UNKNOWN, Word
 
 #: The part of the Hermes home that says how Hermes behaves and what it remembers.
 HERMES_FILE = re.compile(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import ToolFailure
-from tools.files_text import find_line_end
+from tools.files.encodings import find_line_end
 
 KEEP, DROP, ADD = " ", "-", "+"
 NEAR_LINES = 3

@@ -7,8 +7,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
-from tools.policy_lexer import DEEPEST, Lexer, Piece, check_characters
-from tools.policy_words import Budget, Command, Redirect, Script, Unparsable, Word
+from tools.policy.lexer import DEEPEST, Lexer, Piece, check_characters
+from tools.policy.words import Budget, Command, Redirect, Script, Unparsable, Word
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 REDIRECT = re.compile(r"(?:[0-9]*(?=[<>]))(<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)(?!\()|(&>>|&>)(?!\()")

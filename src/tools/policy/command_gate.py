@@ -12,16 +12,16 @@ from dataclasses import replace
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.approval import ask_approval
-from tools.files_roots import list_homes
-from tools.folder_scan import Found
+from tools.files.roots import list_homes
+from tools.files.sensitive import list_secret_patterns
 from tools.policy import Terms, Verdict, decide, judge
-from tools.policy_rules import Finding
-from tools.policy_tables import Level
-from tools.sandbox import AUTO, BUBBLEWRAP, LOCAL, Walls, choose_backend
-from tools.sandbox_view import check_root
-from tools.sensitive import list_secret_patterns
-from tools.shell_state import ShellState
-from tools.shells import TASK_FOLDERS, Start, find_state, identify, search_roots, shell_of
+from tools.policy.judging import Finding
+from tools.policy.tables import Level
+from tools.shell.folder_scan import Found
+from tools.shell.sandbox import AUTO, BUBBLEWRAP, LOCAL, Walls, choose_backend
+from tools.shell.sandbox_view import check_root
+from tools.shell.shell_state import ShellState
+from tools.shell.shells import TASK_FOLDERS, Start, find_state, identify, search_roots, shell_of
 
 MOST_QUESTIONS = 3
 MOST_SHOWN = 3

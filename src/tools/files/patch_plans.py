@@ -6,12 +6,12 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.file_changes import Rewrite
-from tools.files_diff import FileDiff, parse_diff
-from tools.files_roots import WRITE, FileBytes, Place, find_place, read_bytes
-from tools.files_text import FileText, decode
-from tools.files_write import FILE_BYTES, refuse_unknown
-from tools.patching import apply_hunks, replace_text
+from tools.files.diffs import FileDiff, parse_diff
+from tools.files.encodings import FileText, decode
+from tools.files.file_changes import Rewrite
+from tools.files.patching import apply_hunks, replace_text
+from tools.files.roots import WRITE, FileBytes, Place, find_place, read_bytes
+from tools.files.writing import FILE_BYTES, refuse_unknown
 
 
 @dataclass(frozen=True, slots=True)

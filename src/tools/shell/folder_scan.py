@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tools.git_objects import is_committed
-from tools.sensitive import compile_secrets, is_startup_entry, names_prompt
+from tools.files.sensitive import compile_secrets, is_startup_entry, names_prompt
+from tools.shell.git_objects import is_committed
 
 MOST_FOLDERS = 10_000
 MOST_ENTRIES = 150_000

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import SECRET_FILES
-from tools.files_roots import (
+from tools.files.encodings import decode, printable
+from tools.files.roots import (
     FileBytes,
     Place,
     make_folders,
@@ -29,8 +30,7 @@ from tools.files_roots import (
     replace_by_staged,
     stage_bytes,
 )
-from tools.files_text import decode, printable
-from tools.sensitive import is_secret_path
+from tools.files.sensitive import is_secret_path
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,13 @@ from hermes_base.errors import ToolFailure
 from hermes_base.inbound import UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
-from tools.files_roots import list_homes
-from tools.folder_scan import Found, find_shared_git, search_folder
-from tools.git_settings import read_git_settings
-from tools.keeper import remove_folder
-from tools.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
-from tools.sandbox_view import (
+from tools.files.roots import list_homes
+from tools.files.sensitive import list_secret_patterns
+from tools.shell.folder_scan import Found, find_shared_git, search_folder
+from tools.shell.git_settings import read_git_settings
+from tools.shell.keeper import remove_folder
+from tools.shell.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
+from tools.shell.sandbox_view import (
     NO_WAITING,
     Ground,
     Reach,
@@ -32,9 +33,8 @@ from tools.sandbox_view import (
     make_environment,
     make_view,
 )
-from tools.sensitive import list_secret_patterns
-from tools.shell_state import ShellState, choose_inherited, parse_state, take_state
-from tools.spawning import Running, keeper
+from tools.shell.shell_state import ShellState, choose_inherited, parse_state, take_state
+from tools.shell.spawning import Running, keeper
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hermes_base.errors import ToolFailure
-from tools.patching import ADD, DROP, KEEP, Hunk, Step
+from tools.files.patching import ADD, DROP, KEEP, Hunk, Step
 
 _HUNK = re.compile(r"@@(?: -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))?)? ?.*@@|@@")
 _NOTHING = "/dev/null"

@@ -9,10 +9,10 @@ import re
 import stat
 from dataclasses import dataclass
 
-from tools.policy_parser import parse
-from tools.policy_paths import Place, lies_under
-from tools.policy_words import Budget, Command, Redirect, Unparsable, Word
-from tools.sensitive import names_secret
+from tools.files.sensitive import names_secret
+from tools.policy.parser import parse
+from tools.policy.paths import Place, lies_under
+from tools.policy.words import Budget, Command, Redirect, Unparsable, Word
 
 NONE, ANY = r"(?!)", r"[\s\S]*"
 

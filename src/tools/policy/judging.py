@@ -5,9 +5,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tools.policy_denials import find_denial
-from tools.policy_parser import ASSIGNMENT, parse
-from tools.policy_paths import (
+from tools.files.sensitive import names_secret
+from tools.policy.denials import find_denial
+from tools.policy.parser import ASSIGNMENT, parse
+from tools.policy.paths import (
     Place,
     fill_known,
     find_read_problem,
@@ -17,7 +18,7 @@ from tools.policy_paths import (
     show_word,
     tidy,
 )
-from tools.policy_tables import (
+from tools.policy.tables import (
     BLIND,
     HARMLESS_NAMES,
     INERT_FILE,
@@ -37,8 +38,7 @@ from tools.policy_tables import (
     Program,
     Wrapper,
 )
-from tools.policy_words import UNKNOWN, Budget, Command, Redirect, Script, Unparsable, Word
-from tools.sensitive import names_secret
+from tools.policy.words import UNKNOWN, Budget, Command, Redirect, Script, Unparsable, Word
 
 DEEPEST_WRAP = 6
 MOST_FOLDERS = 8

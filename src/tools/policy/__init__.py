@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hermes_base.settings import SECRET_FILES
-from tools.policy_paths import Place, tidy
-from tools.policy_plain import is_plain
-from tools.policy_rules import Finding, Walk, judge_source
-from tools.policy_tables import Level
-from tools.sandbox import Walls
+from tools.policy.judging import Finding, Walk, judge_source
+from tools.policy.paths import Place, tidy
+from tools.policy.plain import is_plain
+from tools.policy.tables import Level
+from tools.shell.sandbox import Walls
 
 Decision = Literal["allow", "ask", "deny"]
 #: How far a command may go without a question.

@@ -2,9 +2,9 @@
 
 import re
 
-from tools.policy_paths import DISK, Place, fill_known, find_write_denial, is_critical
-from tools.policy_tables import DISK_TOOLS, ENDERS, PATH_WRITERS, RECURSIVE_HARM, SYSTEMCTL_ENDERS
-from tools.policy_words import Word
+from tools.policy.paths import DISK, Place, fill_known, find_write_denial, is_critical
+from tools.policy.tables import DISK_TOOLS, ENDERS, PATH_WRITERS, RECURSIVE_HARM, SYSTEMCTL_ENDERS
+from tools.policy.words import Word
 
 RECURSIVE = re.compile(r"-[A-Za-z]*[rR][A-Za-z]*|--recursive|--no-preserve-root")
 EVERYONE = frozenset({"-1", "1"})

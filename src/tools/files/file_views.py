@@ -9,10 +9,10 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.files_roots import READ, FileBytes, Place, explain, find_place, open_listing, read_bytes
-from tools.files_text import FileText, decode, find_image_type, find_line_end, printable
-from tools.files_write import FILE_BYTES, note_read
-from tools.patching import Line, split_lines
+from tools.files.encodings import FileText, decode, find_image_type, find_line_end, printable
+from tools.files.patching import Line, split_lines
+from tools.files.roots import READ, FileBytes, Place, explain, find_place, open_listing, read_bytes
+from tools.files.writing import FILE_BYTES, note_read
 
 PAGE_LINES = 1000
 PAGE_CHARS = 30_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hermes_base.errors import ToolFailure
-from tools.patterns import LinearPattern
+from tools.files.patterns import LinearPattern
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _RULE_BYTES = 100_000

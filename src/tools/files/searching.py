@@ -19,8 +19,11 @@ from typing import IO, Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.files_ignore import IgnoreRules, read_rules
-from tools.files_roots import (
+from tools.files.encodings import decode, printable
+from tools.files.ignore_rules import IgnoreRules, read_rules
+from tools.files.patterns import LinearPattern
+from tools.files.programs import CLEAN_ENVIRONMENT, find_program
+from tools.files.roots import (
     READ,
     Place,
     explain,
@@ -35,10 +38,7 @@ from tools.files_roots import (
     open_roots,
     read_bytes,
 )
-from tools.files_text import decode, printable
-from tools.patterns import LinearPattern
-from tools.programs import CLEAN_ENVIRONMENT, find_program
-from tools.sensitive import is_secret_name, is_secret_path, list_secret_patterns
+from tools.files.sensitive import is_secret_name, is_secret_path, list_secret_patterns
 
 DEFAULT_LIMIT = 100
 MOST = 1000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tools.programs import CLEAN_ENVIRONMENT, find_program
+from tools.files.programs import CLEAN_ENVIRONMENT, find_program
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tools.sensitive import is_secret_name
+from tools.files.sensitive import is_secret_name
 
 BINS = frozenset({"bin", "sbin", "shims"})
 #: Beside a folder of programs: what programs load. Caches, settings and tokens have other names.

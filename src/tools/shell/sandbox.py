@@ -16,9 +16,9 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.keeper import ARGUMENTS_FD
-from tools.programs import CLEAN_ENVIRONMENT, find_program
-from tools.spawning import Order
+from tools.files.programs import CLEAN_ENVIRONMENT, find_program
+from tools.shell.keeper import ARGUMENTS_FD
+from tools.shell.spawning import Order
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from hermes_base.inbound import PEOPLE, UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from tools.approval import ask_approval
-from tools.files_text import printable
-from tools.sensitive import (
+from tools.files.encodings import printable
+from tools.files.sensitive import (
     is_secret_name,
     is_secret_path,
     is_system_path,

@@ -13,10 +13,10 @@ from enum import IntEnum
 from functools import lru_cache
 
 from hermes_base.errors import ToolFailure
-from tools.files_roots import open_folder
-from tools.folder_scan import Found
-from tools.sandbox import STATE_FOLDER, View, Walls
-from tools.toolchains import Toolchains, find_toolchains
+from tools.files.roots import open_folder
+from tools.shell.folder_scan import Found
+from tools.shell.sandbox import STATE_FOLDER, View, Walls
+from tools.shell.toolchains import Toolchains, find_toolchains
 
 #: The system as every program expects it, read-only.
 SYSTEM = ("/usr", "/etc", "/nix", "/gnu", "/var/lib/dpkg", "/var/lib/pacman", "/run/current-system")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
-from tools import file_changes
-from tools.file_changes import Rewrite, hash_bytes, show_rewrite, write_lock
-from tools.files_roots import (
+from tools.files import file_changes
+from tools.files.file_changes import Rewrite, hash_bytes, show_rewrite, write_lock
+from tools.files.roots import (
     WRITE,
     FileBytes,
     Place,
