@@ -22,7 +22,7 @@ from hermes_base.keys import parse_key
 from hermes_base.tool_context import Notices
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
-from hermes_state.interface import NewSession, Store
+from hermes_state.store import NewSession, Store
 from hermes_state.turns import TurnStore
 from run_agent import AIAgent
 from run_agent.options import Scene

@@ -33,8 +33,8 @@ from hermes_cli.plugins import (
     get_plugin_command_handler,
     resolve_plugin_command_result,
 )
-from hermes_state.interface import SessionInfo
 from hermes_state.people import MEMBER, OWNER
+from hermes_state.store import SessionInfo
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent

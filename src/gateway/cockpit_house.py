@@ -10,7 +10,7 @@ from gateway.turn import start_thread
 from gateway.usage_report import UsageReport, read_report
 from hermes_cli import logs
 from hermes_state.damage import describe_damage
-from hermes_state.interface import UsageSum
+from hermes_state.store import UsageSum
 
 if TYPE_CHECKING:
     from gateway.service import Gateway

@@ -10,8 +10,8 @@ from hermes_base.keys import parse_key
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
-from hermes_state.interface import SessionInfo, Store
 from hermes_state.people import PeopleStore
+from hermes_state.store import SessionInfo, Store
 from hermes_state.turns import TurnStore
 from run_agent import end_task, engines
 from tools.process_registry import process_registry

@@ -18,8 +18,8 @@ from hermes_base.keys import ONCE, ConversationKey, parse_key
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import list_changed
-from hermes_state.interface import SessionInfo
 from hermes_state.records import make_session_id
+from hermes_state.store import SessionInfo
 
 if TYPE_CHECKING:
     from gateway.service import Gateway

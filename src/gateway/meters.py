@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hermes_base.journal import Row, TurnEnd, UsageRow
-from hermes_state.interface import NewSession, Store
+from hermes_state.store import NewSession, Store
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import TurnStore
 

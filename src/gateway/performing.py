@@ -35,8 +35,8 @@ from hermes_base.foreign import BACKGROUND, UPLOADED
 from hermes_base.inbound import NOTE, NOTICE, Address, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
-from hermes_state.interface import Store
 from hermes_state.people import PeopleStore
+from hermes_state.store import Store
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn, TurnStore
 from run_agent import AIAgent

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
-from hermes_state.interface import Store
+from hermes_state.store import Store
 from hermes_state.turns import TurnStore
 
 log = logging.getLogger(__name__)

@@ -59,8 +59,8 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, discover_plugins, get_plugin_commands, get_plugin_manager
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import Claim
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.journal import Row, shown_text
-from hermes_state.interface import SessionInfo
+from hermes_state.store import SessionInfo
 
 
 def write_markdown(info: SessionInfo, rows: Sequence[Row]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hermes_base.errors import HermesError
-from hermes_state.interface import SessionInfo, Store
+from hermes_state.store import SessionInfo, Store
 
 _ALL = 1_000_000
 READ_AT_ONCE = 500

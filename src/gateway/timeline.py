@@ -11,7 +11,7 @@ from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
 from hermes_base.journal import Row, is_excuse, is_question, read_early_end, shown_text
 from hermes_base.tool_views import cut_parts, read_object, show_call, view_call, view_result
-from hermes_state.interface import PagedRow
+from hermes_state.store import PagedRow
 from hermes_state.turns import OutboxRow
 
 RESULT_CHARS = 4_000  # of a tool's result; the whole stands in the transcript

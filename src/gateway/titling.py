@@ -19,7 +19,7 @@ from hermes_base.errors import HermesError
 from hermes_base.journal import Row, is_question, shown_text, text_of, visible
 from hermes_base.wrappers import bare_words
 from hermes_cli import config as cli_config
-from hermes_state.interface import Store
+from hermes_state.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import reduce
 
-from hermes_state.interface import BreakRow, Store, UsageGroup, UsageSum
 from hermes_state.records import add_sums
+from hermes_state.store import BreakRow, Store, UsageGroup, UsageSum
 
 _NOTHING = UsageSum()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hermes_constants import get_hermes_home
-from hermes_state.backup import FILE, SECRETS, Manifest, create_backup, verify_backup
-from hermes_state.backup_restore import restore_backup
+from hermes_state.backup.archive import FILE, SECRETS, Manifest, create_backup, verify_backup
+from hermes_state.backup.restore import restore_backup
 
 _SHOWN = 5  # names of what was left out
 

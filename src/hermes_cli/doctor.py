@@ -31,13 +31,13 @@ from hermes_cli.plugin_loading import find_code
 from hermes_cli.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
-from hermes_state.connection import Database, was_made
 from hermes_state.damage import TABLES
-from hermes_state.damage_sqlite import find_damaged, list_damaged
 from hermes_state.home_lock import holder
-from hermes_state.ownership_sqlite import CLOCK
-from hermes_state.queries import GET_META
-from hermes_state.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+from hermes_state.sql.connection import Database, was_made
+from hermes_state.sql.damage_sqlite import find_damaged, list_damaged
+from hermes_state.sql.ownership_sqlite import CLOCK
+from hermes_state.sql.queries import GET_META
+from hermes_state.sql.schema import SCHEMA_VERSION, STORE_FILE, check_readable
 from hermes_state.turn_rules import measure_setback
 from plugins import context_engine
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable

@@ -14,8 +14,8 @@ from hermes_cli.local_client import Connection, call, connect
 from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from gateway.endings import Endings

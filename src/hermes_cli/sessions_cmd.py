@@ -18,9 +18,9 @@ from hermes_base.errors import HermesError
 from hermes_base.journal import Row
 from hermes_cli import config, owner
 from hermes_constants import get_hermes_home
-from hermes_state.interface import SessionInfo, Store
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import SessionInfo, Store
 
 _ALL = 1_000_000
 _PATIENCE = 120.0  # seconds; SQLite gives a busy owner the turn again and again

@@ -20,12 +20,12 @@ from hermes_cli.gateway_cmd import NOBODY, write_status
 from hermes_cli.local_client import Gone, call, connect
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
-from hermes_state.connection import was_made
 from hermes_state.damage import describe_damage
 from hermes_state.home_lock import holder
-from hermes_state.interface import UsageSum
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.connection import was_made
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import UsageSum
 from tools.shell.sandbox import describe_walls
 
 _CALL_SECONDS = 5.0

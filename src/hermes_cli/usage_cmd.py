@@ -23,10 +23,10 @@ from gateway.usage_report import (
     write_scopes,
 )
 from hermes_constants import get_hermes_home
-from hermes_state.interface import BreakRow, Store, UsageGroup, UsageSum
-from hermes_state.memory import MemoryStore
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import BreakRow, Store, UsageGroup, UsageSum
 
 DAYS = 7
 MOST_DAYS = 3660

@@ -8,9 +8,9 @@ from typing import Any
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import PART_PLACES, Row, Step, Transcript, TurnEnd, UsageRow
-from hermes_state.interface import NewSession, SessionInfo, Store
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.records import make_writer_id
+from hermes_state.store import NewSession, SessionInfo, Store
 
 
 class StoreJournal:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, UsageRow
-from hermes_state.interface import SessionInfo
+from hermes_state.store import SessionInfo
 
 LEASE_SECONDS = 8.0  # a node without a heartbeat for so long is dead
 GRACE_SECONDS = 1.0  # work waits so long for the living node that had the conversation last

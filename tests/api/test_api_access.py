@@ -18,8 +18,8 @@ from hermes_cli import main as entry
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.people import MEMBER
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 Output = pytest.CaptureFixture[str]
 HELLO: Any = [{"role": "user", "content": "[[say Hello.]]"}]

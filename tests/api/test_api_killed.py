@@ -11,8 +11,8 @@ from web_house import find_free_port
 
 from gateway.web import access
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 
 @pytest.mark.slow

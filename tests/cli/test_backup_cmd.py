@@ -7,9 +7,9 @@ import pytest
 
 from hermes_cli import main as entry
 from hermes_state.home_lock import HomeLock
-from hermes_state.interface import NewSession
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 Output = pytest.CaptureFixture[str]
 

@@ -27,7 +27,7 @@ from hermes_cli.crash_guard import (
     write_refusal,
 )
 from hermes_state.home_lock import HomeLock
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 COMMAND = [sys.executable, "-m", "hermes_cli.main", "gateway", "run"]
 

@@ -15,9 +15,9 @@ from agent import embedded
 from hermes_cli import doctor
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
-from hermes_state.interface import NewSession
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 CANARY = "sk-canary-0123456789"
 

@@ -17,7 +17,7 @@ from gateway.web.access import read_token
 from hermes_cli.gateway_cmd import OUTPUT, write_status
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 HOUSE = Path(__file__).resolve().parents[1] / "support" / "local_house.py"
 STATUS = {

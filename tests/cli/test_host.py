@@ -14,8 +14,8 @@ from hermes_cli import config
 from hermes_cli.joining import ChatOptions, open_host
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 
 class Chat:

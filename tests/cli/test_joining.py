@@ -22,10 +22,10 @@ from hermes_cli.joining import HOSTS_NOW, JOINED_AGAIN, WAITING, Seat
 from hermes_cli.local_client import LocalClient
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
-from hermes_state.interface import NewSession
-from hermes_state.memory import MemoryStore
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 KEY = "agent:main:local:dm:talk"

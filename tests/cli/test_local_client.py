@@ -17,7 +17,7 @@ from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, NOTE, QUESTION, Address, Outgoing
 from hermes_cli.local_client import Connection, Gone, LocalClient, call, connect
 from hermes_cli.local_follow import Follower
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 
 KEY = "agent:main:local:dm:talk"
 HERE = Address("local", "local", "talk")

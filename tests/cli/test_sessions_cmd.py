@@ -11,9 +11,9 @@ import pytest
 from hermes_base.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
-from hermes_state.interface import NewSession
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 CANARY = "sk-canary-0123456789"
 CALL = {"id": "1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}

@@ -13,9 +13,9 @@ from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
-from hermes_state.interface import NewSession
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 OLD = 900

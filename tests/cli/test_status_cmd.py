@@ -14,7 +14,7 @@ from hermes_cli import config
 from hermes_cli.main import main
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from hermes_base.journal import Row, UsageRow
 from hermes_cli.main import main
 from hermes_cli.usage_cmd import WIDTH, draw_bar, draw_buckets
 from hermes_state.home_lock import HomeLock
-from hermes_state.interface import NewSession, UsageSum
-from hermes_state.memory import MemoryStore
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession, UsageSum
 
 TODAY, YESTERDAY = date.today().isoformat(), (date.today() - timedelta(days=1)).isoformat()
 SUM_NAMES = {

@@ -15,7 +15,7 @@ from waiting import wait_until
 from gateway.drafts import UNFINISHED
 from gateway.platforms.pretend.service import CLOSED_AFTER, Message, PretendService, Rules
 from hermes_lab.server import LabServer
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 
 STREAM = "[[say kept and paid for, word by word]][[chunks 30]][[pause 0.02]]"
 TEXT = "kept and paid for, word by word"

@@ -10,8 +10,8 @@ from waiting import wait_until
 
 from hermes_base.journal import shown_text
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 LONG = "\n".join(f"§first {number} of the lines" for number in range(12))
 OTHER = "§second and for good, end-0"

@@ -19,8 +19,8 @@ from gateway import chores
 from hermes_base.errors import HermesError
 from hermes_cli import config, sessions_cmd
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"
 WARM, COLD, RESTARTED, COMPACTED = "warm", "not warm", "after a restart", "after a compaction, not warm"

@@ -19,11 +19,11 @@ from hermes_base.errors import AtWork
 from hermes_base.journal import Row
 from hermes_cli import config
 from hermes_lab.server import LabServer
-from hermes_state.interface import NewSession
 from hermes_state.journal import StoreJournal
-from hermes_state.memory import MemoryStore
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 from run_agent import AIAgent
 
 

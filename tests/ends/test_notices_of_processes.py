@@ -12,8 +12,8 @@ from waiting import wait_until
 from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
 from hermes_cli import owner
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from gateway.platforms.pretend.service import Update
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Address, Inbound
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 

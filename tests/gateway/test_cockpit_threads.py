@@ -13,7 +13,7 @@ from hermes_base.inbound import FileRef
 from hermes_base.journal import Row
 from hermes_cli import config
 from hermes_lab.server import LabServer
-from hermes_state.interface import NewSession
+from hermes_state.store import NewSession
 
 CALL = '[[tool todo {"todos": []}]][[then]][[say Done.]]'
 

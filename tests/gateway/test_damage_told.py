@@ -14,11 +14,11 @@ from waiting import wait_until
 
 from hermes_base.inbound import Address, Inbound, Outgoing, write_inbound
 from hermes_lab.server import LabServer
-from hermes_state.connection import MARK
 from hermes_state.damage import LOST_TEXT, WORDS
 from hermes_state.home_lock import LOCK_FILE, holder
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.connection import MARK
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 ME = Address("local", "local", "me")
 BAD = b"\xa5\xff\x00\xfe\x81"

@@ -18,8 +18,8 @@ from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_B
 from gateway.render import LONG_MARK
 from hermes_base.errors import DeliveryFailure, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import FAILED, SENT, TurnStore
 
 

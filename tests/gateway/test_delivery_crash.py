@@ -11,8 +11,8 @@ from pretending import Post, call_off_loop, until
 from gateway.platforms.base import Part
 from gateway.platforms.pretend.service import Message, Rules
 from gateway.render import LONG_MARK
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import TurnStore
 
 TEXT = "".join(f"word{n} " for n in range(60))

@@ -17,7 +17,7 @@ from gateway.drafts import UNFINISHED
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, Rules
 from gateway.render import LONG_MARK, SHORT_MARK
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 COUNTED = " ".join(map(str, range(1, 41)))

@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from hermes_cli import plugins
 from hermes_lab.server import LabServer
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 
 ENGINE = """
     from agent.context_engine import ContextEngine

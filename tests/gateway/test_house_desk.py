@@ -18,7 +18,7 @@ from hermes_base.inbound import Address, Inbound
 from hermes_cli.gateway_cmd import write_status
 from hermes_cli.logs import keep_log
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from gateway.performing import GOING_ON
 from gateway.service import RECOVERIES
 from hermes_base.inbound import Address, Inbound, write_inbound
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import NodeInfo
 
 SEED = int(os.environ.get("HERMES_KILL_SEED", "0")) or int.from_bytes(os.urandom(3), "big")

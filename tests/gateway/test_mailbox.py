@@ -14,7 +14,7 @@ from gateway.intake import OpenQuestion, Standing
 from gateway.mailbox import NOBODY, Mailbox
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people import ANSWERED, OPEN, VOID
 
 OWNER, ADMIN, ANNA, BEN = (

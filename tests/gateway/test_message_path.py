@@ -19,8 +19,8 @@ from hermes_base.journal import Row, text_of
 from hermes_base.keys import parse_key
 from hermes_cli import config
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 
 class Person:
@@ -632,7 +632,7 @@ def test_a_store_that_fails_in_between_loses_no_message(
 ) -> None:
     """C2, F6: what was decided and could not be stored is decided again."""
     from hermes_base.errors import StoreFailure
-    from hermes_state.turns_sqlite import SqliteTurns
+    from hermes_state.sql.turns_sqlite import SqliteTurns
 
     complete, failures = SqliteTurns.complete, [StoreFailure("The store is locked."), StoreFailure("Still locked.")]
 

@@ -14,10 +14,10 @@ from gateway.people import Scope, scope_of
 from gateway.people_ops import OPERATIONS
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row
-from hermes_state.interface import NewSession
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people import ADMIN, MEMBER, OWNER
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 CLOSED: dict[str, Any] = {}
 LISTED: dict[str, Any] = {"platforms": {"chat": {"owner": "1", "allow": ["2"]}, "mail": {"owner": "me@x"}}}

@@ -15,7 +15,7 @@ from gateway.performing import list_foreign
 from hermes_base.foreign import BACKGROUND, UPLOADED
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 

@@ -19,8 +19,8 @@ from gateway.retention import COPIES, DAY, ROWS_AT_ONCE, Retention, find_old_cop
 from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing, write_inbound
 from hermes_base.journal import Row
 from hermes_base.settings import SETTINGS
-from hermes_state.interface import NewSession
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
 CHAT, ACCOUNT = "agent:main:web:dm:1", "web:main"

@@ -13,8 +13,8 @@ from gateway_process import GatewayProcess, Person
 from gateway.retention import Retention
 from hermes_base.inbound import Address, Outgoing, write_outgoing
 from hermes_lab.server import LabServer
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 GIGABYTE = 1 << 30
 SESSIONS, ROWS_EACH = 4_000, 25

@@ -8,7 +8,7 @@ from gateway.timeline import list_entries, list_exchanges, merge, same_talk, spl
 from hermes_base.cockpit import Entry, Exchange
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.journal import Row
-from hermes_state.interface import PagedRow
+from hermes_state.store import PagedRow
 
 WORDS = st.text("ab \n.", min_size=1, max_size=20)
 FILES = st.lists(st.builds(lambda n: FileRef(f"/home/uploads/{n}/x.png", f"{n}.png", "image"), st.integers(0, 9)))

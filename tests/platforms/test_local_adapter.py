@@ -18,7 +18,7 @@ from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said, TextDelta, ToolStarted
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import NOTE, Address, Outgoing
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 
 KEY = "agent:main:local:dm:talk"
 

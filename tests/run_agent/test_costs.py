@@ -11,7 +11,7 @@ import pytest
 
 from hermes_base.journal import Row
 from hermes_state.journal import StoreJournal
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 
 SHORT, LONG = 20, 2_000  # messages
 SLACK = 300  # calls

@@ -16,7 +16,7 @@ from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 from run_agent import AIAgent
 from run_agent.options import Scene
 from tools.file_tools import patch, read_file, search_files, write_file

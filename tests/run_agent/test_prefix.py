@@ -12,7 +12,7 @@ import pytest
 
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 from tools.registry import registry
 
 TURNS = 30
@@ -66,7 +66,7 @@ CHILD = """
 import json, sys
 from hermes_base.hooks import NoHooks
 from hermes_state.journal import StoreJournal
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 from pathlib import Path
 from run_agent import AIAgent
 from tools.registry import registry

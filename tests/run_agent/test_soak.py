@@ -13,7 +13,7 @@ import pytest
 from agent import transport
 from hermes_base.hooks import NoHooks
 from hermes_state.journal import StoreJournal
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 from run_agent import AIAgent
 
 CONVERSATIONS, TURNS = 200, 10

@@ -8,10 +8,10 @@ import pytest
 from agent.auxiliary_client import call_llm
 from agent.fitting import fit_text
 from hermes_lab.server import LabServer
-from hermes_state.interface import Store
 from hermes_state.journal import StoreJournal
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import Store
 
 SMALL = {"compression": {"protect_first_n": 1, "protect_last_n": 6}}
 

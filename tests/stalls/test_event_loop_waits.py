@@ -17,7 +17,7 @@ from waiting import wait_until
 from gateway import lane as lanes
 from gateway import service
 from hermes_base import local_wire as wire
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 AddTool = Callable[[str, Callable[..., str]], None]
 

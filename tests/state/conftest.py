@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_state.interface import Store
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import Store
 
 
 @pytest.fixture(params=["sqlite", "memory"])

@@ -27,14 +27,16 @@ from waiting import wait_until
 
 from hermes_base.errors import ConfigProblem, HermesError, HomeBusy
 from hermes_base.journal import Row
-from hermes_state import backup, backup_restore, schema
-from hermes_state.backup import BadBackup, create_backup, hash_file, verify_backup
-from hermes_state.backup_restore import OLD, restore_backup
-from hermes_state.connection import MARK
+from hermes_state.backup import archive as backup
+from hermes_state.backup import restore
+from hermes_state.backup.archive import BadBackup, create_backup, hash_file, verify_backup
+from hermes_state.backup.restore import OLD, restore_backup
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
-from hermes_state.interface import NewSession
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql import schema
+from hermes_state.sql.connection import MARK
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 STEPS = ("open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir")
 Entries = list[tuple[tarfile.TarInfo, bytes]]
@@ -503,7 +505,7 @@ def test_a_home_in_use_is_not_touched(owned: str, filled: Path) -> None:
 def test_the_lock_holds_over_the_exchange(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that looked before the exchange and one that looks after it meet the same lock."""
     path, seen = create_backup(filled).path, []
-    real = backup_restore._exchange
+    real = restore._exchange
 
     def exchange(fresh: Path, home: Path) -> None:
         before = (home / LOCK_FILE).stat().st_ino
@@ -512,7 +514,7 @@ def test_the_lock_holds_over_the_exchange(filled: Path, monkeypatch: pytest.Monk
         with pytest.raises(HomeBusy):
             HomeLock(home).acquire()
 
-    monkeypatch.setattr(backup_restore, "_exchange", exchange)
+    monkeypatch.setattr(restore, "_exchange", exchange)
     restore_backup(path, filled, overwrite=True)
     assert seen[0][0] == seen[0][1]
     with HomeLock(filled):
@@ -578,7 +580,7 @@ def test_a_restore_that_is_killed_leaves_the_old_home_or_the_new_one(filled: Pat
 
 def test_an_interrupt_after_the_exchange_loses_nothing(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is beside the home then is the old content, not the unfinished copy; the next restore brings it in."""
-    path, real = create_backup(filled).path, backup_restore._exchange
+    path, real = create_backup(filled).path, restore._exchange
     (filled / "config.yaml").write_text("mine")
 
     def exchange(fresh: Path, home: Path) -> None:
@@ -586,7 +588,7 @@ def test_an_interrupt_after_the_exchange_loses_nothing(filled: Path, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(backup_restore, "_exchange", exchange)
+        interrupted.setattr(restore, "_exchange", exchange)
         with pytest.raises(KeyboardInterrupt):
             restore_backup(path, filled, overwrite=True)
     assert (filled / "config.yaml").read_text() == "a: 1\n"
@@ -603,7 +605,7 @@ def test_a_full_disk_leaves_the_home_as_it_was(filled: Path, monkeypatch: pytest
     def fail(fresh: Path, home: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(backup_restore, "_exchange", fail)
+    monkeypatch.setattr(restore, "_exchange", fail)
     with pytest.raises(OSError, match="No space"):
         restore_backup(path, filled, overwrite=True)
     assert read_tree(filled) == before

@@ -10,9 +10,9 @@ import pytest
 
 from hermes_base.errors import StoreFailure
 from hermes_state.keys import USED_SECONDS
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people import MEMBER
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 
 Store = SqliteStore | MemoryStore
 

@@ -15,11 +15,11 @@ import pytest
 from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.journal import head_row
-from hermes_state import schema
-from hermes_state.interface import NewSession
 from hermes_state.people import MEMBER, QuestionRow
-from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql import schema
+from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
 #: How the older program said what is said in another way today.

@@ -10,11 +10,11 @@ import pytest
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
-from hermes_state import people_queries
-from hermes_state.interface import NewSession
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people import MEMBER, OWNER, QuestionRow
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql import people_queries
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
 CANARY = "zugvogel"

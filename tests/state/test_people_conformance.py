@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_base.errors import StoreFailure
-from hermes_state.connection import Database
-from hermes_state.memory_state import MemoryState
+from hermes_state.memory.memory_state import MemoryState
+from hermes_state.memory.people_memory import MemoryPeople
 from hermes_state.people import (
     ADMIN,
     ANSWERED,
@@ -23,9 +23,9 @@ from hermes_state.people import (
     PeopleStore,
     QuestionRow,
 )
-from hermes_state.people_memory import MemoryPeople
 from hermes_state.people_records import CODE_LENGTH, CODE_SIGNS
-from hermes_state.people_sqlite import SqlitePeople
+from hermes_state.sql.connection import Database
+from hermes_state.sql.people_sqlite import SqlitePeople
 
 
 @dataclass

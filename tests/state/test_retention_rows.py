@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from test_store_kill import check_file, run_and_kill
 from turn_bench import ACCOUNT, CHAT, ENGINES, OTHER, USAGE, Bench, answer, make_bench, say
 
-from hermes_state import retention_sqlite
 from hermes_state.people import QuestionRow
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql import retention_sqlite
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 MANY = 1_000
 DAY = 86_400.0
@@ -326,7 +326,7 @@ def test_no_statement_of_a_sweep_scans_a_table(tmp_path: Path, name: str) -> Non
 SWEEPER = """
 import sys, time
 from hermes_base.inbound import Address, Outgoing
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import NodeInfo
 
 store = SqliteStore(sys.argv[1])

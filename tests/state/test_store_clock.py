@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hermes_base.journal import Row, UsageRow
-from hermes_state.interface import NewSession, Store
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession, Store
 
 LONG_AGO = 1_000_000.0
 

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.journal import Row, UsageRow, head_row, shown_text
-from hermes_state.interface import NewSession, Store, UsageSum
+from hermes_state.store import NewSession, Store, UsageSum
 
 CHAT = "agent:main:local:dm:1"
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 
 APPENDER = """
 import sys
 from hermes_base.journal import Row, UsageRow
-from hermes_state.interface import NewSession
-from hermes_state.sqlite import SqliteStore
+from hermes_state.store import NewSession
+from hermes_state.sql.sqlite import SqliteStore
 
 store = SqliteStore(sys.argv[1])
 info = store.current("c") or store.open_session(NewSession("c"))
@@ -37,7 +37,7 @@ ROTATOR = """
 import sys
 from hermes_base.journal import Row
 from hermes_state.journal import StoreJournal
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.sqlite import SqliteStore
 
 journal = StoreJournal(lambda: SqliteStore(sys.argv[1]), "c")
 transcript = journal.load()

@@ -9,10 +9,10 @@ import pytest
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
-from hermes_state import queries, schema
-from hermes_state.interface import NewSession, Store, UsageSum
 from hermes_state.journal import StoreJournal
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql import queries, schema
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession, Store, UsageSum
 
 CHAT = "agent:main:local:dm:1"
 CALL = UsageRow("p", "m", "turn", 1, 2, 4, 8, 3, cost=0.5, turn="t1", saved=0.25)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, head_row, placed, visible
-from hermes_state import paging, queries
-from hermes_state.interface import NewSession, Store
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state import paging
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql import queries
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession, Store
 
 
 def say(number: int) -> Row:

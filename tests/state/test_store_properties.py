@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow, head_row, visible
-from hermes_state.interface import NewSession, SessionInfo, Store
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession, SessionInfo, Store
 from hermes_state.texts import clean, cut_excerpt, match_query, split_query
 
 WORDS = ["alpha", "Beta", "gamma-delta", "naïve", "中文", "x_y", "42", "—", "\ud800", "a\0b"]

@@ -15,11 +15,11 @@ import pytest
 
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.journal import Row, UsageRow
-from hermes_state import queries, schema, search_index
-from hermes_state.connection import MARK, READERS
-from hermes_state.interface import NewSession
-from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql import queries, schema, search_index
+from hermes_state.sql.connection import MARK, READERS
+from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 
 CHAT = "agent:main:local:dm:1"
 
@@ -150,8 +150,9 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 
 def test_importing_and_constructing_creates_no_file(tmp_path: Path) -> None:
     code = (
-        "import hermes_state.sqlite, hermes_state.memory, hermes_state.home_lock as lock, hermes_state.journal as j\n"
-        "journal = j.StoreJournal(lambda: hermes_state.sqlite.SqliteStore('store.db'), 'c')\n"
+        "import hermes_state.sql.sqlite, hermes_state.memory.memory_store\n"
+        "import hermes_state.home_lock as lock, hermes_state.journal as j\n"
+        "journal = j.StoreJournal(lambda: hermes_state.sql.sqlite.SqliteStore('store.db'), 'c')\n"
         "held = lock.HomeLock('home')\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(tmp_path)})
@@ -270,9 +271,9 @@ FULL_DISK = """
 import resource, sys
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
-from hermes_state.connection import READERS
-from hermes_state.interface import NewSession
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.connection import READERS
+from hermes_state.store import NewSession
+from hermes_state.sql.sqlite import SqliteStore
 
 store = SqliteStore(sys.argv[1])
 session = store.open_session(NewSession("c")).id

@@ -9,7 +9,7 @@ import pytest
 from turn_bench import ACCOUNT, CHAT, ENGINES, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import Fenced
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo
 
 

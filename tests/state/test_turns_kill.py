@@ -9,16 +9,16 @@ import pytest
 from test_store_kill import check_file, run_and_kill
 
 from hermes_base.inbound import Address, Outgoing
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import NodeInfo
 
 WORKER = """
 import sys
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
-from hermes_state.interface import NewSession
-from hermes_state.sqlite import SqliteStore
+from hermes_state.store import NewSession
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import NodeInfo, Written
 
 store = SqliteStore(sys.argv[1])

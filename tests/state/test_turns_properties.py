@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from turn_bench import ACCOUNT, ENGINES, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import Fenced
-from hermes_state.interface import NewSession
+from hermes_state.store import NewSession
 from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo, OutboxRow
 
 CONVERSATIONS = ("c0", "c1")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, written
 
-from hermes_state import queries, schema, turn_queries
-from hermes_state.interface import NewSession
-from hermes_state.schema import MIGRATIONS, SCHEMA_VERSION
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql import queries, schema, turn_queries
+from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
-from hermes_state.interface import NewSession
-from hermes_state.memory import MemoryStore
-from hermes_state.sqlite import SqliteStore
+from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo, TurnStore, Written
 
 CHAT, OTHER = "agent:main:telegram:dm:1", "agent:main:telegram:dm:2"

@@ -20,7 +20,7 @@ from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row
 from hermes_constants import get_hermes_home
 from hermes_state.journal import StoreJournal
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from run_agent import AIAgent
 from tools.registry import registry
 

@@ -17,7 +17,7 @@ from waiting import wait_until
 from gateway import lane
 from gateway.building import Builder
 from gateway.platforms.pretend.service import Rules
-from hermes_state.turns_sqlite import SqliteTurns
+from hermes_state.sql.turns_sqlite import SqliteTurns
 from tools.files import searching
 from tools.process_registry import process_registry
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from hermes_cli.main import main
-from hermes_state.connection import Database
-from hermes_state.turns_sqlite import SqliteTurns
+from hermes_state.sql.connection import Database
+from hermes_state.sql.turns_sqlite import SqliteTurns
 
 
 def die_after(commits: int, word: str) -> None:

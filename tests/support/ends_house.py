@@ -16,7 +16,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from hermes_cli import plugins
-from hermes_state.interface import SessionInfo
+from hermes_state.store import SessionInfo
 from tools.process_registry import process_registry
 from tools.shell import shells
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Outgoing
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.schema import STORE_FILE
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 DYING = str(Path(__file__).with_name("dying_gateway.py"))

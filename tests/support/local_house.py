@@ -31,10 +31,10 @@ from hermes_base.inbound import (
 from hermes_base.keys import ConversationKey
 from hermes_base.local_wire import Hello
 from hermes_state.home_lock import HomeLock
-from hermes_state.memory import MemoryStore
+from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.records import make_session_id
-from hermes_state.schema import STORE_FILE
-from hermes_state.sqlite import SqliteStore
+from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import Claim, NodeInfo, Waiting
 
 

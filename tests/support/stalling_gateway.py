@@ -17,7 +17,7 @@ from gateway.platforms.hub import HubAdapter
 from gateway.service import Gateway
 from hermes_cli.main import main
 from hermes_cli.plugins import get_plugin_manager
-from hermes_state import connection, ownership_sqlite
+from hermes_state.sql import connection, ownership_sqlite
 
 LOOK_SECONDS = 0.02
 QUICK = ((pulse, "BEAT_SECONDS", 0.2), (pulse, "STUCK_SECONDS", 1.0), (pulse, "ANSWER_SECONDS", 1.0))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
-from hermes_state.backup import (
+from hermes_state.backup.archive import (
     DIRECTORY,
     FOLDER,
     KEPT,
@@ -25,9 +25,9 @@ from hermes_state.backup import (
     read_archive,
     sync_folder,
 )
-from hermes_state.connection import MARK
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql.connection import MARK
+from hermes_state.sql.schema import STORE_FILE
 
 _MARK = "unfinished-"
 OLD = "before-restore-"  # in the home, with the time

@@ -7,12 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
-from hermes_state import people_queries as sql
 from hermes_state import people_records as rules
-from hermes_state import queries, search_index
-from hermes_state.connection import Database
 from hermes_state.damage import as_texts, decode
-from hermes_state.damage_sqlite import check_role
 from hermes_state.people import (
     ANSWERED,
     MAX_PAIRINGS,
@@ -25,6 +21,10 @@ from hermes_state.people import (
     Person,
     QuestionRow,
 )
+from hermes_state.sql import people_queries as sql
+from hermes_state.sql import queries, search_index
+from hermes_state.sql.connection import Database
+from hermes_state.sql.damage_sqlite import check_role
 from hermes_state.texts import clean
 
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from hermes_state.connection import Database
 from hermes_state.keys import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
+from hermes_state.sql.connection import Database
 
 _KEY = "id, name, person, created, last_used, revoked"
 ADD_KEY = "insert into api_key (id, name, person, created, digest) values (?, ?, ?, ?, ?) on conflict (id) do nothing"

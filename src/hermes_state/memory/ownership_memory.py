@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_state import turn_rules
-from hermes_state.memory_state import MemoryState, locked
+from hermes_state.memory.memory_state import MemoryState, locked
+from hermes_state.memory.turn_tables import ControlRow, ConversationRow, LeaseRow, NodeRow
 from hermes_state.texts import clean
-from hermes_state.turn_tables import ControlRow, ConversationRow, LeaseRow, NodeRow
 from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, Delivery, Holding, NodeInfo
 
 

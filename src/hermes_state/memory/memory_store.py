@@ -7,8 +7,15 @@ from dataclasses import replace
 from itertools import islice
 
 from hermes_base.journal import Row, Transcript, UsageRow, visible
-from hermes_state import paging, records, retention_memory
-from hermes_state.interface import (
+from hermes_state import paging, records
+from hermes_state.keys import KeyStore
+from hermes_state.memory import retention_memory
+from hermes_state.memory.keys_memory import MemoryKeys
+from hermes_state.memory.memory_state import MemoryState, Message, locked, read_message
+from hermes_state.memory.people_memory import MemoryPeople
+from hermes_state.memory.turns_memory import MemoryTurns
+from hermes_state.people import PeopleStore
+from hermes_state.store import (
     TITLE,
     TITLES_LOOKED_AT,
     BreakRow,
@@ -19,14 +26,8 @@ from hermes_state.interface import (
     UsageGroup,
     UsageSum,
 )
-from hermes_state.keys import KeyStore
-from hermes_state.keys_memory import MemoryKeys
-from hermes_state.memory_state import MemoryState, Message, locked, read_message
-from hermes_state.people import PeopleStore
-from hermes_state.people_memory import MemoryPeople
 from hermes_state.texts import clean, cut_excerpt, mark_title, match_query, match_title, split_query
 from hermes_state.turns import TurnStore
-from hermes_state.turns_memory import MemoryTurns
 
 
 class MemoryStore:

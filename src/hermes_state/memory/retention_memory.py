@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hermes_state.memory_state import Kept, MemoryState
+from hermes_state.memory.memory_state import Kept, MemoryState
 from hermes_state.people import OPEN
 
 

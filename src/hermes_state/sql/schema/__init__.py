@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
-from hermes_state import queries, schema_daily, schema_damage, schema_people, schema_turns
+from hermes_state.sql import queries
+from hermes_state.sql.schema import schema_daily, schema_damage, schema_people, schema_turns
 
 STORE_FILE = "hermes-store.db"
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, UsageRow
-from hermes_state import records, retention_memory, turn_rules
-from hermes_state.interface import SessionInfo
-from hermes_state.memory_state import locked
-from hermes_state.outbox_memory import MemoryOutbox
-from hermes_state.ownership_memory import MemoryOwnership
+from hermes_state import records, turn_rules
+from hermes_state.memory import retention_memory
+from hermes_state.memory.memory_state import locked
+from hermes_state.memory.outbox_memory import MemoryOutbox
+from hermes_state.memory.ownership_memory import MemoryOwnership
+from hermes_state.memory.turn_tables import InboxRow
+from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
-from hermes_state.turn_tables import InboxRow
 from hermes_state.turns import BegunTurn, Claim, Waiting, Written
 
 

@@ -7,10 +7,11 @@ from itertools import count, repeat
 from typing import Any
 
 from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
-from hermes_state import paging, queries, records, search_index
+from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
-from hermes_state.damage_sqlite import check_blob
-from hermes_state.interface import NewSession, PagedRow, SessionInfo
+from hermes_state.sql import queries, search_index
+from hermes_state.sql.damage_sqlite import check_blob
+from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hermes_base.journal import Row
-from hermes_state import queries
 from hermes_state.damage import as_object, decode
-from hermes_state.interface import TITLE, TITLES_LOOKED_AT, Hit
 from hermes_state.records import no_index, read_text
+from hermes_state.sql import queries
+from hermes_state.store import TITLE, TITLES_LOOKED_AT, Hit
 from hermes_state.texts import cut_excerpt, mark_title, match_title, space_letters, split_query, write_match
 
 BATCH = 50

@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hermes_state import queries, turn_rules
-from hermes_state import turn_queries as sql
-from hermes_state.connection import Database
+from hermes_state import turn_rules
 from hermes_state.damage import as_object, decode
+from hermes_state.sql import queries
+from hermes_state.sql import turn_queries as sql
+from hermes_state.sql.connection import Database
 from hermes_state.texts import clean
 from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, Delivery, Holding, NodeInfo
 

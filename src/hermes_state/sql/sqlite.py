@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from hermes_base.journal import Row, Transcript, UsageRow
-from hermes_state import damage_sqlite, queries, records, retention_sqlite, search_index
-from hermes_state import sqlite_steps as steps
-from hermes_state.connection import Database
+from hermes_state import records
 from hermes_state.damage import Damaged, DamagedRow
-from hermes_state.damage_sqlite import SetAside
-from hermes_state.interface import BreakRow, Hit, NewSession, PagedRow, SessionInfo, UsageGroup, UsageSum
 from hermes_state.keys import KeyStore
-from hermes_state.keys_sqlite import SqliteKeys
 from hermes_state.people import PeopleStore
-from hermes_state.people_sqlite import SqlitePeople, delete_session
+from hermes_state.sql import damage_sqlite, queries, retention_sqlite, search_index
+from hermes_state.sql import sqlite_steps as steps
+from hermes_state.sql.connection import Database
+from hermes_state.sql.damage_sqlite import SetAside
+from hermes_state.sql.keys_sqlite import SqliteKeys
+from hermes_state.sql.people_sqlite import SqlitePeople, delete_session
+from hermes_state.sql.turns_sqlite import SqliteTurns
+from hermes_state.store import BreakRow, Hit, NewSession, PagedRow, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
 from hermes_state.turns import TurnStore
-from hermes_state.turns_sqlite import SqliteTurns
 
 BUSY_TIMEOUT = 5.0
 PAGE = 200

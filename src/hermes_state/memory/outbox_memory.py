@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from hermes_base.inbound import Outgoing, read_outgoing
 from hermes_state import turn_rules
-from hermes_state.memory_state import MemoryState, locked
+from hermes_state.memory.memory_state import MemoryState, locked
+from hermes_state.memory.turn_tables import LeaseRow, OutboxEntry
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Progress
-from hermes_state.turn_tables import LeaseRow, OutboxEntry
 from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow
 
 

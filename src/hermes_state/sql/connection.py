@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes_base.errors import StoreFailure
-from hermes_state import schema
 from hermes_state.damage import DamagedRow
+from hermes_state.sql import schema
 
 log = logging.getLogger(__name__)
 

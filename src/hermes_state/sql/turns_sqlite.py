@@ -7,13 +7,14 @@ from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, UsageRow
-from hermes_state import queries, records, retention_sqlite, turn_rules
-from hermes_state import sqlite_steps as steps
-from hermes_state import turn_queries as sql
+from hermes_state import records, turn_rules
 from hermes_state.damage import as_object, decode, read_text
-from hermes_state.interface import SessionInfo
-from hermes_state.outbox_sqlite import SqliteOutbox, add_answers
-from hermes_state.ownership_sqlite import SqliteOwnership, check_claim, claim_free, name_claim
+from hermes_state.sql import queries, retention_sqlite
+from hermes_state.sql import sqlite_steps as steps
+from hermes_state.sql import turn_queries as sql
+from hermes_state.sql.outbox_sqlite import SqliteOutbox, add_answers
+from hermes_state.sql.ownership_sqlite import SqliteOwnership, check_claim, claim_free, name_claim
+from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Opened
 from hermes_state.turns import BegunTurn, Claim, Waiting, Written

@@ -12,7 +12,6 @@ from typing import Any
 from hermes_base.inbound import ANSWER, NOTE, Address, Inbound, Outgoing, read_inbound, read_outgoing, write_inbound
 from hermes_base.journal import LOST
 from hermes_state import records, turn_rules
-from hermes_state import turn_queries as sql
 from hermes_state.damage import (
     LOST_TEXT,
     TABLES,
@@ -28,6 +27,7 @@ from hermes_state.damage import (
     name_key,
 )
 from hermes_state.people import MEMBER, ROLE_NAMES
+from hermes_state.sql import turn_queries as sql
 
 log = logging.getLogger(__name__)
 

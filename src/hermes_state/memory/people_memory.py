@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hermes_state import people_records as rules
-from hermes_state.memory_state import Charge, MemoryState, locked
+from hermes_state.memory.memory_state import Charge, MemoryState, locked
+from hermes_state.memory.turn_tables import TurnTables
 from hermes_state.people import (
     ANSWERED,
     EXPIRED,
@@ -23,7 +24,6 @@ from hermes_state.people import (
     QuestionRow,
 )
 from hermes_state.texts import clean
-from hermes_state.turn_tables import TurnTables
 
 Key = tuple[str, str]
 

@@ -23,9 +23,9 @@ from typing import IO, Any
 
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_constants import VERSION
-from hermes_state import schema
-from hermes_state.connection import say_errors
-from hermes_state.schema import STORE_FILE
+from hermes_state.sql import schema
+from hermes_state.sql.connection import say_errors
+from hermes_state.sql.schema import STORE_FILE
 
 FORMAT, FORMAT_VERSION = "hermes-backup", 1
 FOLDER = "backups"  # in the home

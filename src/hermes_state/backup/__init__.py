@@ -1,0 +1,1 @@
+"""Back-ups of a home: made, checked and put back."""
