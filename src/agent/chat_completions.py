@@ -15,7 +15,7 @@ from agent.chat_answers import StreamDecoder, find_family
 from agent.multimodal import as_words, find_parts
 from agent.providers import Provider
 from agent.reply import own_data
-from hermes_base.whole_text import encode_text
+from hermes_base.text.whole_text import encode_text
 
 if TYPE_CHECKING:
     from agent.wire import CallSettings

@@ -13,9 +13,9 @@ from agent.auxiliary_client import environment
 from agent.local_servers import probe_model_servers
 from agent.providers import PROVIDERS, Provider, find_provider, provider_or_custom
 from agent.runtime import Runtime, find_key, needs_key, runtime_of_entry
-from hermes_base.addresses import check_address, describe_address
 from hermes_base.cockpit import ProviderChoice, ProviderView
 from hermes_base.errors import ConfigProblem
+from hermes_base.text.addresses import check_address, describe_address
 from hermes_cli import config as cli_config
 
 _NOT_OFFERED = frozenset({"embedded"})  # it answers by itself where nothing else is set up

@@ -12,7 +12,6 @@ from typing import Any
 from agent.model_metadata import rough_bytes
 from agent.prefix import PrefixBreak, PrefixWatch
 from agent.reply import without_own_data
-from hermes_base.foreign import FOREIGN, SAID_BY, Marks
 from hermes_base.journal import (
     COMPACTED,
     SYSTEM,
@@ -24,6 +23,7 @@ from hermes_base.journal import (
     placed,
     shown_text,
 )
+from hermes_base.text.foreign import FOREIGN, SAID_BY, Marks
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 #: Field of an assistant message: which provider and model wrote it. Never sent.

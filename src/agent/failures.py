@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.wire_limits import NotUnderstood, read_json
-from hermes_base.addresses import describe_address
 from hermes_base.errors import Concern, FailureKind, ModelFailure
+from hermes_base.text.addresses import describe_address
 
 #: Errors of the connection itself, by the name of their class (SDKs and HTTP libraries agree on these names).
 TRANSPORT_ERRORS = frozenset(

@@ -9,10 +9,10 @@ from agent.wire import AnswerReader, Dialect
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Event
 from hermes_base.errors import ModelFailure
-from hermes_base.foreign import ForeignText
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
-from hermes_base.redact import Redactor
+from hermes_base.text.foreign import ForeignText
+from hermes_base.text.redact import Redactor
 
 
 class ModelPort(Protocol):

@@ -11,12 +11,12 @@ from agent.local_servers import find_better_address
 from agent.reply import Reply
 from agent.runtime import Runtime
 from agent.usage_pricing import ledger_row
-from hermes_base.addresses import describe_address
 from hermes_base.cancel import CancelToken
 from hermes_base.cockpit import Probed
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
 from hermes_base.journal import UsageRow
-from hermes_base.redact import Redactor
+from hermes_base.text.addresses import describe_address
+from hermes_base.text.redact import Redactor
 from hermes_cli import config as cli_config
 
 SECONDS = 30.0

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.wire_limits import is_shallow
-from hermes_base.whole_text import clean_text
+from hermes_base.text.whole_text import clean_text
 
 ROLES = frozenset({"user", "assistant", "tool"})
 UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'

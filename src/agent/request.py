@@ -14,9 +14,9 @@ from agent.ports import Ports, TurnFacts
 from agent.prefix import PrefixBreak
 from agent.reply import Reply
 from agent.wire import AnswerReader, Dialect
-from hermes_base.addresses import describe_address
 from hermes_base.errors import ModelFailure
 from hermes_base.journal import SYSTEM, TOOLS
+from hermes_base.text.addresses import describe_address
 
 #: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
 EDITING_HOOKS = ("pre_llm_call", "pre_api_request")

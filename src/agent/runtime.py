@@ -6,8 +6,8 @@ from typing import Any
 
 from agent.model_metadata import get_model_context_length
 from agent.providers import PROVIDERS, Provider, find_provider
-from hermes_base.addresses import check_address, describe_address
 from hermes_base.errors import ConfigProblem
+from hermes_base.text.addresses import check_address, describe_address
 
 #: Asks local servers which models they have: base address -> names, None when nobody answers there.
 Probe = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]

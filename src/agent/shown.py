@@ -2,7 +2,7 @@
 
 from agent.ports import Ports
 from hermes_base.chat import TextEnded
-from hermes_base.redact import LiveText
+from hermes_base.text.redact import LiveText
 
 
 class ShownText:

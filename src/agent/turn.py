@@ -27,9 +27,9 @@ from agent.usage_pricing import CanonicalUsage, ledger_row
 from agent.wire import AnswerReader
 from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import Interrupted, ModelFailure
-from hermes_base.foreign import FOREIGN, SAID_BY
 from hermes_base.journal import EARLY_ENDS, ENDED_EARLY, EXCUSE, LOST, STEERED, Row, TurnEnd, UsageRow, text_of
-from hermes_base.whole_text import clean_text
+from hermes_base.text.foreign import FOREIGN, SAID_BY
+from hermes_base.text.whole_text import clean_text
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from hermes_base.errors import AtWork, HermesError, StoreFailure
 from hermes_base.inbound import read_inbound
 from hermes_base.journal import Row
 from hermes_base.keys import ONCE, ConversationKey, parse_key
-from hermes_base.wrappers import bare_words
+from hermes_base.text.wrappers import bare_words
 from hermes_cli import config as cli_config
 from hermes_state.records import make_session_id, make_writer_id
 from hermes_state.store import TITLE, NewSession, SessionInfo

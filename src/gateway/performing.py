@@ -31,9 +31,9 @@ from gateway.turn import EventPipe
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.foreign import BACKGROUND, UPLOADED
 from hermes_base.inbound import NOTE, NOTICE, Address, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
+from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_cli import config as cli_config
 from hermes_state.people import PeopleStore
 from hermes_state.store import Store

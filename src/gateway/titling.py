@@ -17,7 +17,7 @@ from gateway.meters import Meters
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row, is_question, shown_text, text_of, visible
-from hermes_base.wrappers import bare_words
+from hermes_base.text.wrappers import bare_words
 from hermes_cli import config as cli_config
 from hermes_state.store import Store
 

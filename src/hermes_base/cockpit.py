@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from hermes_base.chat import Question
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef, Outgoing
-from hermes_base.tool_views import ToolPart
+from hermes_base.text.tool_views import ToolPart
 
 OWNER_ID = "owner"
 #: Kinds of entries.

@@ -15,7 +15,7 @@ from hermes_base import chat
 from hermes_base.chat import Event
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef, Outgoing
-from hermes_base.whole_text import clean_text, encode_text
+from hermes_base.text.whole_text import clean_text, encode_text
 
 SOCKET_FILE = "hermes.sock"
 MAX_LINE = 4 * 1024 * 1024  # bytes, with the line's end

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker
-from hermes_base.foreign import ForeignText
 from hermes_base.inbound import FileRef
+from hermes_base.text.foreign import ForeignText
 
 
 class Notices(Protocol):

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from agent.key_names import find_key_names, find_meant
 from agent.providers import find_provider
 from hermes_base import settings
-from hermes_base.addresses import check_address
 from hermes_base.errors import ConfigProblem
+from hermes_base.text.addresses import check_address
 from hermes_cli import config
 
 _UNCHANGED = "Nothing was changed."

@@ -24,8 +24,8 @@ from agent.auxiliary_client import find_runtime
 from agent.key_names import find_key_names, find_meant
 from agent.probing import probe
 from agent.runtime import Runtime, needs_key
-from hermes_base.addresses import is_local
 from hermes_base.errors import ConfigProblem, StoreFailure
+from hermes_base.text.addresses import is_local
 from hermes_cli import config, plugin_seals
 from hermes_cli.plugin_loading import find_code
 from hermes_cli.plugin_sources import find_manifests

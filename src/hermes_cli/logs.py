@@ -21,7 +21,7 @@ from typing import Any
 
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
-from hermes_base.redact import RedactingFilter
+from hermes_base.text.redact import RedactingFilter
 from hermes_base.turn_context import current_turn
 from hermes_cli import config
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import model_tools  # the built-in tools are registered first, so that no plugin takes their names
-from hermes_base.redact import RedactingFilter
+from hermes_base.text.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
 from hermes_cli.plugin_context import EngineProbe, PluginContext, read_settings

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
-from hermes_base.tool_views import PATCHES
+from hermes_base.text.tool_views import PATCHES
 
 #: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}

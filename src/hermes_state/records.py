@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.journal import COMPACTED, LOST, PART_PLACES, Row, UsageRow, shown_text, visible
-from hermes_base.wrappers import bare_words
+from hermes_base.text.wrappers import bare_words
 from hermes_state.store import USAGE_GROUPS, NewSession, UsageSum
 from hermes_state.texts import clean, shorten
 

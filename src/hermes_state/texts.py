@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from hermes_base.whole_text import clean_text
+from hermes_base.text.whole_text import clean_text
 
 EXCERPT = 160
 PREVIEW = 80

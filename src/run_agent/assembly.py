@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agent.conversation import Conversation
 from agent.ports import Ports, TurnFacts
 from hermes_base.cancel import CancelToken
-from hermes_base.foreign import ForeignText
+from hermes_base.text.foreign import ForeignText
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home

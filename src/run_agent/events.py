@@ -16,7 +16,7 @@ from hermes_base.chat import (
     ToolEnded,
     ToolStarted,
 )
-from hermes_base.redact import Redactor
+from hermes_base.text.redact import Redactor
 from hermes_cli import config as cli_config
 from run_agent.options import AgentOptions
 

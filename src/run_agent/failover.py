@@ -6,7 +6,7 @@ from typing import Any
 from agent.clients import is_oauth_token
 from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
 from agent.runtime import Runtime
-from hermes_base.addresses import describe_address
+from hermes_base.text.addresses import describe_address
 
 
 def fallback_chain(option: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...]:

@@ -16,8 +16,8 @@ from hermes_base.chat import Answer, Asker, Event, Question, ToolEnded, ToolStar
 from hermes_base.errors import Interrupted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import TOOLS
+from hermes_base.text.tool_views import cut, show_call, view_outcome, write_plain
 from hermes_base.tool_context import ToolContext
-from hermes_base.tool_views import cut, show_call, view_outcome, write_plain
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
 from tools.registry import tool_error

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from hermes_base.errors import StoreFailure, ToolFailure
-from hermes_base.foreign import EARLIER
+from hermes_base.text.foreign import EARLIER
 from hermes_base.tool_context import ToolContext
 from tools.registry import registry, tool_result
 

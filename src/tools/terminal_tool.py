@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_base.errors import ToolFailure
-from hermes_base.foreign import NETWORKED
+from hermes_base.text.foreign import NETWORKED
 from hermes_base.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry

@@ -21,7 +21,7 @@ from gateway.api.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
 from hermes_base.cockpit import Caller, Entry, Exchange
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
-from hermes_base.wrappers import HEAD_BEGINS
+from hermes_base.text.wrappers import HEAD_BEGINS
 
 HERE = Address("api", "api", "c")
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1, max_size=60)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base.addresses import describe_address, find_address_secrets, find_in_addresses
-from hermes_base.redact import Redactor
+from hermes_base.text.addresses import describe_address, find_address_secrets, find_in_addresses
+from hermes_base.text.redact import Redactor
 
 PASSWORD = st.text(min_size=8, max_size=20).filter(lambda text: text.isprintable() and text.isascii())
 

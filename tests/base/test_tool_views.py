@@ -5,7 +5,15 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base.tool_views import ToolPart, cut_parts, show_call, view_call, view_outcome, view_result, write_plain
+from hermes_base.text.tool_views import (
+    ToolPart,
+    cut_parts,
+    show_call,
+    view_call,
+    view_outcome,
+    view_result,
+    write_plain,
+)
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

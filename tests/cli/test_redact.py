@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base.redact import LiveText, RedactingFilter, Redactor
+from hermes_base.text.redact import LiveText, RedactingFilter, Redactor
 
 CANARY = 'sk-canary/"7f3a+9 ü'
 SECRET = st.text(st.characters(exclude_categories=("Cs",)), min_size=8, max_size=24)

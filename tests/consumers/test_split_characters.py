@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_model_server import RawModelServer
 
-from hermes_base.whole_text import PieceCleaner, clean_text, decode_whole
+from hermes_base.text.whole_text import PieceCleaner, clean_text, decode_whole
 from run_agent import AIAgent
 
 #: Halves of characters beside whole ones; neighbours may make a pair.

@@ -12,8 +12,8 @@ from waiting import wait_until
 
 from gateway.intake import NOT_YOUR_TURN, QUEUED_OTHERS
 from gateway.performing import list_foreign
-from hermes_base.foreign import BACKGROUND, UPLOADED
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
+from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from commands import Person
 
-from hermes_base.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, ForeignText, Marks
 from hermes_base.journal import Row, Step
+from hermes_base.text.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, ForeignText, Marks
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer

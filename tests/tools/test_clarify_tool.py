@@ -8,7 +8,7 @@ import pytest
 
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Answer, Question
-from hermes_base.redact import Redactor
+from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
 from tools import clarify_tool
 from tools.registry import registry

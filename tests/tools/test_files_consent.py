@@ -14,7 +14,7 @@ from commands import Person
 from agent.prompt import PromptSources, build_system_prompt
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
-from hermes_base.redact import Redactor
+from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
 from tools.file_tools import patch, read_file, search_files, write_file
 from tools.files import searching

@@ -14,9 +14,9 @@ import pytest
 
 from agent.prompt import MEMORY_FILES, PromptSources, build_system_prompt
 from hermes_base.chat import Answer, Question
-from hermes_base.foreign import ForeignText
 from hermes_base.hooks import NoHooks
-from hermes_base.redact import Redactor
+from hermes_base.text.foreign import ForeignText
+from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
 from hermes_lab.server import LabServer
 from run_agent import AIAgent

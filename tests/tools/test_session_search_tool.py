@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes_base.errors import StoreFailure
-from hermes_base.redact import Redactor
+from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
 from tools.registry import registry
 from tools.session_search_tool import DEFAULT_HITS, EXCERPT_CHARS, MAX_HITS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_base.redact import Redactor
+from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
 from tools.registry import registry
 from tools.todo_tool import MAX_ITEMS, read_todo

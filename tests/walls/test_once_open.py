@@ -13,7 +13,7 @@ from commands import Hands, Person
 
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
-from hermes_base.foreign import ForeignText
+from hermes_base.text.foreign import ForeignText
 from hermes_base.tool_context import ToolContext
 from tools.file_tools import read_file, write_file
 from tools.shell.sandbox import is_bubblewrap_usable

@@ -13,7 +13,7 @@ from commands import Hands, Person, find_marked, new_mark
 from waiting import wait_until
 
 from hermes_base.errors import ToolFailure
-from hermes_base.foreign import NETWORKED, ForeignText
+from hermes_base.text.foreign import NETWORKED, ForeignText
 from hermes_base.tool_context import ToolContext
 from tools.files.sensitive import SECRET_FILES
 from tools.shell import folder_scan

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from gateway.api.images import Image
 from hermes_base.chat import GAP
 from hermes_base.cockpit import Exchange
-from hermes_base.wrappers import HEAD_BEGINS, HEAD_ENDS
+from hermes_base.text.wrappers import HEAD_BEGINS, HEAD_ENDS
 
 MODEL = "hermes"  # whatever answers here
 #: The house has no conversation that begins with an answer, nor a message without words.

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from hermes_base.cockpit import NotAllowed, NotNow, NotThere
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
-from hermes_base.whole_text import encode_text
+from hermes_base.text.whole_text import encode_text
 
 log = logging.getLogger(__name__)
 

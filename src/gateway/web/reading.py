@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from gateway.web.answers import Refusal
-from hermes_base.whole_text import clean_text
+from hermes_base.text.whole_text import clean_text
 
 MOST_BODY = 2 * 1024 * 1024
 MOST_NUMBER = 2**53

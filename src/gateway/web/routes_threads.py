@@ -24,7 +24,7 @@ from gateway.web.reading import (
 )
 from gateway.web.views import view_entry, view_thread
 from hermes_base.cockpit import Thread
-from hermes_base.whole_text import encode_text
+from hermes_base.text.whole_text import encode_text
 
 MOST_ROWS = 500
 MOST_THREADS = 200

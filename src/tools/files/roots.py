@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
-from hermes_base.foreign import UPLOADED
 from hermes_base.inbound import PEOPLE, UPLOADS
+from hermes_base.text.foreign import UPLOADED
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from tools.approval import ask_approval

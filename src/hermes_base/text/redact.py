@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from urllib.parse import quote, quote_plus
 
-from hermes_base.whole_text import PieceCleaner
+from hermes_base.text.whole_text import PieceCleaner
 
 #: Shorter values are too common as plain words to be searched for.
 SHORTEST_SECRET = 8

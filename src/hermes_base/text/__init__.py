@@ -1,0 +1,1 @@
+"""Text: made valid, shown without secrets, marked as foreign, read and wrapped."""
