@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.failures import _BY_STATUS
-from agent.providers import _ALIASES, PROVIDERS, Provider
+from agent.providers.failures import _BY_STATUS
+from agent.providers.table import _ALIASES, PROVIDERS, Provider
 from hermes_base.errors import Concern, FailureKind
 from hermes_base.settings import OPEN_SECTIONS, SETTINGS, Setting
 
@@ -29,7 +29,7 @@ model:
 """
 PROVIDERS_INTRO = """# Providers
 
-Written by `scripts/tables.py` from `agent.providers`; do not edit.
+Written by `scripts/tables.py` from `agent.providers.table`; do not edit.
 
 `hermes config set model.provider NAME` chooses one, `model.default` the model, `model.base_url` another address.
 Without a choice the first provider in this list whose key is set answers, then a server that runs on this machine, then

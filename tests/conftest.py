@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from agent.health import health
+from agent.providers.health import health
 from hermes_lab.server import LabServer
 
 # These machines are noisy: how long an example takes says nothing about the code.

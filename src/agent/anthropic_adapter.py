@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent import clients
+from agent.http import clients
 
 
 def build_anthropic_client(api_key: str, base_url: str = "") -> Any:

@@ -13,13 +13,14 @@ from typing import Any
 
 import anyio.to_thread
 
-from agent import clients, embedded
-from agent.local_servers import probe_model_servers
-from agent.repair import repair_messages
-from agent.reply import Reply
-from agent.runtime import Runtime, resolve_runtime, runtime_of_entry
+from agent.formats.repair import repair_messages
+from agent.formats.reply import Reply
+from agent.formats.wire import CallSettings, dialect_of
+from agent.http import clients
+from agent.providers import embedded
+from agent.providers.local_servers import probe_model_servers
+from agent.providers.runtime import Runtime, resolve_runtime, runtime_of_entry
 from agent.usage_pricing import ledger_row
-from agent.wire import CallSettings, dialect_of
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
 from hermes_base.journal import text_of

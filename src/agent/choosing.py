@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from agent import probing
 from agent.auxiliary_client import environment
-from agent.local_servers import probe_model_servers
-from agent.providers import PROVIDERS, Provider, find_provider, provider_or_custom
-from agent.runtime import Runtime, find_key, needs_key, runtime_of_entry
+from agent.providers.local_servers import probe_model_servers
+from agent.providers.runtime import Runtime, find_key, needs_key, runtime_of_entry
+from agent.providers.table import PROVIDERS, Provider, find_provider, provider_or_custom
 from hermes_base.cockpit import ProviderChoice, ProviderView
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address, describe_address

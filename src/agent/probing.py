@@ -5,11 +5,11 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent import clients
 from agent.auxiliary_client import AuxiliaryCall, build_client, complete, connect_runtime
-from agent.local_servers import find_better_address
-from agent.reply import Reply
-from agent.runtime import Runtime
+from agent.formats.reply import Reply
+from agent.http import clients
+from agent.providers.local_servers import find_better_address
+from agent.providers.runtime import Runtime
 from agent.usage_pricing import ledger_row
 from hermes_base.cancel import CancelToken
 from hermes_base.cockpit import Probed

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent import clients
 from agent.auxiliary_client import AuxiliaryCall, build_client, complete, connect_runtime, environment
+from agent.http import clients
 from agent.model_metadata import get_model_context_length
-from agent.runtime import Runtime, runtime_of_entry
+from agent.providers.runtime import Runtime, runtime_of_entry
 from agent.usage_pricing import ledger_row
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted, ModelFailure

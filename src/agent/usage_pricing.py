@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.prices import apply_price, find_price, saved_by_cache
+from agent.providers.prices import apply_price, find_price, saved_by_cache
 from hermes_base.journal import UsageRow
 
 #: Providers whose reasoning stands beside completion_tokens; a total, where there is one, tells it for all others.
@@ -239,7 +239,7 @@ class TurnUse:
     calls: int = 1
     broke: bool = False  # the prefix broke in this turn, for a named reason
     pause: float = 0.0  # seconds since the turn before it
-    has_cache: bool = True  # `agent.prices.has_cache` of provider and model
+    has_cache: bool = True  # `agent.providers.prices.has_cache` of provider and model
 
 
 def hit_rate(usage: CanonicalUsage) -> float:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.auxiliary_client import environment, find_runtime
-from agent.key_names import find_key_names
-from agent.runtime import Runtime, entry_of_runtime
+from agent.providers.key_names import find_key_names
+from agent.providers.runtime import Runtime, entry_of_runtime
 from gateway.agent_cache import pick_baked
 from gateway.meters import MeteredJournal, Meters
 from gateway.people import Scope

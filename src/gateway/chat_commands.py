@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from agent import choosing
-from agent.conversation import Exchange
-from agent.providers import PROVIDERS
+from agent.providers.table import PROVIDERS
+from agent.turn.conversation import Exchange
 from gateway.building import Choices, Plan, write_effort
 from gateway.endings import NEW
 from gateway.front import spec_of

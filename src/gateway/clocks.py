@@ -1,7 +1,7 @@
 """When a turn has to end: pure clocks that look at what a turn was seen doing, warn once, and then end it.
 
 Silence is lack of progress: a command that the turn waits for, an open question and a working sub-agent are progress.
-The third clock, the retry time of one model step, belongs to the rules of the turn (`agent.rules`).
+The third clock, the retry time of one model step, belongs to the rules of the turn (`agent.turn.rules`).
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent import choosing, embedded, probing
+from agent import choosing, probing
+from agent.providers import embedded
 from gateway.turn import start_thread
 from hermes_base import settings as table
 from hermes_base.cockpit import ModelView, Probed, ProviderChoice, ProviderView, SettingView

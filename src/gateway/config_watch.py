@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.key_names import find_key_names
+from agent.providers.key_names import find_key_names
 from gateway.turn import start_thread
 from hermes_base import settings as table
 from hermes_base.chat import Notice

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent import embedded
-from agent.runtime import Runtime
+from agent.providers import embedded
+from agent.providers.runtime import Runtime
 from gateway.admission import LOCAL_OWNER
 from gateway.building import Choices
 from gateway.platforms.base import Accepted, Refused

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.auxiliary_client import connect_runtime
-from agent.clients import build_client, release_client
+from agent.http.clients import build_client, release_client
 from gateway.building import Builder, Choices
 from gateway.chat_commands import CommandPerformer, HouseCalls
 from gateway.chores import Chores

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent import titles
-from agent.runtime import Runtime
-from agent.turn import EXCUSES
+from agent.providers.runtime import Runtime
+from agent.turn.driver import EXCUSES
 from gateway.meters import Meters
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from agent.key_names import find_key_names, find_meant
-from agent.providers import find_provider
+from agent.providers.key_names import find_key_names, find_meant
+from agent.providers.table import find_provider
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address

@@ -21,9 +21,9 @@ from itertools import islice
 from pathlib import Path
 
 from agent.auxiliary_client import find_runtime
-from agent.key_names import find_key_names, find_meant
 from agent.probing import probe
-from agent.runtime import Runtime, needs_key
+from agent.providers.key_names import find_key_names, find_meant
+from agent.providers.runtime import Runtime, needs_key
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.text.addresses import is_local
 from hermes_cli import config, plugin_seals

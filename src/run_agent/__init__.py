@@ -18,18 +18,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from agent import anthropic_adapter, auxiliary_client, clients, rules
-from agent.compaction import Wanted, compact
+from agent import anthropic_adapter, auxiliary_client
 from agent.context_compressor import ContextCompressor
-from agent.conversation import Conversation
-from agent.ports import TurnFacts
-from agent.prefix import PrefixBreak
-from agent.prompt import PromptSources, build_system_prompt, turn_facts
-from agent.providers import ANTHROPIC_MESSAGES
-from agent.repair import repair_messages
-from agent.runtime import Runtime, find_key
-from agent.turn import Message, Turn
-from agent.wire import Dialect
+from agent.formats.repair import repair_messages
+from agent.formats.wire import Dialect
+from agent.http import clients
+from agent.providers.runtime import Runtime, find_key
+from agent.providers.table import ANTHROPIC_MESSAGES
+from agent.turn import rules
+from agent.turn.compaction import Wanted, compact
+from agent.turn.conversation import Conversation
+from agent.turn.driver import Message, Turn
+from agent.turn.ports import TurnFacts
+from agent.turn.prefix import PrefixBreak
+from agent.turn.prompt import PromptSources, build_system_prompt, turn_facts
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import ConfigProblem, HermesError, Interrupted

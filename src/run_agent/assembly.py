@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from agent.conversation import Conversation
-from agent.ports import Ports, TurnFacts
+from agent.turn.conversation import Conversation
+from agent.turn.ports import Ports, TurnFacts
 from hermes_base.cancel import CancelToken
 from hermes_base.text.foreign import ForeignText
 from hermes_base.tool_context import ToolContext

@@ -2,8 +2,8 @@
 
 import time
 
-from agent.prices import has_cache
-from agent.turn import TurnResult
+from agent.providers.prices import has_cache
+from agent.turn.driver import TurnResult
 from agent.usage_pricing import COLD_TURNS, TurnUse, hit_rate, low_hit_rate
 
 COLD = (

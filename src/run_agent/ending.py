@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from agent.ports import TurnFacts
-from agent.turn import TurnResult
+from agent.turn.driver import TurnResult
+from agent.turn.ports import TurnFacts
 from hermes_base.hooks import Hooks
 
 log = logging.getLogger(__name__)

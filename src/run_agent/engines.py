@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agent.compaction import guarded
 from agent.context_compressor import ContextCompressor, Summarise
 from agent.context_engine import accepted_arguments
-from agent.runtime import Runtime
+from agent.providers.runtime import Runtime
+from agent.turn.compaction import guarded
 from hermes_cli import config as cli_config
 from plugins import context_engine as engine_plugins
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.clients import is_oauth_token
-from agent.providers import ANTHROPIC_MESSAGES, provider_or_custom
-from agent.runtime import Runtime
+from agent.http.clients import is_oauth_token
+from agent.providers.runtime import Runtime
+from agent.providers.table import ANTHROPIC_MESSAGES, provider_or_custom
 from hermes_base.text.addresses import describe_address
 
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 import model_tools
-from agent.conversation import Conversation
-from agent.repair import INVALID_ARGUMENTS
-from agent.reply import ToolCall
+from agent.formats.repair import INVALID_ARGUMENTS
+from agent.formats.reply import ToolCall
+from agent.turn.conversation import Conversation
 from hermes_base.chat import Answer, Asker, Event, Question, ToolEnded, ToolStarted
 from hermes_base.errors import Interrupted
 from hermes_base.hooks import Hooks

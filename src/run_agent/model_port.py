@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agent.clients import StreamCall, stream
-from agent.providers import Provider, advise_key, provider_or_custom
-from agent.reply import Reply
-from agent.runtime import needs_key
-from agent.wire import AnswerReader, CallSettings, Dialect, dialect_of
+from agent.formats.reply import Reply
+from agent.formats.wire import AnswerReader, CallSettings, Dialect, dialect_of
+from agent.http.clients import StreamCall, stream
+from agent.providers.runtime import needs_key
+from agent.providers.table import Provider, advise_key, provider_or_custom
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import FailureKind, ModelFailure
 from run_agent.failover import describe

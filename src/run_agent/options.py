@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from agent.model_metadata import get_model_context_length
-from agent.providers import PROVIDERS, provider_or_custom
-from agent.runtime import Runtime
+from agent.providers.runtime import Runtime
+from agent.providers.table import PROVIDERS, provider_or_custom
 from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal

@@ -7,11 +7,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from agent import auxiliary_client, clients
-from agent.failures import is_transport_error
-from agent.health import Name, Permit, health, names_of
-from agent.providers import CHAT_COMPLETIONS
-from agent.runtime import Runtime, runtime_of_entry
+from agent import auxiliary_client
+from agent.http import clients
+from agent.providers.failures import is_transport_error
+from agent.providers.health import Name, Permit, health, names_of
+from agent.providers.runtime import Runtime, runtime_of_entry
+from agent.providers.table import CHAT_COMPLETIONS
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, HermesError
 from run_agent.engines import tell_model

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.compaction import guarded
-from agent.conversation import Conversation
+from agent.turn.compaction import guarded
+from agent.turn.conversation import Conversation
 from hermes_constants import get_hermes_home
 from run_agent import engines
 

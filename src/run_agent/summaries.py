@@ -4,8 +4,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent import auxiliary_client, rules
-from agent.reply import Reply
+from agent import auxiliary_client
+from agent.formats.reply import Reply
+from agent.turn import rules
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Interrupted, ModelFailure

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agent.compaction import BYTES_A_TOKEN
-from agent.conversation import Conversation, Exchange
+from agent.turn.compaction import BYTES_A_TOKEN
+from agent.turn.conversation import Conversation, Exchange
 from hermes_base.journal import Journal, TurnEnd, head_row
 
 

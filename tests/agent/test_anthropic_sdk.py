@@ -13,13 +13,13 @@ from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from anthropic.types.message_param import MessageParam
 from pydantic import TypeAdapter
 
-from agent import anthropic_messages as wire
-from agent.clients import StreamCall, build_anthropic_client, release_client, stream
-from agent.providers import PROVIDERS
-from agent.repair import repair_messages
-from agent.reply import OWN_DATA, Reply, make_own_data
-from agent.sse import iter_event_data
-from agent.wire import CallSettings
+from agent.formats import anthropic_messages as wire
+from agent.formats.repair import repair_messages
+from agent.formats.reply import OWN_DATA, Reply, make_own_data
+from agent.formats.wire import CallSettings
+from agent.http.clients import StreamCall, build_anthropic_client, release_client, stream
+from agent.http.sse import iter_event_data
+from agent.providers.table import PROVIDERS
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ModelFailure
 from hermes_lab.server import LabServer

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import anthropic_messages as wire
-from agent.anthropic_stream import MessageReader
-from agent.repair import repair_messages
-from agent.reply import OWN_DATA, Reply
-from agent.sse import iter_event_data
+from agent.formats import anthropic_messages as wire
+from agent.formats.anthropic_answers import MessageReader
+from agent.formats.repair import repair_messages
+from agent.formats.reply import OWN_DATA, Reply
+from agent.http.sse import iter_event_data
 from agent.usage_pricing import CanonicalUsage
 
 DIALECT = "anthropic_messages"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import chat_completions as wire
-from agent.failures import in_stream_failure
-from agent.reply import OWN_DATA, Reply, ToolCall
-from agent.sse import DONE, iter_event_data
+from agent.formats import chat_completions as wire
+from agent.formats.reply import OWN_DATA, Reply, ToolCall
+from agent.http.sse import DONE, iter_event_data
+from agent.providers.failures import in_stream_failure
 from agent.usage_pricing import CanonicalUsage
 
 FIXTURES = Path(__file__).parent / "wire_fixtures" / "chat"

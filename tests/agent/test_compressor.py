@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent.context_compressor import SUMMARY_MARK, ContextCompressor, threshold_of
 from agent.context_engine import ContextEngine, accepted_arguments, sanitize_memory_context
-from agent.repair import repair_messages
+from agent.formats.repair import repair_messages
 
 
 def compressor(**options: Any) -> ContextCompressor:

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
-from agent import embedded
+from agent.providers import embedded
 
 pytestmark = pytest.mark.skipif(not embedded.is_installed(), reason="the built-in model is not installed")
-STARTED = "from agent import embedded; s = embedded.ensure_started(); print(s.process.pid, flush=True); input()"
+STARTED = (
+    "from agent.providers import embedded; s = embedded.ensure_started(); print(s.process.pid, flush=True); input()"
+)
 
 
 def is_alive(pid: int) -> bool:

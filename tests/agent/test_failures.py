@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.failures import classify, is_transport_error, parse_retry_after, transport_failure
+from agent.providers.failures import classify, is_transport_error, parse_retry_after, transport_failure
 from hermes_base.errors import Concern, FailureKind
 
 K = FailureKind

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.health import LONGEST_OPEN_SECONDS, OPEN_SECONDS, PROBE_SECONDS, Permit, ProviderHealth, names_of
-from agent.runtime import Runtime
+from agent.providers.health import LONGEST_OPEN_SECONDS, OPEN_SECONDS, PROBE_SECONDS, Permit, ProviderHealth, names_of
+from agent.providers.runtime import Runtime
 from hermes_base.errors import Concern
 
 S = Concern

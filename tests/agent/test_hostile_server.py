@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from raw_model_server import RawModelServer
 from waiting import wait_until
 
-from agent import clients, local_servers, wire_limits
-from agent.http_chunks import MOST_LINE_BYTES
+from agent.formats.repair import repair_messages
+from agent.formats.reply import Reply
+from agent.formats.wire import Dialect, dialect_of
+from agent.http import clients
+from agent.http.http_chunks import MOST_LINE_BYTES
 from agent.probing import probe
-from agent.providers import provider_or_custom
-from agent.repair import repair_messages
-from agent.reply import Reply
-from agent.runtime import Runtime
+from agent.providers import local_servers, wire_limits
+from agent.providers.runtime import Runtime
+from agent.providers.table import provider_or_custom
 from agent.usage_pricing import ledger_row
-from agent.wire import Dialect, dialect_of
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import FailureKind, ModelFailure
 from hermes_lab.server import LabServer
@@ -329,7 +330,7 @@ def test_a_piece_without_an_end_is_given_up(
 ) -> None:
     """D1"""
     monkeypatch.setattr(clients, "MOST_PIECE_BYTES", 1_000_000)
-    monkeypatch.setattr("agent.sse.MOST_PIECE_BYTES", 1_000_000)
+    monkeypatch.setattr("agent.http.sse.MOST_PIECE_BYTES", 1_000_000)
     raw_server.set_body(*([b"data: " + b"x" * 60_000] * 400), kind=kind)
     failure, most = measure_failure(raw_server)
     assert "not understood" in failure.what
@@ -339,7 +340,7 @@ def test_a_piece_without_an_end_is_given_up(
 
 def test_an_answer_without_an_end_is_given_up(raw_server: RawModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """D1"""
-    monkeypatch.setattr("agent.transport.MOST_ANSWER_BYTES", 2_000_000)
+    monkeypatch.setattr("agent.http.transport.MOST_ANSWER_BYTES", 2_000_000)
     raw_server.set_body(*([b": still thinking\n\n" * 4_000] * 400))
     failure, _ = measure_failure(raw_server)
     assert "not understood (an answer of more than 2,000,000 bytes)" in failure.what

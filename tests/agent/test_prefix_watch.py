@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.prefix import FOREIGN, PrefixBreak, PrefixWatch
+from agent.turn.prefix import FOREIGN, PrefixBreak, PrefixWatch
 
 FRAGMENTS = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=6)
 

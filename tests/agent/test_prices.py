@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import prices
-from agent.prices import PRICE_FILE, apply_price, cost_of, find_price, has_cache, read_prices, saved_by_cache
-from agent.providers import PROVIDERS
+from agent.providers import prices
+from agent.providers.prices import PRICE_FILE, apply_price, cost_of, find_price, has_cache, read_prices, saved_by_cache
+from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.errors import ConfigProblem
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent import choosing, probing
 from agent.auxiliary_client import find_runtime
-from agent.runtime import Runtime
+from agent.providers.runtime import Runtime
 from hermes_base.cockpit import Probed, ProviderChoice
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config

@@ -3,7 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
-from agent.prompt import CONTEXT_FILE_CHARS, DEFAULT_IDENTITY, PromptSources, build_system_prompt, turn_facts
+from agent.turn.prompt import CONTEXT_FILE_CHARS, DEFAULT_IDENTITY, PromptSources, build_system_prompt, turn_facts
 
 NOW = datetime(2026, 11, 15, 12, 0)
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.repair import INVALID_ARGUMENTS, UNKNOWN_OUTCOME, repair_messages
+from agent.formats.repair import INVALID_ARGUMENTS, UNKNOWN_OUTCOME, repair_messages
 
 VALUES = st.one_of(st.none(), st.text(max_size=8), st.integers(), st.lists(st.text(max_size=4), max_size=2))
 IDS = st.sampled_from(["a", "b", "", None, 7])

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import codex_responses as wire
-from agent.chat_completions import encode_json
-from agent.codex_answers import ResponseReader
-from agent.failures import in_stream_failure
-from agent.providers import PROVIDERS
-from agent.reply import OWN_DATA, Reply, ToolCall, make_own_data
-from agent.sse import iter_event_data
+from agent.formats import responses_items as wire
+from agent.formats.chat_completions import encode_json
+from agent.formats.reply import OWN_DATA, Reply, ToolCall, make_own_data
+from agent.formats.responses_answers import ResponseReader
+from agent.formats.wire import CallSettings
+from agent.http.sse import iter_event_data
+from agent.providers.failures import in_stream_failure
+from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage
-from agent.wire import CallSettings
 
 FIXTURES = Path(__file__).parent / "wire_fixtures" / "responses"
 DIALECT = "codex_responses"

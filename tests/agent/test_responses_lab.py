@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent import codex_responses as wire
-from agent.clients import StreamCall, build_openai_client, release_client, stream
-from agent.providers import PROVIDERS
-from agent.reply import Reply
+from agent.formats import responses_items as wire
+from agent.formats.reply import Reply
+from agent.formats.wire import CallSettings
+from agent.http.clients import StreamCall, build_openai_client, release_client, stream
+from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage
-from agent.wire import CallSettings
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ModelFailure
 from hermes_lab.server import LabServer

@@ -12,11 +12,11 @@ from openai.types.responses import Response, ResponseInputItemParam, ResponseStr
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from agent import codex_responses as wire
-from agent.providers import PROVIDERS
-from agent.reply import Reply
-from agent.sse import iter_event_data
-from agent.wire import CallSettings
+from agent.formats import responses_items as wire
+from agent.formats.reply import Reply
+from agent.formats.wire import CallSettings
+from agent.http.sse import iter_event_data
+from agent.providers.table import PROVIDERS
 
 FIXTURES = sorted((Path(__file__).parent / "wire_fixtures" / "responses").glob("*.sse"))
 ENDED = [path for path in FIXTURES if path.stem not in ("failed", "error")]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.reply import Reply, ToolCall
-from agent.rules import (
+from agent.formats.reply import Reply, ToolCall
+from agent.turn.rules import (
     CUT_CALL,
     CallModel,
     Compact,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent.model_metadata import DEFAULT_FALLBACK_CONTEXT, get_model_context_length
-from agent.providers import PROVIDERS, find_provider
-from agent.runtime import needs_key, resolve_runtime, runtime_of_entry
+from agent.providers.runtime import needs_key, resolve_runtime, runtime_of_entry
+from agent.providers.table import PROVIDERS, find_provider
 from hermes_base.errors import ConfigProblem
 
 OLLAMA = PROVIDERS["ollama"].base_url

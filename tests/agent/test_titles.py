@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import titles
-from agent.runtime import Runtime
+from agent.providers.runtime import Runtime
 from hermes_lab.server import LabServer
 
 

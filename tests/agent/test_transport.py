@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import clients, transport
-from agent.http_chunks import BrokenFraming, ChunkDecoder
-from agent.transport import PooledTransport, _has_hung_up
+from agent.http import clients, transport
+from agent.http.http_chunks import BrokenFraming, ChunkDecoder
+from agent.http.transport import PooledTransport, _has_hung_up
 from hermes_lab.server import LabServer
 
 

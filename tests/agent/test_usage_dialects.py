@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.providers import PROVIDERS
+from agent.providers.table import PROVIDERS
 from agent.usage_pricing import (
     CanonicalUsage,
     usage_from_anthropic,

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.chat_completions import (
+from agent.formats.chat_completions import (
     StreamDecoder,
     encode_json,
     encode_message,
@@ -15,7 +15,7 @@ from agent.chat_completions import (
     encode_tools,
     join_request,
 )
-from agent.sse import DONE, iter_event_data
+from agent.http.sse import DONE, iter_event_data
 from agent.usage_pricing import CanonicalUsage, usage_from_chat_completions
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from raw_model_server import RawModelServer
 
-from agent import embedded
+from agent.providers import embedded
 from hermes_cli import doctor
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock

@@ -19,7 +19,7 @@ from onlookers import EveryHouse, Terminals, check_page, squeeze
 from openai import APIError
 from waiting import wait_until
 
-from agent.health import health
+from agent.providers.health import health
 from gateway.drafts import UNFINISHED
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE
 from hermes_lab.server import LabServer

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from agent import embedded
-from agent.providers import PROVIDERS
+from agent.providers import embedded
+from agent.providers.table import PROVIDERS
 from hermes_base.commands import COMMANDS
 from hermes_base.settings import SETTINGS
 

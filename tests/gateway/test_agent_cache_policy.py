@@ -280,7 +280,7 @@ def test_restoration_happens_at_the_start_of_the_next_turn_with_the_same_agent(r
         lab.set_plan([{"fault": {"status": 401}, "times": 0}])
         assert runner.talk("a", "[[say two]]")[1]["model"] == "second"
         lab.set_plan([])
-        from agent.health import health
+        from agent.providers.health import health
 
         health.forget()
         again, result = runner.talk("a", "[[say three]]")

@@ -10,7 +10,7 @@ import pytest
 from house import House
 from waiting import wait_until
 
-from agent.providers import PROVIDERS
+from agent.providers.table import PROVIDERS
 from gateway.agent_cache import CACHE_BUSTING_KEYS, pick_baked
 from gateway.building import Choices
 from gateway.people import Scope

@@ -144,7 +144,7 @@ def test_after_a_fallback_the_next_message_starts_on_the_first_choice_with_the_s
     house: LocalHouse, person: Person, lab: LabServer
 ) -> None:
     """D3: restoration, not eviction."""
-    from agent.health import health
+    from agent.providers.health import health
 
     with LabServer() as second:
         entry = {"provider": "custom", "model": "second", "base_url": second.base_url, "context_length": 100_000}
@@ -358,7 +358,7 @@ def test_a_turn_that_does_not_listen_is_left_behind(
     """C4: a hook that never returns holds nobody up; the conversation goes on without it."""
     import threading
 
-    from agent.turn import Turn
+    from agent.turn.driver import Turn
 
     stuck, free = threading.Event(), threading.Event()
     take_message = Turn._take_message

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.health import health
+from agent.providers.health import health
 from gateway.cockpit_house import HouseDesk
 from gateway.meters import Stopwatch, Tally
 from gateway.metrics import Family, Sample, count_family, spread_family, write_text

@@ -12,7 +12,7 @@ import pytest
 from gateway_process import GatewayProcess
 from waiting import wait_until
 
-from agent.transport import MOST_IDLE
+from agent.http.transport import MOST_IDLE
 from hermes_base import local_wire as wire
 from hermes_lab.server import LabServer
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.health import health
+from agent.providers.health import health
 from hermes_base.chat import Notice
 from hermes_lab.server import LabServer
 

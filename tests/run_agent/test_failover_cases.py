@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
-from agent import rules
-from agent.providers import PROVIDERS
+from agent.providers.table import PROVIDERS
+from agent.turn import rules
 from hermes_base.chat import Notice
 from hermes_lab.server import LabServer
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.health import LONGEST_OPEN_SECONDS, ProviderHealth
-from agent.runtime import Runtime, runtime_of_entry
+from agent.providers.health import LONGEST_OPEN_SECONDS, ProviderHealth
+from agent.providers.runtime import Runtime, runtime_of_entry
 from hermes_base.errors import Concern, FailureKind, ModelFailure
 from hermes_base.hooks import NoHooks
 from run_agent import AIAgent, runtime_switch

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
-from agent import parallel
+from agent.turn import parallel
 from hermes_base.chat import Answer, Question, ToolEnded
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import transport
+from agent.http import transport
 from hermes_base.hooks import NoHooks
 from hermes_state.journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from moody_model import HEAD, SUMMARY, MoodyModel, answer, call_once, end, fail, say, silent
 from waiting import wait_until
 
-from agent import rules
 from agent.context_engine import ContextEngine
 from agent.model_metadata import rough_bytes
-from agent.shortening import shorten_rows
+from agent.turn import rules
+from agent.turn.shortening import shorten_rows
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row
 from hermes_constants import get_hermes_home

@@ -10,8 +10,8 @@ import pytest
 from moody_model import MoodyModel, answer, fail, hang_up
 from waiting import wait_until
 
-from agent import embedded
-from agent.health import health
+from agent.providers import embedded
+from agent.providers.health import health
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, ConfigProblem, Interrupted
 from hermes_constants import get_hermes_home

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from moody_model import MoodyModel, answer, call_once
 
-from agent.parallel import run_in_order
+from agent.turn.parallel import run_in_order
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Fenced, HermesError
 from hermes_constants import get_hermes_home

@@ -66,7 +66,7 @@ def in_building(stage: Stage) -> Callable[[], bool]:
 
 
 def in_connecting(stage: Stage) -> Callable[[], bool]:
-    stage.monkeypatch.setattr("agent.clients.CONNECT_SECONDS", DEAF_SECONDS)
+    stage.monkeypatch.setattr("agent.http.clients.CONNECT_SECONDS", DEAF_SECONDS)
     stage.house.write_settings(model={"base_url": stage.model.deaf_url, "default": "lab"})
     before = set(threading.enumerate())
     return lambda: any(each.name == "connect" for each in {*threading.enumerate()} - before)

@@ -9,11 +9,12 @@ import pytest
 from moody_model import HEAD, Mood, MoodyModel, answer, drip, end, hang_up, keep_open, say, silent
 from waiting import wait_until
 
-from agent import probing, transport
+from agent import probing
 from agent.auxiliary_client import AuxiliaryCall, build_client, complete
-from agent.clients import StreamCall, release_client, stream
-from agent.runtime import Runtime
-from agent.wire import dialect_of
+from agent.formats.wire import dialect_of
+from agent.http import transport
+from agent.http.clients import StreamCall, release_client, stream
+from agent.providers.runtime import Runtime
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, ModelFailure
 from hermes_constants import get_hermes_home
@@ -42,7 +43,7 @@ def test_a_stop_while_connecting_is_heard_and_nothing_is_sent(
     model: MoodyModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C4, D13: the connection does not come about; it is left behind, and nothing is tried again."""
-    monkeypatch.setattr("agent.clients.CONNECT_SECONDS", 60.0)
+    monkeypatch.setattr("agent.http.clients.CONNECT_SECONDS", 60.0)
     agent = make_agent(model.deaf_url)
     thread, box = start(agent)
     wait_until(lambda: any(other.name == "connect" for other in threading.enumerate()))
@@ -56,7 +57,7 @@ def test_a_connection_that_does_not_come_about_is_no_silence_of_the_model(
     model: MoodyModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D1, D2: it is about the address, it is tried a second time, and who sets it up is told to check the address."""
-    monkeypatch.setattr("agent.clients.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("agent.http.clients.CONNECT_SECONDS", 0.2)
     runtime = Runtime("custom", "m", model.deaf_url, "k", "chat_completions", 8000)
     client = build_client(runtime)
     with pytest.raises(ModelFailure) as raised:

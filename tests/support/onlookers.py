@@ -11,7 +11,7 @@ from api_house import ApiHouse
 from waiting import wait_until
 from web_house import PageState, Stream, Visitor
 
-from agent.turn import EXCUSES
+from agent.turn.driver import EXCUSES
 from gateway.performing import GOING_ON
 from gateway.platforms import registry
 from gateway.platforms.pretend.adapter import PretendAdapter, describe

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent.auxiliary_client import extract_content_or_reasoning
-from agent.failures import _BY_WORDS
+from agent.providers.failures import _BY_WORDS
 from gateway.blocks import _RULE
 from gateway.bursts import _guard_text
 from hermes_base.errors import ToolFailure

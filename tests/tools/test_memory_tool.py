@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.prompt import MEMORY_FILES, PromptSources, build_system_prompt
+from agent.turn.prompt import MEMORY_FILES, PromptSources, build_system_prompt
 from hermes_base.chat import Answer, Question
 from hermes_base.hooks import NoHooks
 from hermes_base.text.foreign import ForeignText

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import Person
 
-from agent.prompt import PromptSources, build_system_prompt
+from agent.turn.prompt import PromptSources, build_system_prompt
 from hermes_base.errors import ToolFailure
 from hermes_base.hooks import NoHooks
 from hermes_base.tool_context import ToolContext

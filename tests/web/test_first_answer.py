@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from agent import embedded
+from agent.providers import embedded
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 ADDRESS = re.compile(r"http://\S+\?token=\S+")

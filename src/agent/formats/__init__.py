@@ -1,0 +1,1 @@
+"""The wire formats: neutral messages to bytes, answers to neutral replies. Pure, no network."""

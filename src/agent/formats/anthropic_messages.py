@@ -1,0 +1,136 @@
+"""The Anthropic Messages format: neutral messages to bytes, events to a Reply. Pure, no network.
+
+A fragment is one message with `content` as its last key, so that messages of one role are merged, and marks for the
+cache are put in, by cutting constant bytes off its ends. Everything in front of the newest message is the same in the
+next request, but for the marks, which move with the end of the conversation.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from agent.formats.anthropic_answers import MessageReader
+from agent.formats.anthropic_blocks import make_blocks
+from agent.formats.anthropic_thinking import make_thinking
+from agent.formats.chat_completions import encode_json
+from agent.providers.output_limits import usual_output_limit
+from agent.providers.table import Provider
+
+if TYPE_CHECKING:
+    from agent.formats.wire import CallSettings
+
+PATH = "/v1/messages"
+#: A key of the tail that stays at home: how long the cache is asked to keep the prompt; empty: no marks.
+CACHE_TTL = "_cache_ttl"
+_MARKS: Mapping[str, bytes] = {
+    "": b"",
+    "5m": b',"cache_control":{"type":"ephemeral"}',
+    "1h": b',"cache_control":{"type":"ephemeral","ttl":"1h"}',
+}
+_USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
+_END = b"]}"
+#: A conversation has to begin with the user.
+_OPENING = _USER + b'{"type":"text","text":"(start)"}' + _END + b","
+#: The first letter of the role tells a fragment's role; no letter stands for none.
+_ROLE_PLACE = len(b'{"role":"')
+_U, _A, _NONE = b"ua\0"
+_HEAD_LENGTHS: Mapping[int, int] = {_U: len(_USER), _A: len(_ASSISTANT)}
+#: What stands in front of a fragment's content, by the role before it and its own.
+_LINKS: Mapping[tuple[int, int], bytes] = {
+    (_NONE, _U): _USER,
+    (_NONE, _A): _OPENING + _ASSISTANT,
+    (_U, _U): b",",
+    (_A, _A): b",",
+    (_U, _A): _END + b"," + _ASSISTANT,
+    (_A, _U): _END + b"," + _USER,
+}
+#: Two for the messages: the newest one is written to the cache, the one before it is where the last request wrote.
+_MARKED_MESSAGES = 2
+#: Keys that a tool's schema may not have at its top.
+_REFUSED_IN_SCHEMA = frozenset({"oneOf", "anyOf", "allOf"})
+
+
+def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
+    head = _ASSISTANT if message["role"] == "assistant" else _USER
+    return head + encode_json(make_blocks(message, dialect))[1:] + b"}"
+
+
+def encode_system(text: str) -> bytes:
+    return encode_json({"type": "text", "text": text}) if text.strip() else b""
+
+
+def encode_tools(tools: Sequence[Mapping[str, Any]]) -> bytes:
+    return encode_json([_make_tool(tool["function"]) for tool in tools]) if tools else b""
+
+
+def join_request(model: str, tools: bytes, system: bytes, messages: Sequence[bytes], tail: Mapping[str, Any]) -> bytes:
+    """A request body from frozen fragments; the work grows with the bytes joined, never with their meaning."""
+    fields = dict(tail)
+    mark = _MARKS[fields.pop(CACHE_TTL, "5m")]
+    parts = [b'{"model":', encode_json(model)]
+    if tools:
+        parts += (b',"tools":', tools[:-2], mark, b"}]")
+    if system:
+        parts += (b',"system":[', system[:-1], mark, b"}]")
+    parts.append(b',"messages":[')
+    parts += _merge(messages, mark)
+    parts += (b"],", encode_json(fields)[1:]) if fields else (b"]}",)
+    return b"".join(parts)
+
+
+def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
+    """What stands behind the messages. The format refuses a request without an output limit."""
+    del provider  # what differs here differs by model
+    max_tokens = settings.max_tokens or usual_output_limit(settings.model)
+    tail: dict[str, Any] = {"stream": True, "max_tokens": max_tokens, CACHE_TTL: settings.cache_ttl}
+    tail |= make_thinking(settings.model, settings.effort, max_tokens)
+    if not settings.with_tools:
+        tail["tool_choice"] = {"type": "none"}
+    return tail
+
+
+def find_error(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if chunk.get("type") != "error" and not chunk.get("error"):
+        return None
+    problem = chunk.get("error") or {"message": "an error without a word on it"}
+    return problem if isinstance(problem, Mapping) else {"message": str(problem)}
+
+
+def read_answer(
+    dialect: str,
+    on_text: Callable[[str], None] | None = None,
+    on_reasoning: Callable[[str], None] | None = None,
+) -> MessageReader:
+    return MessageReader(dialect, on_text, on_reasoning)
+
+
+def _make_tool(function: Mapping[str, Any]) -> dict[str, Any]:
+    schema = {key: value for key, value in (function.get("parameters") or {}).items() if key not in _REFUSED_IN_SCHEMA}
+    if schema.get("type") != "object":
+        schema = {"properties": {}} | schema | {"type": "object"}
+    tool = {"name": function["name"], "description": function.get("description"), "input_schema": schema}
+    return {key: value for key, value in tool.items() if value}
+
+
+def _merge(messages: Sequence[bytes], mark: bytes) -> list[bytes]:
+    """The messages as pieces to be joined: neighbours of one role become one, the newest of the user get marks."""
+    pieces: list[bytes] = []
+    last = _NONE
+    for message in messages:
+        role = message[_ROLE_PLACE]
+        pieces += (_LINKS[last, role], message[_HEAD_LENGTHS[role] : -2])
+        last = role
+    if mark:
+        for place in islice(_iter_user_ends(messages), _MARKED_MESSAGES):
+            pieces[2 * place + 1] = pieces[2 * place + 1][:-1] + mark + b"}"
+    return [*pieces, _END] if pieces else pieces
+
+
+def _iter_user_ends(messages: Sequence[bytes]) -> Iterator[int]:
+    """Where runs of the user's fragments end, from the newest. Only the user's: there is no thinking to be marked."""
+    after = _NONE
+    for place in range(len(messages) - 1, -1, -1):
+        role = messages[place][_ROLE_PLACE]
+        if role == _U and after != _U:
+            yield place
+        after = role

@@ -1,0 +1,73 @@
+"""How a Claude model is told how long to think: a budget on older models, an effort on newer ones, as data.
+
+A model refuses the form that is not its own, and some cannot stop thinking at all.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.providers.output_limits import find_output_limit, plain_name
+
+#: Tokens to think with, by effort, where a budget is asked for. The format takes none below the first one.
+BUDGETS: Mapping[str, int] = {"minimal": 1_024, "low": 4_096, "medium": 10_240, "high": 24_576}
+#: The efforts of the models that choose themselves how long to think.
+EFFORTS: Mapping[str, str] = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
+#: Left for the answer itself beside the budget.
+ANSWER_ROOM = 4_096
+
+_DISABLED: Mapping[str, Any] = {"thinking": {"type": "disabled"}}
+_BETWEEN_TOOLS: Mapping[str, Any] = {"thinking": {"type": "between_tools"}}
+_LOW_EFFORT: Mapping[str, Any] = {"output_config": {"effort": "low"}}
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingWay:
+    """What a family of models takes; `least` is what makes it think as little as it can."""
+
+    least: Mapping[str, Any]
+    takes_effort: bool = False
+    takes_budget: bool = False
+
+
+#: The first pattern that is found in the model's name wins. Source: the documentation of thinking and of each model,
+#: platform.claude.com.
+WAYS: tuple[tuple[str, ThinkingWay], ...] = (
+    (r"claude-(fable|mythos|opus-5-5)", ThinkingWay(_LOW_EFFORT, takes_effort=True)),
+    (r"claude-sonnet-5-5", ThinkingWay(_BETWEEN_TOOLS, takes_effort=True)),
+    (r"claude-(opus|sonnet|haiku)-5", ThinkingWay(_DISABLED, takes_effort=True)),
+    (r"claude-(opus|sonnet)-4-[678](?!\d)", ThinkingWay({}, takes_effort=True)),  # do not think unless told to
+    (r"claude-(3-7|(opus|sonnet|haiku)-4)", ThinkingWay(_DISABLED, takes_budget=True)),
+    (r"claude-(3|2|instant)", ThinkingWay({})),
+    (r"claude", ThinkingWay(_LOW_EFFORT, takes_effort=True)),
+)
+_COMPILED = tuple((re.compile(pattern), way) for pattern, way in WAYS)
+#: Others who speak this format copied it when it had budgets only.
+_OTHERS = ThinkingWay(_DISABLED, takes_budget=True)
+
+
+def find_way(model: str) -> ThinkingWay:
+    name = plain_name(model)
+    return next((way for pattern, way in _COMPILED if pattern.search(name)), _OTHERS)
+
+
+def make_thinking(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
+    """The fields of a request that ask for this effort, `max_tokens` among them where it has to be raised."""
+    way = find_way(model)
+    if effort == "none":
+        return dict(way.least)
+    if way.takes_effort and effort in EFFORTS:
+        # Without a word on it, the newer models keep their thoughts to themselves.
+        shown = {"type": "adaptive", "display": "summarized"}
+        return {"thinking": shown, "output_config": {"effort": EFFORTS[effort]}}
+    if way.takes_budget and effort in BUDGETS:
+        return _make_budget(model, BUDGETS[effort], max_tokens)
+    return {}
+
+
+def _make_budget(model: str, budget: int, max_tokens: int) -> dict[str, Any]:
+    """Thinking counts as output, so the limit grows with it as far as the model goes; then the budget gives way."""
+    room = max(max_tokens, min(find_output_limit(model), budget + ANSWER_ROOM))
+    fitting = min(budget, max(BUDGETS["minimal"], room - ANSWER_ROOM))
+    return {"max_tokens": room, "thinking": {"type": "enabled", "budget_tokens": fitting}}

@@ -1,0 +1,310 @@
+"""Reads an answer of the Chat Completions format, in whichever way a provider streams it, into a Reply.
+
+What providers do in their own way is told by tables: names of fields, reasons to stop.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.formats.chat_thoughts import ThoughtSplitter
+from agent.formats.reply import Reply, ToolCall, make_own_data
+from agent.usage_pricing import usage_from_chat_completions
+
+#: Fields of an answer that some providers want back exactly as they sent them, by the family of the provider.
+_ECHOED_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "openrouter": ("reasoning_details",),
+    "deepseek": ("reasoning_content",),
+}
+#: The same for fields of a tool call (Gemini signs its calls).
+_ECHOED_CALL_FIELDS: Mapping[str, tuple[str, ...]] = {"gemini": ("extra_content",)}
+#: Reasons to stop, in small letters; all others mean that the model was done, or calls tools.
+_FINISH_REASONS: Mapping[str, str] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",  # Mistral: the window is full
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "content-filter": "content_filter",
+    "refusal": "content_filter",
+    "safety": "content_filter",  # Gemini, and the next four
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "spii": "content_filter",
+    "sensitive": "content_filter",  # Z.ai
+}
+#: The provider gave up in the middle: what came is not the answer.
+_BROKEN_REASONS = frozenset(
+    {"error", "abort", "network_error", "insufficient_system_resource", "malformed_function_call"}
+)
+#: The parts of a piece of sealed reasoning that arrive in pieces.
+_GROWING = ("text", "summary", "data")
+Tell = Callable[[str], None]
+
+
+def find_family(dialect: str) -> str:
+    """The kind of provider in the name of a dialect: `chat_completions/openrouter/plain` is OpenRouter's."""
+    return "".join(dialect.split("/")[1:2])
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    own: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """The arguments are a whole JSON object."""
+        try:
+            return isinstance(json.loads("".join(self.arguments)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
+class StreamDecoder:
+    """Collects the chunks of one streamed answer; `reply()` is only right when `whole` is True."""
+
+    def __init__(self, dialect: str = "", on_text: Tell | None = None, on_reasoning: Tell | None = None) -> None:
+        self._dialect = dialect
+        self._family = find_family(dialect)
+        self._echoed = _ECHOED_FIELDS.get(self._family, ())
+        self._echo: dict[str, list[Any]] = {}
+        self._on_text = on_text
+        self._on_reasoning = on_reasoning
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._thoughts: ThoughtSplitter | None = ThoughtSplitter(self._tell_text, self._tell_reasoning)
+        self._calls = _CallCollector(_ECHOED_CALL_FIELDS.get(self._family, ()))
+        self._finish_reason = ""
+        self._refused = False
+        self._broken = False
+        self._usage: Mapping[str, Any] | None = None
+        self._model = ""
+        self.whole = False  # the end was seen: a finish reason or [DONE]
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    def feed(self, chunk: Mapping[str, Any]) -> None:
+        if chunk.get("usage"):
+            self._usage = chunk["usage"]
+        if not self._model:
+            self._model = str(chunk.get("model") or "")
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta")
+            message = None if delta else choice.get("message")  # the whole answer in one document
+            delta = delta or message or {}
+            for name, value in delta.items():
+                if value and name in _TAKERS:
+                    _TAKERS[name](self, value, delta)
+            for name in self._echoed:
+                if delta.get(name):
+                    self._echo.setdefault(name, []).append(delta[name])
+            reason = choice.get("finish_reason")
+            if reason or message:
+                self._end(str(reason or ""), chunk)
+
+    def finish(self) -> None:
+        """[DONE] was read."""
+        self._settle()
+        self.whole = not self._broken
+
+    def reply(self) -> Reply:
+        calls = self._calls.read()
+        own: dict[str, Any] = {}
+        if self._echo:
+            own["fields"] = {name: _merge_echo(values) for name, values in self._echo.items()}
+        if self._calls.own:
+            own["calls"] = self._calls.own
+        return Reply(
+            text=self.text,
+            reasoning="".join(self._reasoning),
+            tool_calls=calls,
+            finish_reason=self._find_reason(calls),
+            usage=usage_from_chat_completions(self._usage, self._family),
+            model=self._model,
+            extra=make_own_data(self._dialect, **own) if own else {},
+        )
+
+    def _find_reason(self, calls: tuple[ToolCall, ...]) -> str:
+        """Some say "stop" although they call tools, so the calls themselves decide."""
+        if self._refused:
+            return "content_filter"
+        return _FINISH_REASONS.get(self._finish_reason) or ("tool_calls" if calls else "stop")
+
+    def _end(self, reason: str, chunk: Mapping[str, Any]) -> None:
+        self._settle()
+        self._finish_reason = reason.lower()
+        self._broken = self._finish_reason in _BROKEN_REASONS
+        self.whole = not self._broken
+        if self._usage is None:
+            self._usage = (chunk.get("x_groq") or {}).get("usage")
+
+    # --- one function for each field of a delta
+
+    def _take_content(self, content: Any, _delta: Mapping[str, Any]) -> None:
+        if not isinstance(content, str):
+            self._take_parts(content)
+        elif self._thoughts is None:
+            self._text.append(content)
+            if self._on_text:
+                self._on_text(content)
+        elif self._thoughts.feed(content):
+            self._thoughts = None
+
+    def _take_parts(self, parts: Sequence[Any]) -> None:
+        """Mistral's reasoning models send parts: text, and thoughts that consist of parts themselves."""
+        if not isinstance(parts, list):
+            raise TypeError("a piece of text is no text")
+        for part in parts:
+            if isinstance(part, str):
+                self._take_content(part, {})
+            elif part.get("type") == "thinking":
+                self._tell_reasoning(_join_texts(part.get("thinking")))
+            elif part.get("text"):
+                self._take_content(part["text"], {})
+
+    def _take_refusal(self, text: Any, _delta: Mapping[str, Any]) -> None:
+        self._refused = True
+        self._settle()
+        self._tell_text(str(text))
+
+    def _take_reasoning(self, text: Any, _delta: Mapping[str, Any]) -> None:
+        if isinstance(text, str):
+            self._reasoning.append(text)
+            if self._on_reasoning:
+                self._on_reasoning(text)
+
+    def _take_second_name(self, text: Any, delta: Mapping[str, Any]) -> None:
+        """Some send their reasoning under both names at once."""
+        if not delta.get("reasoning_content"):
+            self._take_reasoning(text, delta)
+
+    def _take_calls(self, parts: Any, _delta: Mapping[str, Any]) -> None:
+        for part in parts:
+            self._calls.take(part)
+
+    def _take_old_call(self, function: Any, _delta: Mapping[str, Any]) -> None:
+        self._calls.take({"function": function})
+
+    # --- what was read
+
+    def _settle(self) -> None:
+        """Nothing more comes that could make a mark of what was held back."""
+        if self._thoughts is not None:
+            self._thoughts.finish()
+            self._thoughts = None
+
+    def _tell_text(self, text: str) -> None:
+        self._text.append(text)
+        if self._on_text:
+            self._on_text(text)
+
+    def _tell_reasoning(self, text: str) -> None:
+        if text:
+            self._take_reasoning(text, {})
+
+
+_TAKERS: Mapping[str, Callable[[StreamDecoder, Any, Mapping[str, Any]], None]] = {
+    "content": StreamDecoder._take_content,
+    "refusal": StreamDecoder._take_refusal,
+    "reasoning_content": StreamDecoder._take_reasoning,
+    "reasoning": StreamDecoder._take_second_name,
+    "tool_calls": StreamDecoder._take_calls,
+    "function_call": StreamDecoder._take_old_call,
+}
+
+
+class _CallCollector:
+    """Puts the pieces of tool calls together. Servers number calls by index, by id, or only begin a new one."""
+
+    def __init__(self, echoed: tuple[str, ...]) -> None:
+        self._echoed = echoed
+        self._calls: list[_Call] = []
+        self._by_index: dict[object, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self.own: dict[str, Any] = {}
+
+    def take(self, part: Mapping[str, Any]) -> None:
+        function = part.get("function") or {}
+        call = self._find(part, str(function.get("name") or ""))
+        call.id = call.id or str(part.get("id") or "")
+        call.name = call.name or str(function.get("name") or "")
+        arguments = function.get("arguments")
+        if arguments:
+            told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            call.arguments.append(told)
+        for name in self._echoed:
+            if part.get(name):
+                call.own[name] = part[name]
+
+    def read(self) -> tuple[ToolCall, ...]:
+        """The calls in the order they came, each with an id of its own."""
+        found: dict[str, ToolCall] = {}
+        self.own = {}
+        for place, call in enumerate(call for call in self._calls if call.name):
+            call_id = call.id or f"call_{place}"
+            while call_id in found:
+                call_id += "_"
+            found[call_id] = ToolCall(call_id, call.name, "".join(call.arguments) or "{}")
+            if call.own:
+                self.own[call_id] = call.own
+        return tuple(found.values())
+
+    def _find(self, part: Mapping[str, Any], name: str) -> _Call:
+        """The call that a piece belongs to."""
+        index, call_id = part.get("index"), str(part.get("id") or "")
+        last = self._calls[-1] if self._calls else None
+        call = self._by_id.get(call_id) or (last if index is None else self._by_index.get(index))
+        if call is None or self._is_another(call, call_id, name):
+            call = _Call()
+            self._calls.append(call)
+        self._by_index[index] = call
+        if call_id:
+            self._by_id[call_id] = call
+        return call
+
+    @staticmethod
+    def _is_another(call: _Call, call_id: str, name: str) -> bool:
+        """Another id or name is another call; the same name again is one only when the call before it is finished."""
+        if call_id and call.id and call_id != call.id:
+            return True
+        return bool(name and call.name) and (name != call.name or call.finished)
+
+
+def _join_texts(parts: Any) -> str:
+    if isinstance(parts, str):
+        return parts
+    return "".join(str(part.get("text") or "") for part in parts or () if isinstance(part, Mapping))
+
+
+def _merge_echo(values: Sequence[Any]) -> Any:
+    """A field that came in pieces, as one: texts are joined, and so are the pieces of one block of reasoning."""
+    if all(isinstance(value, str) for value in values):
+        return "".join(values)
+    blocks: list[dict[str, Any]] = []
+    for block in (block for value in values for block in value):
+        if blocks and _is_same_block(blocks[-1], block):
+            blocks[-1] = _merge_block(blocks[-1], block)
+        else:
+            blocks.append(dict(block))
+    return blocks
+
+
+def _is_same_block(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Blocks are numbered; one without a number stands for itself."""
+    if first.get("index") is None or (first.get("id") and second.get("id") and first["id"] != second["id"]):
+        return False
+    return (first.get("type"), first["index"]) == (second.get("type"), second.get("index"))
+
+
+def _merge_block(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: value for name, value in second.items() if value is not None}
+    grown = {name: str(first.get(name) or "") + str(told[name]) for name in _GROWING if name in told}
+    return {**first, **told, **grown}

@@ -1,0 +1,124 @@
+"""Make a list of neutral messages one that every provider takes. Repairing twice is repairing once.
+
+Done when messages are appended or taken from a caller, never on what was already sent.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agent.providers.wire_limits import is_shallow
+from hermes_base.text.whole_text import clean_text
+
+ROLES = frozenset({"user", "assistant", "tool"})
+UNKNOWN_OUTCOME = '{"error": "interrupted, outcome unknown"}'
+INVALID_ARGUMENTS = "_invalid_arguments"
+LONGEST_NAME = 64
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def repair_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each tool call is followed by its one result, each result follows its call, all text is valid Unicode."""
+    whole: list[dict[str, Any]] = []
+    waiting: list[str] = []  # ids of calls whose result has not come yet
+    for message in messages:
+        clean = _clean(message)
+        if clean is None:
+            continue
+        if clean["role"] == "tool":
+            if clean["tool_call_id"] in waiting:
+                waiting.remove(clean["tool_call_id"])
+                whole.append(clean)
+            continue
+        whole += [unknown_result(call_id) for call_id in waiting]
+        waiting = [call["id"] for call in clean.get("tool_calls", ())]
+        whole.append(clean)
+    return whole + [unknown_result(call_id) for call_id in waiting]
+
+
+def unknown_result(call_id: str) -> dict[str, Any]:
+    """The result of a call whose end nobody saw."""
+    return {"role": "tool", "tool_call_id": call_id, "content": UNKNOWN_OUTCOME}
+
+
+def open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The calls of the last round that have no result yet, in order."""
+    waiting: list[str] = []
+    for message in messages:
+        if message.get("role") == "tool":
+            waiting = [call for call in waiting if call != message.get("tool_call_id")]
+        else:
+            waiting = [call["id"] for call in message.get("tool_calls", ())]
+    return waiting
+
+
+def repair_arguments(arguments: object) -> str:
+    """Tool arguments as a JSON object in text; what is none is kept as a string inside one."""
+    if isinstance(arguments, Mapping):
+        return clean_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
+    text = clean_text(str(arguments or "")).strip() or "{}"
+    try:
+        value = json.loads(text)
+        is_object = isinstance(value, dict) and is_shallow(value)
+    except (ValueError, RecursionError):
+        is_object = False
+    return text if is_object else json.dumps({INVALID_ARGUMENTS: text}, ensure_ascii=False)
+
+
+def fit_name(name: str) -> str:
+    """The name of a tool in the form that every provider takes back; a name of another form is that of no tool."""
+    return _NO_NAME.sub("_", name)[:LONGEST_NAME]
+
+
+def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """One message with every field in its right form; None when it cannot be one."""
+    role = message.get("role")
+    if role not in ROLES:
+        return None
+    given = {name: value for name, value in message.items() if value is not None and name != "tool_calls"}
+    clean = {name: clean_text(value) if isinstance(value, str) else value for name, value in given.items()}
+    clean["content"] = _clean_content(message.get("content"))
+    if role == "tool":
+        clean["tool_call_id"] = clean_text(str(message.get("tool_call_id") or ""))
+    if role == "assistant":
+        calls = _clean_calls(message.get("tool_calls"))
+        if calls:
+            clean["tool_calls"] = calls
+    return clean
+
+
+def _clean_content(content: object) -> str | list[Any]:
+    if isinstance(content, str):
+        return clean_text(content)
+    if isinstance(content, list):
+        return [_clean_part(part) for part in content if isinstance(part, Mapping | str)]
+    return "" if content is None else clean_text(str(content))
+
+
+def _clean_part(part: Mapping[str, Any] | str) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": clean_text(part)}
+    return {name: clean_text(value) if isinstance(value, str) else value for name, value in part.items()}
+
+
+def _clean_calls(calls: object) -> list[dict[str, Any]]:
+    """Calls with an id of their own each, a name and arguments that are a JSON object."""
+    if not isinstance(calls, Sequence) or isinstance(calls, str):
+        return []
+    clean: list[dict[str, Any]] = []
+    taken: set[str] = set()
+    for place, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or not function.get("name"):
+            continue
+        call_id = clean_text(str(call.get("id") or "")) or f"call_{place}"
+        while call_id in taken:
+            call_id += "_"
+        taken.add(call_id)
+        named = {
+            "name": fit_name(str(function["name"])),
+            "arguments": repair_arguments(function.get("arguments")),
+        }
+        clean.append({"id": call_id, "type": "function", "function": named})
+    return clean

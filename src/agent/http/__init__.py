@@ -1,0 +1,1 @@
+"""The network of model calls: clients, connections, streams."""

@@ -1,0 +1,239 @@
+"""Clients of the official SDKs on shared pools, and one way to stream through them: raw bodies out, raw events in.
+
+The SDKs do clients, auth and errors. Their typed requests and chunks are never built: they cost far more CPU.
+An SDK is loaded by one function, when the first client of its kind is built; the import costs most of a second.
+"""
+
+import contextlib
+import importlib
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from agent.formats.reply import Reply
+from agent.formats.wire import AnswerReader, WireFormat
+from agent.http.sse import DONE, iter_event_data
+from agent.providers.failures import (
+    classify_answer,
+    cut_failure,
+    in_stream_failure,
+    misunderstood_failure,
+    parse_retry_after,
+    transport_failure,
+)
+from agent.providers.table import ANTHROPIC_MESSAGES
+from agent.providers.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
+from hermes_base.cancel import CancelToken
+from hermes_base.errors import ConfigProblem, ModelFailure
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCall:
+    """One request: in which format, to whom, and how long its silence is borne."""
+
+    format: WireFormat
+    body: bytes
+    who: str
+    first_byte: float = 60.0
+    between_chunks: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sdk:
+    """An official SDK, the part of it that we use."""
+
+    module: ModuleType
+    raw: type  # a stream class that leaves the reading to us
+    transport: ModuleType
+    http: ModuleType
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its HTTP library raises; a redirect can lead to an address that is none."""
+        return self.http.HTTPError, self.http.StreamError, self.http.InvalidURL
+
+
+@lru_cache
+def load_sdk(name: str) -> Sdk:
+    """Late: importing an SDK costs most of a second and 40 MB, and nothing needs it before the first model call."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError as problem:
+        raise ConfigProblem(
+            f"The SDK '{name}' is not installed.", fix=f"Install it with: pip install 'hermes-agent[{name}]'"
+        ) from problem
+
+    class Raw(module.Stream[object]):  # type: ignore[misc, name-defined]
+        """A stream that leaves the answer unread, for us to read it."""
+
+        def __stream__(self) -> Iterator[object]:
+            yield from ()
+
+    return Sdk(module, Raw, importlib.import_module("agent.http.transport"), importlib.import_module("httpx2"))
+
+
+_releases: "weakref.WeakKeyDictionary[Any, weakref.finalize[Any, Any]]" = weakref.WeakKeyDictionary()
+
+
+def build_openai_client(*, api_key: str, base_url: str) -> Any:
+    """A client on the shared pool of its address and key: 0.1 ms and 1 KB once the pool exists."""
+    return _build(load_sdk("openai"), "OpenAI", base_url or None, api_key, {"api_key": api_key or "none"})
+
+
+def build_anthropic_client(*, api_key: str, base_url: str) -> Any:
+    """The same for Anthropic; its SDK adds the version to the address itself, and a subscription's token is no key."""
+    address = base_url.rstrip("/").removesuffix("/v1") or None
+    if is_oauth_token(api_key):
+        credentials: dict[str, Any] = {"auth_token": api_key, "default_headers": {"anthropic-beta": "oauth-2025-04-20"}}
+    else:
+        credentials = {"api_key": api_key or "none"}
+    return _build(load_sdk("anthropic"), "Anthropic", address, api_key, credentials)
+
+
+def build_client(api_mode: str, *, api_key: str, base_url: str) -> Any:
+    build = build_anthropic_client if api_mode == ANTHROPIC_MESSAGES else build_openai_client
+    return build(api_key=api_key, base_url=base_url)
+
+
+def is_oauth_token(api_key: str) -> bool:
+    """Tokens of a subscription have another form than API keys and travel in another header."""
+    return api_key.startswith("sk-ant-oat")
+
+
+def _build(sdk: Sdk, kind: str, base_url: str | None, api_key: str, credentials: dict[str, Any]) -> Any:
+    pool, http = sdk.transport.acquire_pool(base_url or kind, api_key)
+    # Retries are the turn's business, not the SDK's.
+    client = getattr(sdk.module, kind)(base_url=base_url, http_client=http, max_retries=0, **credentials)
+    _releases[client] = weakref.finalize(client, sdk.transport.release_pool, pool)
+    return client
+
+
+def release_client(client: object) -> None:
+    """Give the pool back. The SDK's own close() would close it for everyone, so it is never called."""
+    try:
+        release = _releases.pop(client, None)
+    except TypeError:  # something that cannot be referred to weakly is no client of ours
+        return
+    if release is not None:
+        release()
+
+
+#: An answer that is whole may be followed by its usage and the mark of its end; nobody waits longer for them.
+AFTER_END_SECONDS = 2.0
+
+
+def stream(
+    client: Any, call: StreamCall, answer: AnswerReader, cancel: CancelToken, on_chunk: Callable[[], None]
+) -> Reply:
+    """One model call: the whole answer, or a ModelFailure, or Interrupted."""
+    sdk = load_sdk(type(client).__module__.partition(".")[0])
+    line = sdk.transport.Line()
+    forget = cancel.on_cancel(line.cut)
+    began = False
+    try:
+        cancel.check()
+        with line, _read_as_promised(call.who):
+            events = _open(sdk, client, call)
+            began = True
+            _read(events, call, answer, on_chunk, line)
+    except sdk.module.APIStatusError as error:
+        cancel.check()
+        raise _status_failure(error, call.who) from error
+    except (sdk.module.APIConnectionError, *sdk.errors, OSError) as error:
+        cancel.check()
+        if not (began and answer.whole):  # behind the end of an answer nothing can break it
+            raise _broken_failure(error, call.who, str(client.base_url), began=began) from error
+    finally:
+        forget()
+    cancel.check()  # a cut socket looks like a clean end
+    if not answer.whole:
+        raise cut_failure(call.who)
+    with _read_as_promised(call.who):
+        return answer.reply()
+
+
+def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
+    """Send the request; the answer has begun when this returns. Its first data has the limit of its first byte."""
+    timeout = sdk.http.Timeout(call.between_chunks, connect=CONNECT_SECONDS, read=call.first_byte)
+    return client.post(
+        call.format.PATH,
+        content=call.body,
+        cast_to=object,
+        options={"headers": {"Content-Type": "application/json"}, "timeout": timeout},
+        stream=True,
+        stream_cls=sdk.raw,
+    )
+
+
+@contextlib.contextmanager
+def _read_as_promised(who: str) -> Iterator[None]:
+    """The boundary to a model server: what it sends in another form than its format promises is a failed call."""
+    try:
+        yield
+    except FORM_ERRORS as error:
+        log.warning("an answer of %s is not understood", who, exc_info=not isinstance(error, NotUnderstood))
+        raise misunderstood_failure(error, who) from error
+
+
+def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None], line: Any) -> None:
+    """The limit between chunks counts from the last data: a comment that keeps the connection open is no answer."""
+    find_error, feed = call.format.find_error, answer.feed
+    with events:
+        for number, data in enumerate(_iter_pieces(events.response, call, line)):
+            if data == DONE:
+                answer.finish()
+                break
+            if number >= MOST_PIECES:
+                raise NotUnderstood(f"more than {MOST_PIECES:,} pieces")
+            chunk = read_piece(data)
+            problem = find_error(chunk)
+            if problem is not None:
+                raise in_stream_failure(problem, call.who)
+            feed(chunk)
+            on_chunk()
+            if number and not answer.whole:
+                line.answered = True
+            else:
+                line.expect(AFTER_END_SECONDS if answer.whole else call.between_chunks)
+
+
+def _iter_pieces(response: Any, call: StreamCall, line: Any) -> Iterable[bytes]:
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise NotUnderstood("a compressed answer, although none was asked for")  # it may unpack to any size
+    if _is_json(response):
+        return [_read_document(response.stream, call, line)]
+    return iter_event_data(response.stream)
+
+
+def _read_document(blocks: Iterable[bytes], call: StreamCall, line: Any) -> bytes:
+    document = bytearray()
+    for block in blocks:
+        if not block.isspace():  # white space keeps the connection open, as comments do
+            line.expect(call.between_chunks)
+        document += block
+        if len(document) > MOST_PIECE_BYTES:
+            raise NotUnderstood(f"an answer of more than {MOST_PIECE_BYTES:,} bytes in one piece")
+    return bytes(document)
+
+
+def _is_json(response: Any) -> bool:
+    """Some servers answer with one JSON document although a stream was asked for."""
+    return "application/json" in response.headers.get("content-type", "")
+
+
+def _status_failure(error: Any, who: str) -> ModelFailure:
+    response = error.response
+    retry_after = parse_retry_after(response.headers.get("retry-after"))
+    return classify_answer(error.status_code, response.text, retry_after, who)
+
+
+def _broken_failure(error: Exception, who: str, address: str, *, began: bool) -> ModelFailure:
+    return cut_failure(who, error) if began else transport_failure(error, who, address)

@@ -1,0 +1,500 @@
+"""HTTP for model calls: connections kept open and shared by everyone who talks to one address with one key.
+
+It stands under the SDKs in the place of their own transport, because a streamed answer arrives in hundreds of small
+pieces: a piece takes 24 function calls this way and 70 through theirs; a turn of 40 pieces takes 5,250 (the limit
+is 6,800). One TLS context serves the process. A pool is counted and closed with its last user. A call can be cut from
+outside whatever it waits for (`Line`), and nothing is sent for it afterwards.
+"""
+
+import base64
+import hashlib
+import http.client
+import io
+import logging
+import queue
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+
+from agent.http.http_chunks import BrokenFraming, ChunkDecoder
+from agent.providers.wire_limits import MOST_ANSWER_BYTES, MOST_ERROR_BYTES, NotUnderstood
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 60.0
+MOST_IDLE = 32
+READ_SIZE = 65_536
+DRAIN_SECONDS = 0.1
+MOST_DRAIN_READS = 4
+
+#: A host may have several addresses, each of which is tried for the whole time to connect.
+TRIED_ADDRESSES = 3
+
+
+# --- cutting a call from outside
+
+
+class Line:
+    """The way of one call through the network. Whoever cuts it ends what it waits for: a name, a connection, an answer.
+
+    It has one patience: something of the answer has to come in so many seconds of waiting. Bytes alone do not renew it,
+    only whoever reads the answer does, when there was something in them. A `with` makes it the line of all requests of
+    its thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_cut = False
+        self._wire: socket.socket | None = None
+        self._patience: float | None = None
+        self._deadline = 0.0
+        self.answered = False  # something of the answer came: the next wait has its whole time again
+        self._opened: queue.SimpleQueue[http.client.HTTPConnection | Exception | None] = queue.SimpleQueue()
+
+    def __enter__(self) -> "Line":
+        _current.line = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.line = None
+        with self._lock:
+            self._wire = None  # the socket belongs to the pool again
+
+    def cut(self) -> None:
+        """End whatever the call waits for; it then fails at once, and sends nothing more."""
+        with self._lock:
+            self._is_cut, wire = True, self._wire
+        self._opened.put(None)
+        if wire is None:
+            return
+        try:
+            wire.shutdown(socket.SHUT_RDWR)
+        except OSError as problem:  # the socket was closed in the meantime: there is nothing left to cut
+            log.debug("nothing to cut: %s", problem)
+
+    def expect(self, seconds: float | None) -> None:
+        """From the next wait on, something of the answer has to come in so many seconds each time."""
+        self._patience, self.answered = seconds, True
+
+    def limit_wait(self, wire: socket.socket) -> None:
+        """The next word to or from the server has to come in what is left of the time."""
+        if self._patience is None:
+            wire.settimeout(None)
+            return
+        now = time.monotonic()
+        if self.answered:
+            self._deadline, self.answered = now + self._patience, False
+        if self._deadline <= now:
+            raise TimeoutError("nothing of the answer came in time")
+        wire.settimeout(self._deadline - now)
+
+    def hold(self, wire: socket.socket) -> None:
+        """From now on a cut shuts this socket down."""
+        with self._lock:
+            if self._is_cut:
+                raise ConnectionAbortedError("the call was cut")
+            self._wire = wire
+
+    def open(self, connection: http.client.HTTPConnection) -> None:
+        """Connect on a thread beside this one: looking up a name cannot be ended from outside, only left behind."""
+        seconds = connection.timeout
+
+        def connect() -> None:
+            try:
+                connection.connect()
+            except Exception as problem:  # a thread's top: whoever waits raises it
+                log.debug("connecting to %s failed", connection.host, exc_info=True)
+                self._opened.put(problem)
+                return
+            with self._lock:
+                if not self._is_cut:
+                    self._opened.put(connection)
+                    return
+            connection.close()
+
+        threading.Thread(target=connect, name="connect", daemon=True).start()
+        try:
+            came = self._opened.get(timeout=None if seconds is None else seconds * TRIED_ADDRESSES)
+        except queue.Empty:
+            self.cut()
+            raise TimeoutError("the connection was not there in time") from None
+        if isinstance(came, Exception):
+            raise came
+        if came is None:
+            raise ConnectionAbortedError("the call was cut")
+
+
+class _Current(threading.local):
+    line: Line | None = None
+
+
+_current = _Current()
+
+
+# --- connections
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    scheme: str
+    host: str
+    port: int
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """Loading the certificates costs 30 ms and 1 MB, so it is done once."""
+    return httpx2.create_ssl_context()
+
+
+@lru_cache(maxsize=64)
+def _proxy_for(origin: Origin) -> str:
+    """The proxy that the environment names for an address; empty: none. Asked once, since it reads all variables."""
+    proxies = getproxies()
+    named = proxies.get(origin.scheme) or proxies.get("all") or ""
+    return "" if not named or proxy_bypass(origin.host) else named
+
+
+def _make_connection(origin: Origin, seconds: float | None) -> http.client.HTTPConnection:
+    proxy = _proxy_for(origin)
+    target = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+    if target is not None and target.scheme not in ("http", "https"):
+        raise httpx2.ProxyError(f"a proxy of the kind '{target.scheme}' cannot be used")
+    host, port = (target.hostname or "", target.port or 80) if target else (origin.host, origin.port)
+    if origin.scheme == "https":
+        secure = http.client.HTTPSConnection(host, port, timeout=seconds, context=_tls())
+        if target is not None:
+            secure.set_tunnel(origin.host, origin.port, headers=_proxy_auth(target.username, target.password))
+        return secure
+    return http.client.HTTPConnection(host, port, timeout=seconds)
+
+
+def _proxy_auth(username: str | None, password: str | None) -> dict[str, str]:
+    if not username:
+        return {}
+    login = f"{unquote(username)}:{unquote(password or '')}".encode()
+    return {"Proxy-Authorization": "Basic " + base64.b64encode(login).decode()}
+
+
+class PooledTransport(httpx2.BaseTransport):
+    """Keeps idle connections by origin; as many are open as there are calls under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[Origin, list[tuple[float, http.client.HTTPConnection]]] = {}
+        self._closed = False
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        if url.scheme not in ("http", "https"):
+            raise httpx2.UnsupportedProtocol(f"an address of the kind '{url.scheme}' cannot be used", request=request)
+        origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        timeouts: Mapping[str, Any] = request.extensions.get("timeout", {})
+        line = _current.line or Line()
+        with _told_as_http_errors(request, _TOLD_OF_CONNECTING):
+            connection = self._take(origin) or self._open(origin, timeouts.get("connect"), line)
+        with _told_as_http_errors(request, _TOLD_OF_ANSWERS):
+            try:
+                line.hold(connection.sock)
+                line.expect(timeouts.get("read"))
+                answer = _exchange(connection, request, origin, line)
+            except BaseException:
+                connection.close()
+                raise
+        return _make_response(_Body(self, origin, connection, answer, request, line), answer, request)
+
+    def give_back(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
+        """The connection's answer was read to its end; it can carry the next one."""
+        now = time.monotonic()
+        with self._lock:
+            idle = self._idle.setdefault(origin, [])
+            keep = not self._closed and len(idle) < MOST_IDLE
+            if keep:
+                idle.append((now, connection))
+        if not keep:
+            connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, {}
+        for kept in idle.values():
+            for _, connection in kept:
+                connection.close()
+
+    def _take(self, origin: Origin) -> http.client.HTTPConnection | None:
+        """The connection that was used last, unless it has been idle for too long or the server hung up."""
+        while True:
+            with self._lock:
+                idle = self._idle.get(origin)
+                if not idle:
+                    return None
+                since, connection = idle.pop()
+            if time.monotonic() - since < IDLE_SECONDS and not _has_hung_up(connection.sock):
+                return connection
+            connection.close()
+
+    def _open(self, origin: Origin, seconds: float | None, line: Line) -> http.client.HTTPConnection:
+        connection = _make_connection(origin, seconds)
+        line.open(connection)
+        assert connection.sock is not None
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+
+def _has_hung_up(wire: socket.socket | None) -> bool:
+    """Nothing may come on an idle connection: what is readable is its end."""
+    if wire is None:
+        return True
+    looking = select.poll()  # `select` itself takes no descriptor above a thousand
+    looking.register(wire, select.POLLIN)
+    return bool(looking.poll(0))
+
+
+def _exchange(
+    connection: http.client.HTTPConnection, request: httpx2.Request, origin: Origin, line: Line
+) -> http.client.HTTPResponse:
+    """Send the request in one piece, read the head of the answer."""
+    wire = connection.sock
+    line.limit_wait(wire)
+    proxied = origin.scheme == "http" and bool(_proxy_for(origin))
+    target = str(request.url).encode() if proxied else request.url.raw_path
+    fields = [name + b": " + value + b"\r\n" for name, value in request.headers.raw]
+    head = b"".join((request.method.encode(), b" ", target, b" HTTP/1.1\r\n", *fields, b"\r\n"))
+    wire.sendall(head + request.read())
+    answer = http.client.HTTPResponse(_Reader(wire, line), method=request.method)  # type: ignore[arg-type]
+    answer.begin()
+    return answer
+
+
+class _Reader(socket.SocketIO):
+    """Reads an answer from its socket, by the deadline of its call: a server that drips gets no more time for that."""
+
+    def __init__(self, wire: socket.socket, line: Line) -> None:
+        super().__init__(wire, "r")
+        self._wire = wire
+        self._line = line
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What the parser asks a socket for."""
+        del mode
+        return io.BufferedReader(self)
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._line.limit_wait(self._wire)
+        return super().readinto(buffer)
+
+
+def _make_response(body: "_Body", answer: http.client.HTTPResponse, request: httpx2.Request) -> httpx2.Response:
+    """A compressed error is taken without its body: the SDK would unpack it to whatever size it has."""
+    headers = httpx2.Headers(answer.getheaders(), encoding="latin-1")  # as the parser reads them
+    if body.of_error and "content-encoding" in headers:
+        del headers["content-encoding"]
+        body.left = 0
+    return httpx2.Response(answer.status, headers=headers, stream=body, request=request)
+
+
+class _Body(httpx2.SyncByteStream):
+    """The body of an answer, in the pieces in which it arrives, and as much of it as an answer may have."""
+
+    def __init__(
+        self,
+        pool: PooledTransport,
+        origin: Origin,
+        connection: http.client.HTTPConnection,
+        answer: http.client.HTTPResponse,
+        request: httpx2.Request,
+        line: Line,
+    ) -> None:
+        self._pool = pool
+        self._line = line
+        self._origin = origin
+        self._connection: http.client.HTTPConnection | None = connection
+        self._answer = answer
+        self._request = request
+        self._decoder: ChunkDecoder | None = None
+        self.of_error = answer.status >= 300
+        self.left = MOST_ERROR_BYTES if self.of_error else MOST_ANSWER_BYTES
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _told_as_http_errors(self._request, _TOLD_OF_ANSWERS):
+            if self._connection is None:
+                return
+            yield from self._read_chunks() if self._answer.chunked else self._read_length()
+        if not self._answer.will_close:
+            self._finish()
+
+    def close(self) -> None:
+        """An answer whose end is not there by now takes its connection along."""
+        if self._connection is not None and self._is_at_its_end():
+            self._finish()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._answer.close()
+            connection.close()
+
+    def _is_at_its_end(self) -> bool:
+        """The last words of a stream come with, or right behind, the event that says it is over."""
+        decoder = self._decoder
+        if decoder is None or self._answer.will_close or self._connection is None:
+            return False
+        try:
+            self._line.expect(DRAIN_SECONDS)
+            for _ in range(MOST_DRAIN_READS):
+                if decoder.done:
+                    return True
+                data = self._answer.fp.read1(READ_SIZE)
+                if not data or decoder.feed(data):
+                    return False
+        except (OSError, BrokenFraming):
+            return False
+        return decoder.done
+
+    def _read_chunks(self) -> Iterator[bytes]:
+        self._decoder = decoder = ChunkDecoder()
+        read = self._answer.fp.read1
+        while not decoder.done:
+            data = read(READ_SIZE)
+            if not data:
+                raise httpx2.RemoteProtocolError("the connection ended in the middle of an answer")
+            self.left -= len(data)
+            if self.left < 0:
+                return self._stop_reading()
+            payload = decoder.feed(data)
+            if payload:
+                yield payload
+
+    def _read_length(self) -> Iterator[bytes]:
+        """A body of known length, or one that ends with its connection."""
+        left = self._answer.length
+        while left is None or left > 0:
+            data = self._answer.fp.read1(READ_SIZE if left is None else min(left, READ_SIZE))
+            if not data and left is None:
+                return
+            if not data:
+                raise httpx2.RemoteProtocolError("the connection ended in the middle of an answer")
+            left = None if left is None else left - len(data)
+            self.left -= len(data)
+            if self.left < 0:
+                return self._stop_reading()
+            yield data
+
+    def _stop_reading(self) -> None:
+        """It is longer than any answer. The rest stays unread, so the connection cannot carry another one."""
+        self._answer.will_close = True
+        if not self.of_error:
+            raise NotUnderstood(f"an answer of more than {MOST_ANSWER_BYTES:,} bytes")
+
+    def _finish(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._answer.fp.close()
+            self._pool.give_back(self._origin, connection)
+
+
+_Told = tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...]
+
+
+class _told_as_http_errors:
+    """Errors of sockets, TLS and the parser as the kinds that the SDKs know."""
+
+    def __init__(self, request: httpx2.Request, told: _Told) -> None:
+        self._request = request
+        self._told = told
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, httpx2.HTTPError | GeneratorExit):
+            return
+        for caught, told in self._told:
+            if isinstance(error, caught):
+                raise told(str(error) or type(error).__name__, request=self._request) from error
+
+
+#: While there is no connection, whatever goes wrong is about the address.
+_TOLD_OF_CONNECTING: _Told = (
+    (TimeoutError, httpx2.ConnectTimeout),
+    (http.client.HTTPException, httpx2.ConnectError),
+    (OSError, httpx2.ConnectError),
+)
+_TOLD_OF_ANSWERS: _Told = (
+    (TimeoutError, httpx2.ReadTimeout),
+    (http.client.HTTPException, httpx2.RemoteProtocolError),
+    (BrokenFraming, httpx2.RemoteProtocolError),
+    (OSError, httpx2.ReadError),
+)
+
+
+# --- pools
+
+
+@dataclass
+class _Pool:
+    http: httpx2.Client
+    users: int = 0
+
+
+_pools: dict[str, _Pool] = {}
+_lock = threading.Lock()
+#: Names of pools that were given back. A client that is forgotten gives its own back in the middle of whatever its
+#: thread does, even with the lock held: it leaves a word here and waits for nothing.
+_given_back: "queue.SimpleQueue[str]" = queue.SimpleQueue()
+
+
+def acquire_pool(base_url: str, api_key: str) -> tuple[str, httpx2.Client]:
+    """The shared HTTP client of an address and key, with the name to give it back by."""
+    name = hashlib.sha256(f"{base_url}\0{api_key}".encode("utf-8", "replace")).hexdigest()
+    with _lock:
+        pool = _pools.get(name)
+        if pool is None:
+            # Answers come as they are: pieces are read below the layer that would undo a compression.
+            client = httpx2.Client(
+                transport=PooledTransport(), follow_redirects=True, headers={"Accept-Encoding": "identity"}
+            )
+            pool = _pools[name] = _Pool(client)
+        pool.users += 1
+    _let_go()
+    return name, pool.http
+
+
+def release_pool(name: str) -> None:
+    _given_back.put(name)
+    _let_go()
+
+
+def _let_go() -> None:
+    """Close the pools that nobody uses any more. Whoever holds the lock does it when they have let it go."""
+    while not _given_back.empty() and _lock.acquire(blocking=False):
+        try:
+            unused = list(_count_given_back())
+        finally:
+            _lock.release()
+        for pool in unused:
+            pool.http.close()
+
+
+def _count_given_back() -> Iterator[_Pool]:
+    """The pools that have lost their last user; the lock is held."""
+    while not _given_back.empty():
+        name = _given_back.get()
+        _pools[name].users -= 1
+        if not _pools[name].users:
+            yield _pools.pop(name)
+
+
+def count_pools() -> int:
+    _let_go()
+    with _lock:
+        return len(_pools)

@@ -1,0 +1,204 @@
+"""Which model answers: decided from settings, keys and what runs on this machine. Pure but for the probe passed in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.model_metadata import get_model_context_length
+from agent.providers.table import PROVIDERS, Provider, find_provider
+from hermes_base.errors import ConfigProblem
+from hermes_base.text.addresses import check_address, describe_address
+
+#: Asks local servers which models they have: base address -> names, None when nobody answers there.
+Probe = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Everything a model call needs to know. Provider, address and key were resolved together, and stay together."""
+
+    provider: str
+    model: str
+    base_url: str
+    api_key: str
+    api_mode: str
+    context_length: int
+    max_tokens: int | None = None
+    source: str = ""  # why this one, for the banner and `/model`
+    key_env: str = ""  # the variable that the key is looked up in before the provider's own
+
+    @property
+    def facts(self) -> Provider:
+        return PROVIDERS.get(self.provider) or PROVIDERS["custom"]
+
+
+def resolve_runtime(
+    settings: Mapping[str, Any],
+    env: Mapping[str, str],
+    probe: Probe,
+    *,
+    model: str = "",
+    provider: str = "",
+    embedded_found: bool = True,
+) -> Runtime:
+    """What the owner named; else a key in the environment; else a local server; else the built-in model."""
+    section = _section(settings, "model")
+    named = find_provider(provider) if provider else _provider_of(section)
+    if named is not None:
+        return _named_runtime(named, _words_on(named, section), env, probe, model)
+    return (
+        _from_environment(section, env, model)
+        or _from_local_server(section, probe, model)
+        or _built_in(model or str(section.get("default") or ""), embedded_found)
+    )
+
+
+def runtime_of_entry(entry: Mapping[str, Any], env: Mapping[str, str]) -> Runtime:
+    """A fallback entry made complete: address, key, protocol, window, output limit (D6)."""
+    facts = find_provider(str(entry.get("provider") or "custom"))
+    model = str(entry.get("model") or facts.default_model)
+    return Runtime(
+        provider=facts.name,
+        model=model,
+        base_url=str(entry.get("base_url") or facts.base_url),
+        api_key=str(entry.get("api_key") or find_key(facts, env, str(entry.get("key_env") or ""))),
+        api_mode=str(entry.get("api_mode") or facts.api_mode),
+        context_length=get_model_context_length(model, config_context_length=entry.get("context_length")),
+        max_tokens=entry.get("max_tokens"),
+        source="fallback",
+        key_env=str(entry.get("key_env") or ""),
+    )
+
+
+def entry_of_runtime(runtime: Runtime) -> dict[str, Any]:
+    """A model as an entry of a chain; its key is looked up anew when it is used."""
+    names = ("provider", "model", "base_url", "key_env", "api_mode", "context_length", "max_tokens")
+    return {name: getattr(runtime, name) for name in names if getattr(runtime, name)}
+
+
+def find_key(provider: Provider, env: Mapping[str, str], key_env: str = "") -> str:
+    names = (key_env, *provider.key_env) if key_env else provider.key_env
+    return next((env[name].strip() for name in names if env.get(name, "").strip()), "")
+
+
+def needs_key(provider: Provider, base_url: str) -> bool:
+    """Servers on this machine, the built-in model and own addresses may do without."""
+    return (
+        bool(provider.key_env) and provider.name != "custom" and base_url.rstrip("/") == provider.base_url.rstrip("/")
+    )
+
+
+def _section(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = settings.get(name)
+    return section if isinstance(section, Mapping) else {}
+
+
+def _provider_of(section: Mapping[str, Any]) -> Provider | None:
+    """Whom the settings name; an address alone means an own one."""
+    name = str(section.get("provider") or ("custom" if section.get("base_url") else ""))
+    return find_provider(name) if name else None
+
+
+def _words_on(facts: Provider, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the settings say of this provider. Address, key, format and limits were written for the one that they name,
+    so that another's key never travels to that address."""
+    written_for = _provider_of(section)
+    if written_for is None:
+        return {name: value for name, value in section.items() if name != "key_env"}
+    return section if written_for is facts else {}
+
+
+def _make(facts: Provider, model: str, base_url: str, key: str, section: Mapping[str, Any], source: str) -> Runtime:
+    return Runtime(
+        provider=facts.name,
+        model=model,
+        base_url=base_url,
+        api_key=key,
+        api_mode=str(section.get("api_mode") or facts.api_mode),
+        context_length=get_model_context_length(model, config_context_length=section.get("context_length")),
+        max_tokens=section.get("max_tokens"),
+        source=source,
+    )
+
+
+def _named_runtime(
+    facts: Provider, section: Mapping[str, Any], env: Mapping[str, str], probe: Probe, model: str
+) -> Runtime:
+    base_url = str(section.get("base_url") or facts.base_url)
+    if facts.name == "embedded":
+        return _embedded_runtime("named in the settings")
+    if not base_url:
+        raise ConfigProblem(
+            "The provider 'custom' has no address.",
+            fix="Set it with: hermes config set model.base_url http://HOST:PORT/v1",
+        )
+    check_address(base_url)
+    model = model or str(section.get("default") or facts.default_model)
+    if not model:
+        model = _first_model(base_url, probe)
+    key_env = str(section.get("key_env") or "")
+    made = _make(facts, model, base_url, find_key(facts, env, key_env), section, "named in the settings")
+    return replace(made, key_env=key_env)
+
+
+def _first_model(base_url: str, probe: Probe) -> str:
+    longer = base_url.rstrip("/") + "/v1"
+    found = probe([base_url, longer])
+    if base_url in found:
+        return found[base_url][0]
+    here, there = describe_address(base_url), describe_address(longer)
+    if longer in found:
+        raise ConfigProblem(
+            f"No model server answers at {here}, but one does at {there}.",
+            fix=f"Use that: hermes config set model.base_url {there}",
+        )
+    raise ConfigProblem(
+        f"No model is named, and no model server answers at {here}.",
+        fix="Start the server, or name a model with: hermes config set model.default NAME",
+    )
+
+
+def _from_environment(section: Mapping[str, Any], env: Mapping[str, str], model: str) -> Runtime | None:
+    for facts in PROVIDERS.values():
+        key = find_key(facts, env)
+        if key and facts.base_url:
+            chosen = model or str(section.get("default") or facts.default_model)
+            name = next(name for name in facts.key_env if env.get(name, "").strip())
+            return _make(facts, chosen, facts.base_url, key, section, f"{name} is set")
+    return None
+
+
+def _from_local_server(section: Mapping[str, Any], probe: Probe, model: str) -> Runtime | None:
+    servers = {facts.base_url: facts for facts in PROVIDERS.values() if facts.local}
+    answers = probe(list(servers))
+    for base_url, facts in servers.items():
+        models = answers.get(base_url)
+        if models:
+            chosen = model or str(section.get("default") or models[0])
+            return _make(facts, chosen, base_url, "", section, f"{facts.label} runs on this machine")
+    return None
+
+
+def _built_in(wanted: str, embedded_found: bool) -> Runtime:
+    """What a person named is not answered for by another model in silence. A window or an output limit declared for
+    another model does not fit this one."""
+    if wanted and wanted != PROVIDERS["embedded"].default_model:
+        raise ConfigProblem(
+            f"Nobody here serves '{wanted}': no key is set, and no model server runs on this machine.",
+            fix="Set a key, for example: hermes config set OPENROUTER_API_KEY; or leave the model out, and the small "
+            "built-in one answers.",
+        )
+    if not embedded_found:
+        raise ConfigProblem(
+            "No model is set up: no key is in the environment, no model server runs on this machine, and the "
+            "built-in model is not installed.",
+            fix="Set a key, for example: hermes config set OPENROUTER_API_KEY; or run 'make chat', which installs "
+            "the built-in model.",
+        )
+    return _embedded_runtime("nothing else is set up")
+
+
+def _embedded_runtime(source: str) -> Runtime:
+    facts = PROVIDERS["embedded"]
+    window = get_model_context_length(facts.default_model)
+    return Runtime("embedded", facts.default_model, "", "", facts.api_mode, window, 1024, source)

@@ -1,0 +1,216 @@
+"""Compaction as the turn performs it: ask the engine, check what it gives back, write the new session in one step.
+
+The old session stays whole in the store; rows that the engine kept go over with the bytes they were sent as.
+"""
+
+import copy
+import itertools
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.context_engine import accepted_arguments
+from agent.formats.repair import repair_messages
+from agent.formats.reply import OWN_DATA, without_own_data
+from agent.turn.cleaning import clean_message
+from agent.turn.conversation import Conversation
+from agent.turn.ports import Ports
+from agent.turn.prefix import PrefixBreak
+from agent.turn.shortening import cuts_request, find_newest_request, shorten_rows
+from hermes_base.chat import Notice
+from hermes_base.errors import STOPS
+from hermes_base.journal import COMPACTED, Row, head_row, text_of
+
+log = logging.getLogger(__name__)
+
+REASON = "compression"
+BYTES_A_TOKEN = 4
+CUT_REQUEST = (
+    "Your last messages are longer than the model's window holds. It gets their beginning and their end; they are kept "
+    "whole."
+)
+ON_THE_WAY = -1  # an engine's last_prompt_tokens right after a compaction: the real count is still to come
+
+
+def estimated_tokens(engine: Any, conversation: Conversation, new_text: str, frozen_bytes: int) -> int:
+    """The last real count plus what came since (E4); before there is one, a rough count of everything."""
+    last = int(getattr(engine, "last_prompt_tokens", 0) or 0)
+    if last > 0:
+        return last + (conversation.grown_bytes + len(new_text.encode("utf-8", "replace"))) // BYTES_A_TOKEN
+    if last == ON_THE_WAY and not conversation.grown_bytes:
+        return 0
+    return (conversation.estimate_bytes() + frozen_bytes + len(new_text)) // BYTES_A_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a compaction is asked for."""
+
+    tokens: int = 0
+    forced: bool = False
+    focus: str | None = None
+    room: int = 0  # bytes that the messages may take afterwards; 0: whatever the engine makes of them
+
+
+def compact(ports: Ports, conversation: Conversation, wanted: Wanted) -> Conversation | None:
+    """The shorter conversation, stored; None when nothing was changed."""
+    messages = copy.deepcopy(conversation.messages)
+    rows = _ask_engines(ports, conversation, wanted)
+    if wanted.room:
+        rows = _fit_rows(ports, conversation, rows, wanted)
+    if _are_same(rows, conversation.rows):
+        return None
+    return _store(ports, conversation, _keep_marks(_drop_signatures(rows, conversation.rows), conversation), messages)
+
+
+def _ask_engines(ports: Ports, conversation: Conversation, wanted: Wanted) -> list[Row]:
+    """What the engine makes of the conversation; one that fails is somebody else's code, and ours stands in (E3)."""
+    rows = _ask_engine(ports, ports.engine, conversation, wanted)
+    spare = ports.make_spare_engine() if rows is None else None
+    if spare is not None:
+        rows = _ask_engine(ports, spare, conversation, wanted)
+    return list(conversation.rows) if rows is None else rows
+
+
+def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: Wanted) -> list[Row] | None:
+    """The rows after it; None when it failed, or left out what the person asked last (E7)."""
+    live, kept = conversation.messages, copy.deepcopy(conversation.messages)
+    offered = {"current_tokens": wanted.tokens, "focus_topic": wanted.focus, "force": wanted.forced}
+    try:
+        shorter = engine.compress(list(live), **accepted_arguments(engine.compress, offered))
+        _tell_failed_summary(ports, engine)
+        if getattr(engine, "_last_compress_aborted", False) or not shorter or shorter == kept:
+            return list(conversation.rows)
+        cleaned = [clean_message(message, ports.redact) for message in repair_messages(shorter)]
+        rows = rows_as_sent(cleaned, conversation.rows)
+    except STOPS:
+        raise
+    except BaseException as problem:
+        log.exception("the context engine failed in compress")
+        _tell_refusal(ports, f"failed ({type(problem).__name__}: {problem})")
+        return None
+    finally:
+        for message, before in zip(live, kept, strict=False):
+            if message != before:  # an engine may edit what it was given, not what was sent
+                message.clear()
+                message.update(before)
+    if not _has_newest_request(rows, conversation.rows):
+        log.warning("the context engine's result lacks the newest request and was refused")
+        _tell_refusal(ports, "left out what was asked last")
+        return None
+    return rows
+
+
+def _tell_refusal(ports: Ports, what: str) -> None:
+    text = f"The context engine {what}. Nothing was dropped; the built-in one makes the conversation shorter instead."
+    ports.tell_once("engine", text)
+
+
+def _has_newest_request(rows: Sequence[Row], before: Sequence[Row]) -> bool:
+    newest = find_newest_request(before)
+    said = [text_of(row.message) for row in rows if row.message.get("role") == "user"]
+    return bool(said) and (newest is None or text_of(before[newest].message) in said)
+
+
+def _fit_rows(ports: Ports, conversation: Conversation, rows: list[Row], wanted: Wanted) -> list[Row]:
+    """What was kept can still be more than the window holds; a repair that changes nothing repairs nothing (E10)."""
+    room = wanted.room
+    if wanted.forced and _are_same(rows, conversation.rows):
+        room = min(room, conversation.estimate_bytes() // 2)
+    fitted = shorten_rows(rows, room, conversation.session)
+    if cuts_request(rows, fitted):
+        ports.tell_once("request", CUT_REQUEST)
+    return fitted
+
+
+def _are_same(rows: Sequence[Row], others: Sequence[Row]) -> bool:
+    return len(rows) == len(others) and all(row is other for row, other in zip(rows, others, strict=True))
+
+
+def _tell_failed_summary(ports: Ports, engine: Any) -> None:
+    """A summary that fails may fail at every step; the person reads of it once, until one succeeds (E3)."""
+    problem = getattr(engine, "_last_summary_error", None)
+    if problem:
+        text = f"The conversation could not be summarised; nothing was dropped. {problem}"
+        ports.tell_once("summary", f"{text} Old results of tools are sent shortened, and are kept whole.")
+    else:
+        ports.tell_again("summary")
+
+
+def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[Row]:
+    """Messages that stood before keep their stored row, with its bytes; the others are new."""
+    known: dict[str, list[Row]] = {}
+    for row in rows:
+        known.setdefault(_key(row.message), []).append(row)
+    found: list[Row] = []
+    for message in messages:
+        same = known.get(_key(message))
+        found.append(same.pop(0) if same else Row(_mark_made(message)))
+    return found
+
+
+def _drop_signatures(rows: Sequence[Row], before: Sequence[Row]) -> list[Row]:
+    """What a provider signed does not hold behind a message that was changed, except in the calls under way."""
+    under_way = max((place for place, row in enumerate(rows) if row.message["role"] == "user"), default=0)
+    found: list[Row] = []
+    changed = False
+    for place, row in enumerate(rows):
+        changed = changed or place >= len(before) or row is not before[place]
+        signed = OWN_DATA in row.message
+        found.append(Row(without_own_data(row.message), row.shown) if changed and signed and place < under_way else row)
+    return found
+
+
+def _mark_made(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What an engine puts in the user's place was said by nobody: no undo takes it back for a question."""
+    return {**message, COMPACTED: True} if message["role"] == "user" else dict(message)
+
+
+def _keep_marks(rows: list[Row], old: Conversation) -> list[Row]:
+    """What stands for foreign text is foreign text: the first new row carries the marks of those that went (G9)."""
+    lost = old.marks.missing_in(row.message for row in rows)
+    if not lost:
+        return rows
+    stood = set(map(id, old.rows))
+    place = next((place for place, row in enumerate(rows) if id(row) not in stood), 0)
+    marked = {name: [*rows[place].message.get(name, ()), *values] for name, values in lost.items()}
+    return [*rows[:place], replace(rows[place], message={**rows[place].message, **marked}), *rows[place + 1 :]]
+
+
+def _key(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _store(ports: Ports, old: Conversation, rows: list[Row], messages: list[dict[str, Any]]) -> Conversation:
+    if ports.compress_in_place:
+        ports.journal.append([head_row(0), *rows])
+    else:
+        ports.journal.rotate(REASON, rows)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(old.rows, rows, strict=False)))
+    ports.journal.broke(REASON, same)
+    new = Conversation(ports.journal.reload(), PrefixBreak(REASON, same))
+    guarded(_set_counters, ports.engine)
+    ports.on_rotated(old.session, new.session, messages)
+    shortened = "Long texts of the conversation were shortened to make room; they are kept whole."
+    compacted = f"The conversation was compacted from {len(old)} to {len(new)} messages."
+    ports.emit(Notice(compacted if len(new) < len(old) else shortened))
+    return new
+
+
+def _set_counters(engine: Any) -> None:
+    engine.last_prompt_tokens = ON_THE_WAY
+    engine.last_completion_tokens = 0
+    engine.awaiting_real_usage_after_compression = True
+
+
+def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a method of somebody's engine; its failure is logged and never reaches the turn."""
+    try:
+        return call(*args, **kwargs)
+    except STOPS:
+        raise
+    except BaseException:
+        log.exception("the context engine failed in %s", getattr(call, "__name__", call))
+        return None

@@ -1,0 +1,217 @@
+"""A session in memory: its messages, and the bytes each was sent as, one list for each dialect.
+
+A message is encoded once for a dialect and kept; a request is the join of what is kept. Nothing here is rendered
+again while the conversation goes on.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.formats.reply import without_own_data
+from agent.model_metadata import rough_bytes
+from agent.turn.prefix import PrefixBreak, PrefixWatch
+from hermes_base.journal import (
+    COMPACTED,
+    SYSTEM,
+    TOOLS,
+    Journal,
+    Row,
+    Transcript,
+    begins_exchange,
+    placed,
+    shown_text,
+)
+from hermes_base.text.foreign import FOREIGN, SAID_BY, Marks
+
+Encode = Callable[[Mapping[str, Any]], bytes]
+#: Field of an assistant message: which provider and model wrote it. Never sent.
+WRITTEN_BY = "by"
+#: Field of a user message: the facts of the turn that it told beside its text. Never sent.
+TOLD = "told"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The last question of a person, with which its turn began."""
+
+    place: int
+    text: str  # as people see it
+    parts: tuple[Mapping[str, Any], ...]  # images that came along
+    asked_by: str  # the person's id; empty: it is not known
+    foreign: tuple[str, ...]  # whose words came along
+
+    @classmethod
+    def of(cls, place: int, row: Row) -> "Exchange":
+        message, content = row.message, row.message.get("content")
+        parts = tuple(part for part in content if part.get("type") != "text") if isinstance(content, list) else ()
+        asked_by = next(iter(message.get(SAID_BY, ())), "")
+        return cls(place, shown_text(row), parts, asked_by, tuple(message.get(FOREIGN, ())))
+
+
+class Conversation:
+    """Messages are live dicts: plugins may edit them in place, which `refresh` turns into a named prefix break."""
+
+    def __init__(self, transcript: Transcript, began_with: PrefixBreak | None = None) -> None:
+        """`began_with`: the break that made this transcript begin otherwise than the one before; it is recorded."""
+        self._began_with = began_with
+        self.session = transcript.session
+        self.task = transcript.task
+        self.conversation = transcript.conversation
+        self.version = transcript.version
+        self.messages: list[dict[str, Any]] = []
+        self.frozen = dict(transcript.frozen)
+        self.grown_bytes = 0  # what came since the provider last counted
+        self.bytes = sum(map(len, self.frozen.values()))  # roughly what it takes in memory
+        self.marks = Marks()
+        self.told = ""  # the facts of a turn that the model was told last
+        self._rows: list[Row] = []
+        self._edited: dict[int, Mapping[str, Any]] = {}  # by place: what a plugin made of a message that was sent
+        self._sent: dict[str, list[bytes]] = {}
+        self._watches: dict[str, PrefixWatch] = {}
+        for row in transcript.rows:
+            self._take(row)
+        self._writer = self._last_writer()
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        return self._rows
+
+    def take_break(self) -> PrefixBreak | None:
+        """The break that it began with, for the one turn that made it."""
+        taken, self._began_with = self._began_with, None
+        return taken
+
+    def stands_at(self, standing: tuple[str, int]) -> bool:
+        return (self.session, self.version) == standing
+
+    def note(self, rows: Sequence[Row], version: int) -> None:
+        """Take rows that the journal has stored."""
+        for row in placed(rows, version - len(rows)):
+            self._take(row)
+        self.version = version
+
+    def forget_after(self, keep: int, version: int) -> None:
+        """An undo was stored."""
+        for dialect in self._dialects():
+            self._watch(dialect).move("undo", keep)
+        del self.messages[keep:], self._rows[keep:]
+        self._edited = {place: edited for place, edited in self._edited.items() if place < keep}
+        for fragments in self._sent.values():
+            del fragments[keep:]
+        self.marks, self.told = Marks(), ""
+        for row in self._rows:
+            self._take_fields(row.message)
+        self.version = version
+
+    def find_last_exchange(self) -> Exchange | None:
+        """What a person asked last; None when there is nothing, or when what came after it was compacted."""
+        for place in reversed(range(len(self._rows))):
+            if self._rows[place].message.get(COMPACTED):
+                return None
+            if begins_exchange(self._rows[place]):
+                return Exchange.of(place, self._rows[place])
+        return None
+
+    @property
+    def is_compacted(self) -> bool:
+        return any(row.message.get(COMPACTED) for row in self._rows)
+
+    def fragments(self, dialect: str, encode: Encode, journal: Journal) -> list[bytes]:
+        """The bytes of every message in this dialect; what it never sent is encoded now and kept."""
+        sent = self._sent.setdefault(dialect, [])
+        for place in range(len(sent), len(self.messages)):
+            row = self._rows[place]
+            body = row.sent.get(dialect)
+            if body is None:
+                body = encode(self.messages[place])
+                journal.freeze(str(row.position), dialect, body)
+            sent.append(body)
+        return sent
+
+    def refresh(self, dialect: str, encode: Encode) -> None:
+        """Encode again what a plugin edited in place. Costs a walk over the history."""
+        sent, watch = self._sent.get(dialect, []), self._watch(dialect)
+        edited = False
+        for place, kept in enumerate(sent):
+            message = self.messages[place]
+            # What a provider signed does not hold behind a message that was changed.
+            body = encode(without_own_data(message) if edited else message)
+            if body != kept:
+                sent[place] = body
+                self._edited[place] = _copy(message)
+                watch.move("plugin_edit", place)
+                edited = True
+
+    def count_same(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """How many messages at the start are what was sent, by value: `self.messages` are in other hands, too."""
+        known = (self._edited.get(place, row.message) for place, row in enumerate(self._rows))
+        pairs = zip(known, messages, strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    def check_prefix(self, dialect: str, writer: str, tools: bytes, system: bytes) -> PrefixBreak | None:
+        """The break that the coming request makes, if it makes one; `writer` is who will answer it."""
+        broken = self._watch(dialect).check(tools, system, self._sent.get(dialect, []))
+        before, self._writer = self._writer, writer
+        if before and before != writer:
+            same_provider = before.partition("/")[0] == writer.partition("/")[0]
+            return PrefixBreak("model_changed" if same_provider else "provider_changed", -1)
+        return broken
+
+    def _watch(self, dialect: str) -> PrefixWatch:
+        """What was sent in this dialect; after a rebuild, by what the store says: all rows before the last answer."""
+        watch = self._watches.get(dialect)
+        if watch is None:
+            watch = self._watches[dialect] = PrefixWatch()
+            answers = [place for place, message in enumerate(self.messages) if message.get("role") == "assistant"]
+            sent = [row.sent.get(dialect) for row in self._rows[: answers[-1] if answers else 0]]
+            known = [body for body in sent if body is not None]
+            if known and len(known) == len(sent):
+                watch.check(self.frozen.get((TOOLS, dialect), b""), self.frozen.get((SYSTEM, dialect), b""), known)
+        return watch
+
+    def _dialects(self) -> set[str]:
+        return set(self._watches).union(*(row.sent for row in self._rows[:1]))
+
+    def was_sent_in(self, dialect: str) -> bool:
+        return bool(self._last_writer()) and dialect in self._rows[0].sent
+
+    def estimate_bytes(self, keep: int | None = None) -> int:
+        """A rough size of all messages, or of the first ones with the parts before them, for when no provider has
+        counted them."""
+        if keep is None:
+            return sum(map(rough_bytes, self.messages))
+        return sum(map(rough_bytes, self.messages[:keep])) + sum(map(len, self.frozen.values()))
+
+    def _last_writer(self) -> str:
+        wrote = (message.get(WRITTEN_BY) for message in reversed(self.messages) if message.get("role") == "assistant")
+        return str(next(wrote, "") or "")
+
+    def _take_fields(self, message: Mapping[str, Any]) -> None:
+        """What a message carries beside what is sent."""
+        self.marks.take(message)
+        if TOLD in message:
+            self.told = message[TOLD]
+
+    def _take(self, row: Row) -> None:
+        self._rows.append(row)
+        self._take_fields(row.message)
+        self.messages.append(_copy(row.message))
+        size = rough_bytes(row.message)
+        self.grown_bytes += size
+        self.bytes += 2 * size + 1024  # the message, its encoded form, and their objects
+        for dialect, sent in self._sent.items():
+            # Only a list that is complete so far may grow; a dialect that was left behind catches up in `fragments`.
+            if dialect in row.sent and len(sent) == len(self.messages) - 1:
+                sent.append(row.sent[dialect])
+
+
+def _copy(value: Any) -> Any:
+    """A message with lists and mappings of its own; texts are shared."""
+    if isinstance(value, Mapping):
+        return {name: _copy(inner) if isinstance(inner, list | Mapping) else inner for name, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,487 @@
+"""The driver of a turn: performs the steps that the rules decide on. A turn owns its state, and it ends with it.
+
+Each finished message is committed when it is finished, together with its call's usage; the last one ends the turn.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent.formats.multimodal import find_parts
+from agent.formats.repair import open_calls, repair_messages, unknown_result
+from agent.formats.reply import Reply, ToolCall
+from agent.formats.wire import AnswerReader
+from agent.turn import rules
+from agent.turn.cleaning import clean_message
+from agent.turn.compaction import BYTES_A_TOKEN, Wanted, compact, estimated_tokens, guarded
+from agent.turn.conversation import TOLD, WRITTEN_BY, Conversation
+from agent.turn.fitting import LEAST_KEPT, fit_text
+from agent.turn.model_call import ModelCaller
+from agent.turn.parallel import run_in_order
+from agent.turn.ports import Ports, TurnFacts
+from agent.turn.prefix import PrefixBreak
+from agent.turn.shown import ShownText
+from agent.usage_pricing import CanonicalUsage, ledger_row
+from hermes_base.chat import LastingNotice, Notice
+from hermes_base.errors import Interrupted, ModelFailure
+from hermes_base.journal import EARLY_ENDS, ENDED_EARLY, EXCUSE, LOST, STEERED, Row, TurnEnd, UsageRow, text_of
+from hermes_base.text.foreign import FOREIGN, SAID_BY
+from hermes_base.text.whole_text import clean_text
+
+log = logging.getLogger(__name__)
+
+#: What stands in the transcript when a turn ends without an answer of the model.
+EXCUSES = {
+    "empty": "The model gave no answer, although it was asked again.",
+    "budget": "The turn ended at its limit of steps before the work was done.",
+    "repeated": "The model made the same call again and again, so the turn was ended.",
+    "refused": "The model refused to answer.",
+    "failed": "The model could not answer; this message is kept and has not been answered.",
+}
+
+
+#: How much of the window tools, prompt and messages may fill, and what messages get at least.
+MOST_OF_WINDOW, LEAST_ROOM = 0.85, 4_000
+CUT_MESSAGE = (
+    "Your message is longer than a quarter of the model's window. The model gets its beginning and its end; the whole "
+    "is kept."
+)
+
+#: Kinds of steps in the journal, for whoever goes on with the turn.
+TOOL_STARTED, TOOL_ENDED = "tool_started", "tool_ended"
+NOT_STARTED = '{"error": "not run: the program was restarted before this call began"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What the person puts into a running turn."""
+
+    text: str
+    inbox: tuple[int, ...] = ()
+
+
+@dataclass
+class TurnResult:
+    text: str = ""
+    completed: bool = False
+    interrupted: bool = False
+    reason: str = ""
+    error: str = ""
+    api_calls: int = 0
+    usage: CanonicalUsage = field(default_factory=CanonicalUsage)
+    breaks: list[PrefixBreak] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # steering that came too late
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the person said, and what the model is told beside it."""
+
+    text: str
+    facts: str = ""
+    parts: tuple[dict[str, Any], ...] = ()  # images, in the neutral form
+    inbox: tuple[int, ...] = ()  # the accepted messages that it is made of
+    goes_on: bool = False  # its turn broke off with its process; what is given here is what is not stored yet
+    told: str = ""  # date and folder, where the model was not told before
+
+    @classmethod
+    def of(
+        cls,
+        given: str | Sequence[Mapping[str, Any]],
+        facts: str = "",
+        inbox: tuple[int, ...] = (),
+        *,
+        goes_on: bool = False,
+    ) -> "Message":
+        """A text, or a list of parts as OpenAI's format has them."""
+        if isinstance(given, str):
+            return cls(given, facts, (), inbox, goes_on)
+        text = text_of({"content": list(given)})
+        return cls(text, facts, tuple(dict(part) for part in given if part.get("type") != "text"), inbox, goes_on)
+
+    @property
+    def empty(self) -> bool:
+        return not self.text and not self.parts
+
+
+class Turn:
+    def __init__(
+        self, ports: Ports, conversation: Conversation, message: Message, facts: TurnFacts, limits: rules.Limits
+    ) -> None:
+        self.conversation = conversation
+        self.result = TurnResult()
+        self._ports = ports
+        self._message = message
+        self._facts = facts
+        self._limits = limits
+        self._caller = ModelCaller(ports, facts)
+        self._message_taken = message.goes_on and message.empty
+        self.facts_told = False  # whether the notes that came along with the message are stored with it
+        self._calls_in_round = 1
+        self._steering: list[Steering] = []
+        self._steering_lock = threading.Lock()
+        self._over = False
+        self._repairs = 0  # compactions that the provider asked for, since it last answered
+        self._stream: AnswerReader | None = None  # the answer being read
+        self._shown = ShownText(ports)  # what the person sees of the last model call
+        self._held: tuple[dict[str, Any], UsageRow] | None = None  # an answer that ends the turn unless steered on
+
+    def steer(self, text: str, inbox: tuple[int, ...] = ()) -> bool:
+        """Put a text into the running turn; the model reads it at the next step. False: the turn is over."""
+        with self._steering_lock:
+            if not self._over:
+                self._steering.append(Steering(text, inbox))
+            return not self._over
+
+    def run(self) -> TurnResult:
+        """Play the rules to their end; leaves a transcript in which every call has its result."""
+        plan = rules.converse(self._limits, goes_on=self._message.goes_on)
+        try:
+            self._end(self._play(plan))
+        except Interrupted as stop:
+            plan.close()
+            self._end_interrupted(stop)
+        finally:
+            with self._steering_lock:
+                self._over = True
+        self._clean_result()
+        self.result.unread = [said.text for said in self._steering]  # too late for this turn; the host goes on with it
+        self.result.api_calls = self._caller.calls
+        self.result.breaks += self._caller.breaks
+        return self.result
+
+    def abandon(self, reason: str) -> TurnResult:
+        """Close a turn that broke off too often or too long ago, without asking the model again."""
+        self._settle_calls()
+        self._end_interrupted(Interrupted(reason))
+        self._clean_result()
+        return self.result
+
+    def _clean_result(self) -> None:
+        result, redact = self.result, self._ports.redact
+        result.text, result.error = redact(result.text), redact(result.error)
+
+    def _play(self, plan: rules.Rules) -> rules.Done:
+        outcome: Any = None
+        while True:
+            self._ports.cancel.check()
+            try:
+                step = plan.send(outcome)
+            except StopIteration as end:
+                done: rules.Done = end.value
+                return done
+            outcome = self._performers[type(step)](self, step)
+
+    # --- one performer for each step
+
+    def _take_message(self, _: rules.TakeMessage) -> None:
+        added = self._caller.ask_plugins_for_context(clean_text(self._message.text), self.conversation)
+        self._store_message(added)
+
+    def _store_message(self, added: Sequence[str] = ()) -> None:
+        """What the person said stands in the conversation, whole: images and what the model is told beside it too."""
+        text, told = clean_text(self._message.text), self._message.told
+        as_sent = "\n\n".join(part for part in (self._fit_message(text), told, self._message.facts, *added) if part)
+        content: Any = as_sent
+        if self._message.parts:
+            content = [{"type": "text", "text": as_sent}, *self._message.parts]
+        message = {"role": "user", "content": content} | ({TOLD: told} if told else {})
+        self._append(message, shown=text, inbox=self._message.inbox)
+        self._message_taken = self.facts_told = True
+
+    def _take_up(self, step: rules.TakeUp) -> None:
+        del step
+        self._settle_calls()
+        if not self._message_taken:
+            self._take_message(rules.TakeMessage())
+
+    def _settle_calls(self) -> None:
+        """Give every call that a predecessor left open the result that it kept, or a word on what is known of it."""
+        calls = open_calls(self.conversation.messages)
+        if not calls:
+            return
+        steps = self._ports.journal.steps()
+        ended = {step.body["call"]: step.body["result"] for step in steps if step.kind == TOOL_ENDED}
+        started = {step.body["call"] for step in steps if step.kind == TOOL_STARTED}
+        for origin in (origin for step in steps for origin in step.body.get(FOREIGN, ())):
+            self._ports.foreign.note(origin)
+        lost = any(step.kind == LOST for step in steps)  # then nobody knows of any call that it was not begun
+        for call in calls:
+            if call in ended:
+                self._append_text(call, str(ended[call]))
+            elif lost or call in started:
+                self._append(unknown_result(call))
+            else:
+                self._append({"role": "tool", "tool_call_id": call, "content": NOT_STARTED})
+
+    def _call_model(self, step: rules.CallModel) -> Reply | ModelFailure:
+        ports = self._ports
+        ports.touch("waiting for the model")
+        dialect = ports.model.dialect
+        # What a plugin may put in the place of an answer is not shown before it has.
+        shown = self._shown = ShownText(ports, live=not ports.hooks.has("transform_llm_output"))
+        self._stream = dialect.format.read_answer(dialect.name, shown.text.feed, shown.reasoning.feed)
+        try:
+            patience = step.find_patience(time.monotonic(), ports.model.could_switch)
+            reply = self._caller.call(self.conversation, self._stream, with_tools=step.with_tools, patience=patience)
+        except ModelFailure as failure:
+            log.info("a model call failed: %s", failure)  # the person is told by a notice
+            shown.flush()
+            shown.take_back()
+            if failure.began:  # it was paid for, and nobody told how much
+                ports.journal.charge([self._ledger_row(None)])
+            self._stream = None
+            return failure
+        finally:
+            shown.flush()
+        self._stream = None
+        return self._keep(reply)
+
+    def _keep(self, reply: Reply) -> Reply:
+        """Take the answer into the conversation, in the form in which it will be sent back."""
+        self._repairs = 0
+        self.result.usage += reply.usage or CanonicalUsage()
+        spent = self._ledger_row(reply.usage)
+        if reply.empty:
+            self._shown.take_back()
+            self._ports.journal.charge([spent])
+            return reply
+        message = repair_messages([reply.as_message()])[0]
+        parts = message.get("tool_calls", ())
+        for part in parts:
+            part["id"] = self._ports.redact(part["id"])  # results are found by it
+        calls = tuple(ToolCall(p["id"], p["function"]["name"], p["function"]["arguments"]) for p in parts)
+        if calls:
+            self._append(message, usage=spent)
+            self._shown.keep(self._as_shown(message["content"]))
+        else:
+            self._held = message, spent
+        return replace(reply, tool_calls=calls)
+
+    def _run_tools(self, step: rules.RunTools) -> None:
+        self._ports.touch("running tools")
+        self._calls_in_round = len(step.calls)
+        if step.refusal:
+            for call in step.calls:
+                self._append_result(call, step.refusal)
+            return
+        try:
+            run_in_order(step.calls, self._run_one, self._append_result, self._ports.cancel, self._note_work)
+        except Interrupted:
+            answered = {message.get("tool_call_id") for message in self.conversation.messages}
+            for call in step.calls:
+                if call.id not in answered:
+                    self._append(unknown_result(call.id))
+            raise
+
+    def _run_one(self, call: ToolCall) -> str:
+        """What is done is noted before and, where results wait for each other, after: it may not be done twice."""
+        journal = self._ports.journal
+        journal.step(TOOL_STARTED, {"call": call.id, "name": self._ports.redact(call.name)})
+        result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
+        if self._calls_in_round > 1:
+            kept = {"call": call.id, "result": self._ports.redact(clean_text(result))}
+            journal.step(TOOL_ENDED, {**kept, FOREIGN: list(self._ports.foreign.noted)})
+        return result
+
+    def _note_work(self) -> None:
+        """A tool that takes its time is silence, unless something of the task is seen to work (C12)."""
+        if self._ports.hands.is_working():
+            self._ports.touch("running tools")
+
+    def _append_result(self, call: ToolCall, result: str) -> None:
+        self._append_text(call.id, result)
+
+    def _append_text(self, call: str, result: str) -> None:
+        """A result that would fill the window is sent as its beginning and its end; the whole is stored (E9)."""
+        text = clean_text(result)
+        fitted = self._fit(text, self._calls_in_round) if find_parts(text) is None else text
+        message = {"role": "tool", "tool_call_id": call, "content": fitted}
+        self._append(message, shown=None if fitted == text else text)
+
+    def _fit_message(self, text: str) -> str:
+        """What a person said, as it is sent; they are told when that is not all of it (E8)."""
+        fitted = self._fit(text)
+        if fitted != text:
+            self._ports.emit(Notice(CUT_MESSAGE, "warning"))
+        return fitted
+
+    def _fit(self, text: str, sharers: int = 1) -> str:
+        """At most a quarter of the window, and half of it for all results of a round together (E8, E9)."""
+        window = self._ports.model.context_length * BYTES_A_TOKEN
+        limit = max(LEAST_KEPT, min(window // 4, window // 2 // sharers))
+        return fit_text(text, limit, f"{self.conversation.session}, message {self.conversation.version}")
+
+    def _compact(self, step: rules.Compact) -> bool:
+        ports, engine = self._ports, self._ports.engine
+        if not (ports.compression_enabled or step.forced) or not self.conversation.messages:
+            return False
+        coming = "" if self._message_taken else self._message.text
+        frozen = sum(map(len, self._caller.frozen_parts(self.conversation, ports.model.dialect)))
+        tokens = guarded(estimated_tokens, engine, self.conversation, coming, frozen) or 0
+        room = self._count_room(frozen, coming)
+        is_full = tokens > self._ports.model.context_length * MOST_OF_WINDOW > 0
+        if not (step.forced or is_full or guarded(engine.should_compress, tokens)):
+            return False
+        ports.touch("compacting the conversation")
+        self._repairs += step.forced
+        harder = 2 ** max(0, self._repairs - 1)
+        shorter = compact(ports, self.conversation, Wanted(tokens, step.forced, room=room // harder))
+        if shorter is None:
+            return False
+        self.conversation = shorter
+        broken = shorter.take_break()
+        if broken is not None:
+            self.result.breaks.append(broken)
+        return True
+
+    def _count_room(self, frozen: int, coming: str) -> int:
+        """Bytes of the window that messages may take: an answer needs some of it too. 0: nobody knows the window."""
+        window = self._ports.model.context_length * BYTES_A_TOKEN
+        fixed = frozen + min(len(coming), window // 4)
+        return max(LEAST_ROOM, int(window * MOST_OF_WINDOW) - fixed) if window else 0
+
+    def _switch(self, step: rules.SwitchProvider) -> bool:
+        return self._ports.model.switch(step.failure)
+
+    def _recover(self, step: rules.RecoverTransport) -> bool:
+        return self._ports.model.recover(step.failure, self._ports.cancel)
+
+    def _pause(self, step: rules.Pause) -> None:
+        self._ports.touch("waiting to try again")
+        if step.seconds > 1:
+            self._ports.emit(Notice(f"{step.failure.what} Trying again in {step.seconds:.0f} s.", "warning"))
+        self._ports.cancel.pause(step.seconds)
+
+    def _tell(self, step: rules.Tell) -> None:
+        self._append({"role": "user", "content": step.text}, shown="")
+
+    def _take_steering(self, _: rules.TakeSteering) -> bool:
+        with self._steering_lock:
+            said, self._steering = self._steering, []
+        if said and self._held is not None:
+            message, usage = self._held
+            self._held = None
+            self._append(message, usage=usage)
+            self._shown.keep(self._as_shown(message["content"]))
+        for each in said:
+            text = clean_text(each.text)
+            message = {"role": "user", "content": self._fit_message(text), STEERED: True}
+            self._append(message, shown=text, inbox=each.inbox)
+        return bool(said)
+
+    _performers: dict[type, Callable[["Turn", Any], Any]] = {
+        rules.TakeMessage: _take_message,
+        rules.TakeUp: _take_up,
+        rules.CallModel: _call_model,
+        rules.RunTools: _run_tools,
+        rules.Compact: _compact,
+        rules.SwitchProvider: _switch,
+        rules.RecoverTransport: _recover,
+        rules.Pause: _pause,
+        rules.Tell: _tell,
+        rules.TakeSteering: _take_steering,
+    }
+
+    # --- the end
+
+    def _end(self, done: rules.Done) -> None:
+        result = self.result
+        result.completed, result.reason = done.completed, done.reason
+        if done.failure is not None:
+            self._ports.model.note_failure(done.failure)
+        if self._held is not None:
+            message, usage = self._held
+            early = done.reason if done.reason in EARLY_ENDS else ""
+            result.text = self._transform(message["content"])
+            self._shown.correct(self._as_shown(result.text))
+            marked = {**message, ENDED_EARLY: early} if early else message
+            self._finish(marked, TurnEnd(result.text, done.completed, reason=early), [usage])
+            if early:
+                self._ports.emit(LastingNotice(EARLY_ENDS[early], "warning"))
+        else:
+            excuse = EXCUSES[done.reason]
+            result.text = done.text or excuse
+            result.error = str(done.failure) if done.failure else excuse
+            message = {"role": "assistant", "content": f"[{excuse}]", EXCUSE: True}
+            self._finish(message, TurnEnd(result.error, False, failed=True), [])
+
+    def _end_interrupted(self, stop: Interrupted) -> None:
+        """What was read so far stays, with a word on who stopped it."""
+        if not self._message_taken:
+            self._store_message()
+        text = clean_text(self._stream.text) if self._stream is not None else ""
+        result = self.result
+        result.text, result.interrupted, result.reason = text, True, stop.what
+        usage = [self._ledger_row(None)] if self._stream is not None else []
+        if self._held is not None:
+            message, held_usage = self._held
+            result.text = message["content"]
+            self._shown.correct(self._as_shown(result.text))
+            self._finish(message, TurnEnd(result.text), [held_usage])  # it was whole when it was stopped
+            return
+        if self._stream is not None:
+            self._shown.correct(self._as_shown(text))
+        mark = f"[interrupted: {stop.what}]"
+        message = {"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}
+        self._finish(message, TurnEnd(text, False, True, stop.what), usage)
+
+    def _transform(self, text: str) -> str:
+        hooks = self._ports.hooks
+        if not hooks.has("transform_llm_output"):
+            return text
+        answers = hooks.invoke(
+            "transform_llm_output",
+            response_text=text,
+            session_id=self._facts.session,
+            model=self._ports.model.model,
+            platform=self._facts.platform,
+        )
+        return next((answer for answer in answers if isinstance(answer, str) and answer), text)
+
+    def _as_shown(self, text: str) -> str:
+        return self._ports.redact(clean_text(text))
+
+    # --- writing
+
+    def _row(self, message: dict[str, Any], shown: str | None, inbox: tuple[int, ...] = ()) -> Row:
+        """A message on its way into the transcript: secrets out, encoded once."""
+        redact, dialect = self._ports.redact, self._ports.model.dialect
+        message = clean_message(message, redact)
+        self._mark(message, shown)
+        if message["role"] == "assistant":
+            message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
+        body = dialect.encode(message)
+        return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)
+
+    def _mark(self, message: dict[str, Any], shown: str | None) -> None:
+        """Note whose words these are, and what the turn has read since the last row (G9)."""
+        if message["role"] == "user" and shown != "" and self._facts.sender:
+            message[SAID_BY] = [self._facts.sender]
+        known = self.conversation.marks.origins
+        fresh = [origin for origin in self._ports.foreign.noted if origin not in known]
+        if fresh:
+            message[FOREIGN] = fresh
+
+    def _append(
+        self,
+        message: dict[str, Any],
+        *,
+        shown: str | None = None,
+        usage: UsageRow | None = None,
+        inbox: tuple[int, ...] = (),
+    ) -> None:
+        row = self._row(message, shown, inbox)
+        version = self._ports.journal.append([row], [usage] if usage else [])
+        self.conversation.note([row], version)
+
+    def _finish(self, message: dict[str, Any], end: TurnEnd, usage: list[UsageRow]) -> None:
+        row = self._row(message, end.text or message["content"])
+        version = self._ports.journal.finish([row], usage, replace(end, text=self._ports.redact(end.text)))
+        self.conversation.note([row], version)
+
+    def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:
+        return ledger_row(usage, self._ports.model.provider, self._ports.model.model, turn=self._facts.turn)

@@ -1,0 +1,231 @@
+"""One model call: frozen fragments joined to a body, plugins asked around it, the engine told what it cost."""
+
+import copy
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from agent.formats.chat_completions import encode_json
+from agent.formats.reply import Reply
+from agent.formats.wire import AnswerReader, Dialect
+from agent.turn.compaction import guarded
+from agent.turn.conversation import Conversation
+from agent.turn.ports import Ports, TurnFacts
+from agent.turn.prefix import PrefixBreak
+from hermes_base.errors import ModelFailure
+from hermes_base.journal import SYSTEM, TOOLS
+from hermes_base.text.addresses import describe_address
+
+#: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
+EDITING_HOOKS = ("pre_llm_call", "pre_api_request")
+#: The fields of a request that make up its prefix, in all formats.
+PROMPT_FIELDS = ("model", "tools", "system", "instructions", "messages", "input")
+#: How the formats call their output limit.
+OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+class ModelCaller:
+    """Makes the model calls of one turn."""
+
+    def __init__(self, ports: Ports, facts: TurnFacts) -> None:
+        self._ports = ports
+        self._facts = facts
+        self._user_message = ""
+        self.calls = 0
+        self.breaks: list[PrefixBreak] = []
+
+    def ask_plugins_for_context(self, text: str, conversation: Conversation) -> list[str]:
+        """What `pre_llm_call` hooks add to the newest message."""
+        self._user_message = text
+        hooks = self._ports.hooks
+        if not hooks.has("pre_llm_call"):
+            return []
+        answers = hooks.invoke(
+            "pre_llm_call",
+            **self._ids(),
+            user_message=text,
+            conversation_history=list(conversation.messages),
+            is_first_turn=not conversation.messages,
+            model=self._ports.model.model,
+            platform=self._facts.platform,
+            sender_id=self._facts.sender,
+        )
+        pieces = (answer.get("context") if isinstance(answer, Mapping) else answer for answer in answers)
+        return [piece for piece in pieces if isinstance(piece, str) and piece]
+
+    def frozen_parts(self, conversation: Conversation, dialect: Dialect) -> tuple[bytes, bytes]:
+        """Tools and system prompt as they were first sent; rendered and kept if this conversation has none yet."""
+        tools = self._part(conversation, TOOLS, dialect)
+        return tools, self._part(conversation, SYSTEM, dialect)
+
+    def call(
+        self,
+        conversation: Conversation,
+        decoder: AnswerReader,
+        *,
+        with_tools: bool = True,
+        patience: float | None = None,
+    ) -> Reply:
+        """The model's answer, which has to begin within `patience` seconds; raises ModelFailure or Interrupted."""
+        self.calls += 1
+        request_id = uuid.uuid4().hex[:16]
+        body = self._body(conversation, with_tools=with_tools)
+        started = time.time()
+        self._tell_before(request_id, conversation, body, started)
+        try:
+            reply = self._send(body, decoder, patience)
+        except ModelFailure as failure:
+            self._tell_error(request_id, failure, started)
+            raise
+        self._ports.model.note_success()
+        if reply.usage is not None:
+            conversation.grown_bytes = 0
+            guarded(self._ports.engine.update_from_response, reply.usage.as_engine_usage())
+        self._tell_after(request_id, conversation, reply, started)
+        return reply
+
+    def _part(self, conversation: Conversation, part: str, dialect: Dialect) -> bytes:
+        kept = conversation.frozen.get((part, dialect.name))
+        if kept is not None:
+            return kept
+        neutral = conversation.frozen.get((part, dialect.neutral))
+        if neutral is None:
+            if conversation.was_sent_in(dialect.name):
+                self._note_break(PrefixBreak("prompt_repaired", -1))  # its stored form was damaged (A7)
+            neutral = encode_json(self._ports.render_part(part, dialect))
+            self._freeze(conversation, part, dialect.neutral, neutral)
+        value = json.loads(neutral)
+        body = dialect.format.encode_system(value) if part == SYSTEM else dialect.format.encode_tools(value)
+        self._freeze(conversation, part, dialect.name, body)
+        return body
+
+    def _freeze(self, conversation: Conversation, part: str, dialect: str, body: bytes) -> None:
+        self._ports.journal.freeze(part, dialect, body)
+        conversation.frozen[part, dialect] = body
+
+    def _body(self, conversation: Conversation, *, with_tools: bool) -> bytes:
+        model, hooks = self._ports.model, self._ports.hooks
+        dialect = model.dialect
+        wire = dialect.format
+        tools, system = self.frozen_parts(conversation, dialect)
+        messages = conversation.fragments(dialect.name, dialect.encode, self._ports.journal)
+        if any(hooks.has(name) for name in EDITING_HOOKS):
+            conversation.refresh(dialect.name, dialect.encode)
+        writer = f"{model.provider}/{model.model}"
+        self._note_break(conversation.check_prefix(dialect.name, writer, tools, system))
+        tail = model.make_tail(with_tools=with_tools or not tools)
+        body = wire.join_request(model.model, tools, system, messages, tail)
+        return self._let_middleware_replace(body) if hooks.has("llm_request") else body
+
+    def _let_middleware_replace(self, body: bytes) -> bytes:
+        """What a plugin leaves alone keeps its bytes; what it changes in the prompt is a break with its name."""
+        request = json.loads(body)
+        replaced = dict(self._ports.hooks.request("llm_request", copy.deepcopy(request), **self._ids()))
+        if replaced == request:
+            return body
+        if any(replaced.get(name) != request.get(name) for name in PROMPT_FIELDS):
+            self._note_break(PrefixBreak("llm_request_middleware", 0))
+        return encode_json(replaced)
+
+    def _note_break(self, broken: PrefixBreak | None) -> None:
+        """Known before the request leaves, and kept with its reason (A2)."""
+        if broken is not None:
+            self.breaks.append(broken)
+            self._ports.journal.broke(broken.reason, broken.position)
+
+    def _send(self, body: bytes, decoder: AnswerReader, patience: float | None) -> Reply:
+        ports = self._ports
+        request: dict[str, Any] | None = None
+
+        def send(payload: Any) -> Any:
+            new = body if payload is None or payload is request else encode_json(dict(payload))
+            return ports.model.send(new, decoder, ports.cancel, ports.on_chunk, patience)
+
+        if not ports.hooks.has("llm_execution"):
+            return ports.model.send(body, decoder, ports.cancel, ports.on_chunk, patience)
+        request = json.loads(body)
+        reply = ports.hooks.execute("llm_execution", request, send, **self._ids())
+        if not isinstance(reply, Reply):
+            raise ModelFailure("A plugin put something else in the place of the model's answer.")
+        return reply
+
+    # --- what observers are told; nothing is put together while nobody listens
+
+    def _ids(self, request_id: str | None = None) -> dict[str, Any]:
+        ids = {"session_id": self._facts.session, "task_id": self._facts.task, "turn_id": self._facts.turn}
+        return ids | ({"api_request_id": request_id} if request_id else {})
+
+    def _model_facts(self) -> dict[str, Any]:
+        model = self._ports.model
+        return {
+            "platform": self._facts.platform,
+            "model": model.model,
+            "provider": model.provider,
+            "base_url": describe_address(model.base_url),
+            "api_mode": model.api_mode,
+            "api_call_count": self.calls,
+        }
+
+    def _tell_before(self, request_id: str, conversation: Conversation, body: bytes, started: float) -> None:
+        if not self._ports.hooks.has("pre_api_request"):
+            return
+        request = json.loads(body)
+        self._ports.hooks.invoke(
+            "pre_api_request",
+            **self._ids(request_id),
+            **self._model_facts(),
+            user_message=self._user_message,
+            conversation_history=list(conversation.messages),
+            request_messages=request.get("messages") or request.get("input") or [],
+            message_count=len(conversation),
+            tool_count=len(request.get("tools", ())),
+            approx_input_tokens=len(body) // 4,
+            request_char_count=len(body),
+            max_tokens=next((request[name] for name in OUTPUT_LIMITS if name in request), None),
+            started_at=started,
+            middleware_trace=[],
+            request=request,
+        )
+
+    def _tell_after(self, request_id: str, conversation: Conversation, reply: Reply, started: float) -> None:
+        if not self._ports.hooks.has("post_api_request"):
+            return
+        ended = time.time()
+        self._ports.hooks.invoke(
+            "post_api_request",
+            **self._ids(request_id),
+            **self._model_facts(),
+            api_duration=ended - started,
+            started_at=started,
+            ended_at=ended,
+            finish_reason=reply.finish_reason,
+            message_count=len(conversation),
+            response_model=reply.model,
+            response=reply,
+            usage=reply.usage.as_engine_usage() if reply.usage else {},
+            assistant_message=reply.as_message(),
+            assistant_content_chars=len(reply.text),
+            assistant_tool_call_count=len(reply.tool_calls),
+        )
+
+    def _tell_error(self, request_id: str, failure: ModelFailure, started: float) -> None:
+        if not self._ports.hooks.has("api_request_error"):
+            return
+        ended = time.time()
+        self._ports.hooks.invoke(
+            "api_request_error",
+            **self._ids(request_id),
+            **self._model_facts(),
+            api_duration=ended - started,
+            started_at=started,
+            ended_at=ended,
+            status_code=failure.status,
+            retry_count=0,
+            max_retries=0,
+            retryable=failure.kind.value == "retry",
+            reason=failure.kind.value,
+            error={"type": type(failure).__name__, "message": failure.what},
+            request=None,
+        )

@@ -1,0 +1,117 @@
+"""A conversation that is too long for its window: texts are cut, the least needed first, until it fits. Pure.
+
+Nothing is lost by it: every cut names the row of the session that is kept whole, and people are shown the whole text.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.context_compressor import SUMMARY_MARK, is_request, is_summary
+from agent.formats.reply import without_own_data
+from agent.model_metadata import rough_bytes
+from agent.turn.fitting import LEAST_KEPT, fit_text
+from hermes_base.journal import Row, shown_text, text_of
+
+KEPT_REQUESTS = 3
+#: In which order texts are cut. The rank of a row is the first of these that holds for it.
+OLD_RESULT, RESULT, ANSWER, OLD_REQUEST, REQUEST = range(5)
+
+
+def shorten_rows(rows: Sequence[Row], room: int, session: str) -> list[Row]:
+    """Rows that take at most `room` bytes together, as far as there are texts to cut and older rows to leave out.
+
+    The newest request and the round that works on it stay; `session` is where all of them are kept whole.
+    """
+    shorter, size = list(rows), _size_of(rows)
+    ranks = _rank_rows(rows)
+    for rank in range(REQUEST + 1):
+        limit = room // 2
+        while size > room and limit >= LEAST_KEPT // 2:
+            shorter = [
+                _cut(row, max(LEAST_KEPT, limit), session) if ranks[place] <= rank else row
+                for place, row in enumerate(rows)
+            ]
+            size, limit = _size_of(shorter), limit // 2
+    return shorter if size <= room else _leave_out_oldest(shorter, room, session)
+
+
+def find_newest_request(rows: Sequence[Row]) -> int | None:
+    """The place of what a person said last."""
+    return next((place for place in reversed(range(len(rows))) if _is_request(rows[place])), None)
+
+
+def cuts_request(before: Sequence[Row], after: Sequence[Row]) -> bool:
+    """Whether one of the last messages of a person is not sent as it was."""
+    kept = {text_of(row.message) for row in after}
+    said = [text_of(row.message) for row in before if _is_request(row)]
+    return any(text not in kept for text in said[-KEPT_REQUESTS:])
+
+
+def _is_request(row: Row) -> bool:
+    return row.shown != "" and is_request(row.message)
+
+
+def _rank_rows(rows: Sequence[Row]) -> list[int]:
+    requests = [place for place, row in enumerate(rows) if _is_request(row)]
+    newest = requests[-1] if requests else len(rows)
+    last = set(requests[-KEPT_REQUESTS:])
+    by_role = {"tool": (OLD_RESULT, RESULT), "assistant": (ANSWER, ANSWER)}
+    return [
+        REQUEST if place in last else by_role.get(row.message["role"], (OLD_REQUEST, OLD_REQUEST))[place > newest]
+        for place, row in enumerate(rows)
+    ]
+
+
+def _size_of(rows: Sequence[Row]) -> int:
+    return sum(rough_bytes(row.message) for row in rows)
+
+
+def _cut(row: Row, limit: int, session: str) -> Row:
+    """The row with its text cut; the same row when there is nothing to cut."""
+    where = f"{session}, message {row.position}" if row.position >= 0 else session
+    content = _cut_content(row.message.get("content"), limit, where)
+    if content == row.message.get("content"):
+        return row
+    return Row({**without_own_data(row.message), "content": content}, shown_text(row), inbox=row.inbox)
+
+
+def _cut_content(content: Any, limit: int, where: str) -> Any:
+    if isinstance(content, str):
+        return fit_text(content, limit, where)
+    if not isinstance(content, list):
+        return content
+    return [_cut_part(part, limit, where) for part in content]
+
+
+def _cut_part(part: Any, limit: int, where: str) -> Any:
+    text = part.get("text") if isinstance(part, Mapping) else None
+    return {**part, "text": fit_text(text, limit, where)} if isinstance(text, str) else part
+
+
+def _leave_out_oldest(rows: Sequence[Row], room: int, session: str) -> list[Row]:
+    """Without the oldest messages, calls together with their results, and with a word in their place."""
+    stays = {find_newest_request(rows), len(rows) - 1}
+    size = _size_of(rows) + rough_bytes(_tell_gap(len(rows), session).message)
+    gone: set[int] = set()
+    for group in _group_calls(rows):
+        if size <= room:
+            break
+        if stays.isdisjoint(group) and not is_summary(rows[group[0]].message):
+            size -= _size_of(rows[group.start : group.stop])
+            gone.update(group)
+    left = [row for place, row in enumerate(rows) if place not in gone]
+    if not gone:
+        return left
+    first = next((place for place, row in enumerate(left) if not is_summary(row.message)), len(left))
+    return [*left[:first], _tell_gap(len(gone), session), *left[first:]]
+
+
+def _tell_gap(count: int, session: str) -> Row:
+    text = f"{SUMMARY_MARK}\n\n{count} earlier messages are left out here; they are kept whole: {session}."
+    return Row({"role": "user", "content": text}, "")
+
+
+def _group_calls(rows: Sequence[Row]) -> list[range]:
+    """Places that belong together: a message, with the results of its calls."""
+    starts = [place for place, row in enumerate(rows) if row.message["role"] != "tool" or place == 0]
+    return [range(start, end) for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]
