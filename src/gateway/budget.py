@@ -4,7 +4,7 @@ while the platform punishes us. A value; time is given."""
 import math
 from dataclasses import dataclass, replace
 
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import NOTE, Outgoing
 
 #: Kinds of calls: what must arrive, what may wait, what is dropped when there is no room.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import clocks
 from gateway.lane import Lane, Live
-from gateway.platforms.base import Adapter, Core, Dealt
+from gateway.platforms.face import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter
 from gateway.retention import Retention
 from gateway.turn import start_thread

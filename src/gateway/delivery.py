@@ -9,7 +9,7 @@ from gateway.delivery_account import Account
 from gateway.delivery_chat import CallStore, DropFile, NoteShown
 from gateway.delivery_rules import Pace
 from gateway.drafts import Draft, add_line
-from gateway.platforms.base import Adapter
+from gateway.platforms.face import Adapter
 from hermes_base.inbound import Address
 from hermes_state.turns import TurnStore
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gateway.delivery_chat import CallStore, Chat, DropFile, NoteShown
 from gateway.delivery_rules import Pace
 from gateway.drafts import Draft
-from gateway.platforms.base import Adapter
+from gateway.platforms.face import Adapter
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Address
 from hermes_state.turns import TurnStore

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from gateway.platforms.base import NeverTaken, NotNow
+from gateway.platforms.face import NeverTaken, NotNow
 from hermes_base.errors import DeliveryFailure
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from gateway.blocks import strip_markdown
 from gateway.lengths import measure
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from gateway.render import split_text
 from hermes_base.chat import ToolEnded, ToolStarted
 

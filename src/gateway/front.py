@@ -12,7 +12,7 @@ from gateway.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standin
 from gateway.intake import Standing, View
 from gateway.jobs import Arrival
 from gateway.lane import LOOKED_AT
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from gateway.platforms.registry import find_spec
 from hermes_base.errors import ConfigProblem
 from hermes_base.hooks import Hooks

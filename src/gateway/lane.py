@@ -32,7 +32,7 @@ from gateway.intake import (
     route,
 )
 from gateway.jobs import Arrival, Done, Item, Job
-from gateway.platforms.base import Begun, Dealt, LiveEvent, Moved
+from gateway.platforms.face import Begun, Dealt, LiveEvent, Moved
 from gateway.turn import StoreFace, start_thread
 from hermes_base import commands
 from hermes_base.errors import Fenced, HermesError, StoreFailure

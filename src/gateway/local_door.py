@@ -8,7 +8,7 @@ from agent.providers import embedded
 from agent.providers.runtime import Runtime
 from gateway.admission import LOCAL_OWNER
 from gateway.building import Choices
-from gateway.platforms.base import Accepted, Refused
+from gateway.platforms.face import Accepted, Refused
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
 from gateway.sessions import find_session
 from gateway.turn import start_thread

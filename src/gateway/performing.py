@@ -23,7 +23,7 @@ from gateway.lane import BY_NEW_MESSAGE
 from gateway.mailbox import Mailbox
 from gateway.meters import Meters
 from gateway.people import Scope, is_shared, scope_of
-from gateway.platforms.base import Taken
+from gateway.platforms.face import Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.titling import Titler

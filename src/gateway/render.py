@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gateway.blocks import CODE, TABLE, Block, find_blocks, strip_markdown
 from gateway.lengths import cut_hard, cut_words, measure
-from gateway.platforms.base import Part, PlatformSpec
+from gateway.platforms.face import Part, PlatformSpec
 from hermes_base.inbound import FILE, QUESTION, Outgoing
 
 LONG_MARK, SHORT_MARK = "(sent again: the first may have arrived)", "(again)"

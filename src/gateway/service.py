@@ -33,7 +33,7 @@ from gateway.notices import ProcessNotices
 from gateway.operations import Operations
 from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
-from gateway.platforms.base import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
+from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
 from gateway.pulse import Pulse
 from gateway.run import GatewayRunner

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gateway.delivery import Delivery
 from gateway.drafts import word_progress
-from gateway.platforms.base import Adapter, LiveEvent
+from gateway.platforms.face import Adapter, LiveEvent
 from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.inbound import Address
 

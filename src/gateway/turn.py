@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gateway.platforms.base import LiveEvent
+from gateway.platforms.face import LiveEvent
 from hermes_base.chat import ReasoningDelta, TextDelta, join_deltas
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from api_house import ApiHouse
 from waiting import wait_until
 
 from gateway.platforms import hub
-from gateway.platforms.base import Dealt
+from gateway.platforms.face import Dealt
 from hermes_base.chat import TextDelta
 from hermes_lab.server import LabServer
 

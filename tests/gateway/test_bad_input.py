@@ -19,7 +19,7 @@ from waiting import wait_until
 from gateway import service
 from gateway.front import CLOSING, DISK_FULL
 from gateway.intake import MAX_WAITING, TOO_MANY
-from gateway.platforms.base import Refused
+from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Address, Inbound

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.budget import FINAL, PROGRESS, WORD, kind_of, open_budget
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, Address, Outgoing
 
 RATES = st.sampled_from([0.2, 1.0, 3.0, 30.0])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pretending import Post, call_off_loop, until
 
-from gateway.platforms.base import Part
+from gateway.platforms.face import Part
 from gateway.platforms.pretend.service import Message, Rules
 from gateway.render import LONG_MARK
 from hermes_state.memory.memory_store import MemoryStore

@@ -21,7 +21,7 @@ from gateway.drafts import (
     word_progress,
 )
 from gateway.lengths import measure
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
 
 SPEC = PlatformSpec("x", "X", "x:X", max_length=200, can_edit=True, edit_seconds=1.0)

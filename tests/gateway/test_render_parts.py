@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.blocks import strip_markdown
 from gateway.lengths import measure
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from gateway.render import LONG_MARK, SHORT_MARK, carries_file, make_plain, mark_repeated, render_parts
 from hermes_base.inbound import FILE, QUESTION, Address, FileRef, Outgoing
 

@@ -12,7 +12,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway import service
-from gateway.platforms.base import Titled
+from gateway.platforms.face import Titled
 from gateway.platforms.pretend.adapter import describe
 from hermes_lab.server import LabServer
 

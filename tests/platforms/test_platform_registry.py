@@ -8,7 +8,7 @@ import pytest
 
 from gateway import platforms
 from gateway.platforms import registry
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter
 from hermes_base.errors import ConfigProblem
 
@@ -32,11 +32,11 @@ def write_platform(folder: Path, name: str, init: str, adapter: str = "") -> Non
 
 
 SPEC = """
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 SPEC = PlatformSpec("pigeon", "Pigeon", "gateway.platforms.pigeon.adapter:Pigeon", max_length=40)
 """
 ADAPTER = """
-from gateway.platforms.base import BaseAdapter
+from gateway.platforms.face import BaseAdapter
 from gateway.platforms.pigeon import SPEC
 class Pigeon(BaseAdapter):
     spec = SPEC

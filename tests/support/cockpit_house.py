@@ -12,7 +12,7 @@ from local_gateway import LocalHouse
 from waiting import wait_until
 
 from gateway.cockpit import make_cockpit
-from gateway.platforms.base import Accepted
+from gateway.platforms.face import Accepted
 from hermes_base.cockpit import Caller, Timeline
 from hermes_base.inbound import Address, FileRef, Inbound
 

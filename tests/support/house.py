@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from waiting import wait_until
 
 from gateway.platforms import registry
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import Message, PretendService, Rules, Update
 from gateway.service import Gateway

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.delivery import Delivery
-from gateway.platforms.base import Accepted, Dealt, Heard, LiveEvent, Moved, Refused
+from gateway.platforms.face import Accepted, Dealt, Heard, LiveEvent, Moved, Refused
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
 from hermes_base.chat import Question, TextDelta, ToolEnded, ToolStarted

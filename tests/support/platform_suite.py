@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.platforms import registry
-from gateway.platforms.base import Adapter, NeverTaken, NotNow, Part
+from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gateway.delivery import Delivery
 from gateway.delivery_rules import Pace
-from gateway.platforms.base import Accepted, Refused
+from gateway.platforms.face import Accepted, Refused
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import PretendService, Rules
 from hermes_base.inbound import Address, Inbound, Outgoing

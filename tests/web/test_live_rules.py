@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.platforms.base import Asking, Begun, Dealt, LiveEvent
+from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent
 from gateway.platforms.hub import MOST_WAITING, Ended, Hub, Lost, Watched
 from gateway.platforms.web import picture as pictures
 from gateway.platforms.web.adapter import MOST_PICTURES, WebAdapter

@@ -17,7 +17,7 @@ from gateway.api.problems import ApiProblem
 from gateway.api.records import Record
 from gateway.api.tickets import Ticket
 from gateway.platforms.api.adapter import ApiAdapter
-from gateway.platforms.base import Asking, Begun, Dealt, Refused
+from gateway.platforms.face import Asking, Begun, Dealt, Refused
 from gateway.platforms.hub import Ended, Lost, Watch, Watched
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.cockpit import Caller, Cockpit, Entry, NotThere, Timeline

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.base import BaseAdapter, Core, LiveEvent, Part
+from gateway.platforms.face import BaseAdapter, Core, LiveEvent, Part
 from hermes_base.inbound import Address, FileRef, Outgoing
 
 MOST_WAITING = 2_000  # events for one watcher

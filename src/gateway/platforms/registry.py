@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import platforms
-from gateway.platforms.base import Adapter, PlatformSpec
+from gateway.platforms.face import Adapter, PlatformSpec
 from hermes_base.errors import ConfigProblem
 
 MakeAdapter = Callable[[str, Mapping[str, Any], Path], Adapter]

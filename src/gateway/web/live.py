@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.platforms.base import Asking, Begun, Dealt, Heard, Moved, Taken, Titled
+from gateway.platforms.face import Asking, Begun, Dealt, Heard, Moved, Taken, Titled
 from gateway.platforms.hub import Ended, Lost, Sent, Watch, Watched
 from gateway.platforms.web.picture import Picture
 from gateway.web.answers import write_json

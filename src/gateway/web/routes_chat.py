@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from gateway.platforms.base import Accepted, Refused
+from gateway.platforms.face import Accepted, Refused
 from gateway.web.answers import Refusal, answer_failure, answer_json, guarded
 from gateway.web.live import EventStream
 from gateway.web.parts import Parts

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.platforms.base import Titled
+from gateway.platforms.face import Titled
 from gateway.platforms.hub import Lost
 from gateway.web.answers import answer_json, answer_large, answer_nothing, guarded
 from gateway.web.files import make_safe_name

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from gateway.platforms.base import Heard
+from gateway.platforms.face import Heard
 from gateway.platforms.web.picture import Picture
 from hermes_base import commands
 from hermes_base.chat import Question

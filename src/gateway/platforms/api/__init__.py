@@ -1,6 +1,6 @@
 """The API as a platform. Its server has checked the key, so the sender is a person of this house."""
 
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 
 SPEC = PlatformSpec(
     name="api",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 
 SPEC = PlatformSpec(
     name="local",

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from gateway.platforms.base import Accepted, BaseAdapter, Core, LiveEvent, Part, Refused
+from gateway.platforms.face import Accepted, BaseAdapter, Core, LiveEvent, Part, Refused
 from gateway.platforms.local import LOCAL_PLAIN, SPEC, listening
 from gateway.platforms.local.attached import Attached
 from gateway.platforms.local.house import LocalHouse

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gateway.platforms.base import Core
+from gateway.platforms.face import Core
 from hermes_base.chat import Question
 from hermes_base.inbound import Inbound, Outgoing
 from hermes_base.local_wire import Hello

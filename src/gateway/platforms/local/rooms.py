@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
-from gateway.platforms.base import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Taken, Titled
+from gateway.platforms.face import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Taken, Titled
 from gateway.platforms.local.attached import Attached, Leaving
 from gateway.platforms.local.house import LocalHouse, Opened, StoredRow
 from gateway.platforms.local.missed import find_missed, read_rows

@@ -1,6 +1,6 @@
 """A chat platform in memory, for tests and demos: it behaves, and misbehaves, as it is told."""
 
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 
 SPEC = PlatformSpec(
     name="pretend",

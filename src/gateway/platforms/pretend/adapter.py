@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.base import BaseAdapter, Core, NeverTaken, NotNow, Part, PlatformSpec, Refused
+from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part, PlatformSpec, Refused
 from gateway.platforms.pretend import SPEC
 from gateway.platforms.pretend.service import BAD_MARKUP, Message, PretendService, Rules, ServiceError, Update
 from hermes_base.errors import DeliveryFailure

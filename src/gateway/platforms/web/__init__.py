@@ -1,6 +1,6 @@
 """The web page as a platform. Its server has checked that whoever speaks is the owner of this Hermes."""
 
-from gateway.platforms.base import PlatformSpec
+from gateway.platforms.face import PlatformSpec
 
 SPEC = PlatformSpec(
     name="web",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.base import Begun, Dealt, Heard, LiveEvent
+from gateway.platforms.face import Begun, Dealt, Heard, LiveEvent
 from gateway.platforms.hub import HubAdapter
 from gateway.platforms.web import SPEC
 from gateway.platforms.web.picture import Picture

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gateway.platforms.base import LiveEvent, Taken
+from gateway.platforms.face import LiveEvent, Taken
 from hermes_base.chat import GAP, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 
 MOST_TEXT = 1_000_000
