@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.intake import Standing
-from gateway.people import FOLDER, OWNER, Scope, listed_role
+from gateway.core.people import FOLDER, OWNER, Scope, listed_role
+from gateway.core.route import Standing
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_state.people import PeopleStore, Person
 

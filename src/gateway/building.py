@@ -11,9 +11,9 @@ from typing import Any
 from agent.auxiliary_client import environment, find_runtime
 from agent.providers.key_names import find_key_names
 from agent.providers.runtime import Runtime, entry_of_runtime
-from gateway.agent_cache import pick_baked
-from gateway.meters import MeteredJournal, Meters
-from gateway.people import Scope
+from gateway.core.agent_cache import pick_baked
+from gateway.core.meters import MeteredJournal, Meters
+from gateway.core.people import Scope
 from gateway.run import GatewayRunner
 from gateway.turn import forbid_store_thread
 from hermes_base.errors import ConfigProblem

@@ -15,13 +15,13 @@ from agent import choosing
 from agent.providers.table import PROVIDERS
 from agent.turn.conversation import Exchange
 from gateway.building import Choices, Plan, write_effort
+from gateway.core.people import may_stop
+from gateway.core.usage_report import read_report, write_scopes
 from gateway.endings import NEW
 from gateway.front import spec_of
 from gateway.jobs import Again, Done, Item, Job
-from gateway.people import may_stop
 from gateway.performing import LiveTurn, Tools, TurnPerformer, hold_agent
 from gateway.sessions import find_session, list_sessions
-from gateway.usage_report import read_report, write_scopes
 from hermes_base import commands
 from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted

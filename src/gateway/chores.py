@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gateway import clocks
+from gateway.core import clocks
 from gateway.lane import Lane, Live
 from gateway.platforms.face import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter

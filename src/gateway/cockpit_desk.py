@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.cockpit_threads import ThreadDesk
-from gateway.intake import Standing
-from gateway.people import may_stop
+from gateway.core.people import may_stop
+from gateway.core.route import Standing
 from hermes_base.chat import Question
 from hermes_base.cockpit import Caller, NotAllowed
 from hermes_base.inbound import Outgoing

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gateway import metrics
+from gateway.core.usage_report import UsageReport, read_report
 from gateway.turn import start_thread
-from gateway.usage_report import UsageReport, read_report
 from hermes_cli import logs
 from hermes_state.damage import describe_damage
 from hermes_state.store import UsageSum

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.building import Choices
-from gateway.intake import message_text
+from gateway.core.people import is_shared
+from gateway.core.route import message_text
+from gateway.core.session_export import FORMS, name_session
+from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from gateway.lane import Lane
-from gateway.people import is_shared
-from gateway.session_export import FORMS, name_session
 from gateway.sessions import ROTATED, list_sessions
-from gateway.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from gateway.turn import start_thread
 from hermes_base.cockpit import (
     Caller,

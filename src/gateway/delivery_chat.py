@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from gateway.budget import PROGRESS, kind_of, open_budget
-from gateway.delivery_rules import Again, GiveUp, Pace, judge
-from gateway.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
+from gateway.core.budget import PROGRESS, kind_of, open_budget
+from gateway.core.delivery_rules import Again, GiveUp, Pace, judge
+from gateway.core.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
+from gateway.core.render import carries_file, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
-from gateway.render import carries_file, make_plain, mark_repeated, render_parts
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing
 from hermes_state.turns import OutboxRow, TurnStore

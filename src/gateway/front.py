@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway import people
 from gateway.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
-from gateway.intake import Standing, View
+from gateway.core import people
+from gateway.core.route import Standing, View
 from gateway.jobs import Arrival
 from gateway.lane import LOOKED_AT
 from gateway.platforms.face import PlatformSpec

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway import bursts
-from gateway.intake import Standing, View, is_command
+from gateway.core import bursts
+from gateway.core.route import Standing, View, is_command
 from hermes_base.inbound import Inbound
 from hermes_state.turns import Claim, Waiting
 

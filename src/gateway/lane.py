@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from gateway import bursts, clocks
-from gateway.intake import (
+from gateway.core import bursts, clocks
+from gateway.core.route import (
     MAX_WAITING,
     NOTHING_RUNS,
     AnswerQuestion,

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gateway.intake import OpenQuestion, Standing, read_answer
-from gateway.people import may_answer
+from gateway.core.people import may_answer
+from gateway.core.route import OpenQuestion, Standing, read_answer
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
 from hermes_state.people import QuestionRow

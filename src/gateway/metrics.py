@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.meters import Spread, Tally
+from gateway.core.meters import Spread, Tally
 from gateway.operations import count_reasons, count_watchers, is_connected, measure_free
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import key_ops, people_ops
 from gateway.cockpit_setup import Setup
-from gateway.intake import Standing
+from gateway.core.route import Standing
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.turn import start_thread

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from gateway.people import FOLDER
+from gateway.core.people import FOLDER
 from hermes_base.errors import HermesError
 from hermes_state.people import MEMBER, OWNER, ROLE_NAMES, Identity, PeopleStore, Person
 from hermes_state.people_records import pick_pairing

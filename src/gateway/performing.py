@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway import bursts, clocks
 from gateway.admission import WORKSPACE, open_folder
-from gateway.agent_cache import Place
 from gateway.building import Builder, Choices, Plan, write_effort
+from gateway.core import bursts, clocks
+from gateway.core.agent_cache import Place
+from gateway.core.meters import Meters
+from gateway.core.people import Scope, is_shared, scope_of
 from gateway.endings import Endings
 from gateway.front import spec_of
 from gateway.jobs import Again, Done, Item, Job
 from gateway.lane import BY_NEW_MESSAGE
 from gateway.mailbox import Mailbox
-from gateway.meters import Meters
-from gateway.people import Scope, is_shared, scope_of
 from gateway.platforms.face import Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session

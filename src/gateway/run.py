@@ -1,6 +1,6 @@
 """Holds the living state of the gateway: one warm agent for each conversation, and which of them are in a turn.
 
-The cache's policy is pure (`gateway.agent_cache`); here are the dict, the lock, and what is performed. The lock is
+The cache's policy is pure (`gateway.core.agent_cache`); here are the dict, the lock, and what is performed. The lock is
 never held while an agent is called. Evicting an agent (soft release: the conversation goes on later), ending a session
 (everything of its task ends) and ending the process are three different things.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from gateway.agent_cache import (
+from gateway.core.agent_cache import (
     CACHE_BUSTING_KEYS,
     Place,
     config_signature,

@@ -20,18 +20,18 @@ from gateway.building import Builder, Choices
 from gateway.chat_commands import CommandPerformer, HouseCalls
 from gateway.chores import Chores
 from gateway.config_watch import ConfigWatch
+from gateway.core.meters import Meters
+from gateway.core.people import FOLDER, members_approve
+from gateway.core.route import OpenQuestion, Standing
 from gateway.delivery import Delivery
 from gateway.endings import Endings
 from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
-from gateway.intake import OpenQuestion, Standing
 from gateway.jobs import Arrival, Done, Job
 from gateway.lane import Lane, Live
 from gateway.local_door import LocalDoor
 from gateway.mailbox import Mailbox
-from gateway.meters import Meters
 from gateway.notices import ProcessNotices
 from gateway.operations import Operations
-from gateway.people import FOLDER, members_approve
 from gateway.performing import LiveTurn, Tools, TurnPerformer
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter

@@ -13,7 +13,7 @@ from typing import Any
 from agent import titles
 from agent.providers.runtime import Runtime
 from agent.turn.driver import EXCUSES
-from gateway.meters import Meters
+from gateway.core.meters import Meters
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row, is_question, shown_text, text_of, visible

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
-from gateway.session_export import FORMS, dump, name_session, write_markdown
+from gateway.core.session_export import FORMS, dump, name_session, write_markdown
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row
 from hermes_cli import config, owner

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.auxiliary_client import find_runtime
-from gateway.usage_report import describe_sum
+from gateway.core.usage_report import describe_sum
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.settings import defaults
 from hermes_cli import config

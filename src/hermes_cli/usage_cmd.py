@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from gateway.usage_report import (
+from gateway.core.usage_report import (
     UsageReport,
     count_reasons,
     describe_sum,

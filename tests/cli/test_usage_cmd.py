@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.usage_report import describe_sum, read_report, write_money, write_scopes
+from gateway.core.usage_report import describe_sum, read_report, write_money, write_scopes
 from hermes_base.journal import Row, UsageRow
 from hermes_cli.main import main
 from hermes_cli.usage_cmd import WIDTH, draw_bar, draw_buckets

@@ -12,7 +12,7 @@ from house import House
 from pretending import QUICK, Post, place, until
 from waiting import wait_until
 
-from gateway.drafts import UNFINISHED
+from gateway.core.drafts import UNFINISHED
 from gateway.platforms.pretend.service import CLOSED_AFTER, Message, PretendService, Rules
 from hermes_lab.server import LabServer
 from hermes_state.memory.memory_store import MemoryStore

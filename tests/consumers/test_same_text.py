@@ -20,7 +20,7 @@ from openai import APIError
 from waiting import wait_until
 
 from agent.providers.health import health
-from gateway.drafts import UNFINISHED
+from gateway.core.drafts import UNFINISHED
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE
 from hermes_lab.server import LabServer
 

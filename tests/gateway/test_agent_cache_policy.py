@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from gateway import run as gateway_run
-from gateway.agent_cache import (
+from gateway.core.agent_cache import (
     CACHE_BUSTING_KEYS,
     Place,
     config_signature,

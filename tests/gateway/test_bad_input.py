@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from gateway import service
+from gateway.core.route import MAX_WAITING, TOO_MANY
 from gateway.front import CLOSING, DISK_FULL
-from gateway.intake import MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from hermes_base import local_wire as wire

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.budget import FINAL, PROGRESS, WORD, kind_of, open_budget
+from gateway.core.budget import FINAL, PROGRESS, WORD, kind_of, open_budget
 from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, Address, Outgoing
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.bursts import MAX_BYTES, MAX_MESSAGES, Message, group, text_of, wait_for, whole_at
+from gateway.core.bursts import MAX_BYTES, MAX_MESSAGES, Message, group, text_of, wait_for, whole_at
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 
 DM, GROUP = Address("p", "bot", "1"), Address("p", "bot", "2", "group")

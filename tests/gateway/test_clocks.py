@@ -4,8 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import clocks
-from gateway.clocks import NOTICE_SECONDS, SILENCE, WALL, Kill, Limits, Signs, TurnClocks, Warn, judge, note, observe
+from gateway.core import clocks
+from gateway.core.clocks import (
+    NOTICE_SECONDS,
+    SILENCE,
+    WALL,
+    Kill,
+    Limits,
+    Signs,
+    TurnClocks,
+    Warn,
+    judge,
+    note,
+    observe,
+)
 
 HALF_AN_HOUR = Limits()
 NO_SIGNS = Signs()

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretending import QUICK, HeardCore, Post, call_off_loop, place, until
 
-from gateway.delivery_rules import Again, GiveUp, Pace, judge, pause_after
+from gateway.core.delivery_rules import Again, GiveUp, Pace, judge, pause_after
+from gateway.core.render import LONG_MARK
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, Rules
-from gateway.render import LONG_MARK
 from hermes_base.errors import DeliveryFailure, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
 from hermes_state.memory.memory_store import MemoryStore

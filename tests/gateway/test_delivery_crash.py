@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pretending import Post, call_off_loop, until
 
+from gateway.core.render import LONG_MARK
 from gateway.platforms.face import Part
 from gateway.platforms.pretend.service import Message, Rules
-from gateway.render import LONG_MARK
 from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import TurnStore

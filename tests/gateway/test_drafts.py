@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.drafts import (
+from gateway.core.drafts import (
     UNFINISHED,
     Draft,
     EditDraft,
@@ -20,7 +20,7 @@ from gateway.drafts import (
     show_draft,
     word_progress,
 )
-from gateway.lengths import measure
+from gateway.core.lengths import measure
 from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
 

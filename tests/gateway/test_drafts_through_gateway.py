@@ -13,9 +13,9 @@ from pretending import QUICK
 from waiting import wait_until
 
 from gateway import service
-from gateway.drafts import UNFINISHED
+from gateway.core.drafts import UNFINISHED
+from gateway.core.render import LONG_MARK, SHORT_MARK
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, Rules
-from gateway.render import LONG_MARK, SHORT_MARK
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 

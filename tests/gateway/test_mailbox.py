@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
 
-from gateway.intake import OpenQuestion, Standing
+from gateway.core.route import OpenQuestion, Standing
 from gateway.mailbox import NOBODY, Mailbox
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure

@@ -12,7 +12,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway import lane as lanes
-from gateway.intake import QUEUED
+from gateway.core.route import QUEUED
 from hermes_base import local_wire as wire
 from hermes_base.inbound import ANSWER, NOTE
 from hermes_base.journal import Row, text_of

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.providers.health import health
 from gateway.cockpit_house import HouseDesk
-from gateway.meters import Stopwatch, Tally
+from gateway.core.meters import Stopwatch, Tally
 from gateway.metrics import Family, Sample, count_family, spread_family, write_text
 from hermes_lab.server import LabServer
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.people import (
+from gateway.core.people import (
     ROLES,
     GroupRules,
     Scope,

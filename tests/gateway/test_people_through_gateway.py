@@ -10,7 +10,7 @@ import pytest
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway.intake import NOT_YOUR_TURN, QUEUED_OTHERS
+from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS
 from gateway.performing import list_foreign
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_base.text.foreign import BACKGROUND, UPLOADED

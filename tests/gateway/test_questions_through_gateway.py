@@ -9,7 +9,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway import service
-from gateway.intake import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
+from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
 from gateway.platforms.pretend.service import CLOSED_BEFORE, Rules, Update
 from hermes_base.errors import HermesError
 from hermes_lab.server import LabServer

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.blocks import strip_markdown
-from gateway.lengths import measure
+from gateway.core.blocks import strip_markdown
+from gateway.core.lengths import measure
+from gateway.core.render import LONG_MARK, SHORT_MARK, carries_file, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import PlatformSpec
-from gateway.render import LONG_MARK, SHORT_MARK, carries_file, make_plain, mark_repeated, render_parts
 from hermes_base.inbound import FILE, QUESTION, Address, FileRef, Outgoing
 
 SPEC = PlatformSpec("x", "X", "x:X", max_length=200)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway import intake
-from gateway.intake import (
+from gateway.core import route as intake
+from gateway.core.route import (
     MAX_DEPTH,
     MAX_WAITING,
     AnswerQuestion,

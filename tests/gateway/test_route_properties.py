@@ -6,7 +6,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.intake import (
+from gateway.core.route import (
     MAX_DEPTH,
     AnswerQuestion,
     Decision,

@@ -8,7 +8,7 @@ from local_gateway import LocalHouse
 from raw_client import RawClient
 from waiting import wait_until
 
-from gateway.intake import NOTHING_RUNS
+from gateway.core.route import NOTHING_RUNS
 from hermes_base import local_wire as wire
 from hermes_lab.server import LabServer
 

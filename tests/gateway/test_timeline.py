@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.bursts import Message, text_of
-from gateway.timeline import list_entries, list_exchanges, merge, same_talk, split_files
+from gateway.core.bursts import Message, text_of
+from gateway.core.timeline import list_entries, list_exchanges, merge, same_talk, split_files
 from hermes_base.cockpit import Entry, Exchange
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.journal import Row

@@ -9,7 +9,7 @@ from local_gateway import LocalHouse
 from raw_client import RawClient
 from waiting import wait_until
 
-from gateway.clocks import Signs
+from gateway.core.clocks import Signs
 from gateway.performing import LiveTurn
 from tools.process_registry import process_registry
 

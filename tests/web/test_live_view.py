@@ -7,7 +7,7 @@ import pytest
 from waiting import wait_until
 from web_house import WebHouse
 
-from gateway.intake import NOT_SEEN
+from gateway.core.route import NOT_SEEN
 from hermes_lab.server import LabServer
 
 

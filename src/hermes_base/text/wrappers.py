@@ -5,7 +5,7 @@ import re
 #: Around the instructions of a program that uses the API.
 HEAD_BEGINS, HEAD_ENDS = "[Instructions of the program that asks]", "[End of the instructions]"
 _HEAD = re.compile(rf"{re.escape(HEAD_BEGINS)}.*?{re.escape(HEAD_ENDS)}\s*", re.DOTALL)
-#: Who speaks in a group, and a file that came along (`gateway.bursts`).
+#: Who speaks in a group, and a file that came along (`gateway.core.bursts`).
 _SPEAKER = re.compile(r"^\[[^\[\]\n]*·[^\[\]\n]*·[^\[\]\n]*\] ", re.MULTILINE)
 _FILE = re.compile(r"^\[(?:image|audio|file) ([^\n]*): /[^\n]*\]$", re.MULTILINE)
 

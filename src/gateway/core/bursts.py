@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from gateway.intake import is_command, message_text
+from gateway.core.route import is_command, message_text
 from hermes_base.inbound import NOTICE, FileRef, Inbound
 
 MAX_MESSAGES = 20

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gateway.people import may_answer, may_run, may_stop, may_talk
+from gateway.core.people import may_answer, may_run, may_stop, may_talk
 from hermes_base import commands
 from hermes_base.commands import Command
 from hermes_base.inbound import NOTICE, Inbound
@@ -76,7 +76,7 @@ class Standing:
     """Who a sender is to us."""
 
     person: str  # id of the person; empty: a stranger
-    role: str  # a name from `gateway.people.ROLES`; empty: a stranger
+    role: str  # a name from `gateway.core.people.ROLES`; empty: a stranger
 
 
 @dataclass(frozen=True, slots=True)

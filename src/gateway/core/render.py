@@ -3,8 +3,8 @@ links whole, or as plain text. Nothing here knows a platform by name."""
 
 from dataclasses import dataclass, replace
 
-from gateway.blocks import CODE, TABLE, Block, find_blocks, strip_markdown
-from gateway.lengths import cut_hard, cut_words, measure
+from gateway.core.blocks import CODE, TABLE, Block, find_blocks, strip_markdown
+from gateway.core.lengths import cut_hard, cut_words, measure
 from gateway.platforms.face import Part, PlatformSpec
 from hermes_base.inbound import FILE, QUESTION, Outgoing
 

@@ -16,7 +16,7 @@ from hermes_state.turns import OutboxRow
 
 RESULT_CHARS = 4_000  # of a tool's result; the whole stands in the transcript
 DETAIL_CHARS = 4_000
-#: How a file stands in the text of a message (`gateway.bursts`).
+#: How a file stands in the text of a message (`gateway.core.bursts`).
 _FILE_LINE = re.compile(r"\[(image|audio|file) ([^\n]*): (/[^\n]*)\]")
 _INTERRUPTED = re.compile(r"\[interrupted: ([^\n]*)\]\Z")
 

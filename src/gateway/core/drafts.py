@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gateway.blocks import strip_markdown
-from gateway.lengths import measure
+from gateway.core.blocks import strip_markdown
+from gateway.core.lengths import measure
+from gateway.core.render import split_text
 from gateway.platforms.face import PlatformSpec
-from gateway.render import split_text
 from hermes_base.chat import ToolEnded, ToolStarted
 
 TYPING_SECONDS = 4.0  # platforms show the sign for about five
