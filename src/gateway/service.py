@@ -23,7 +23,8 @@ from gateway.config_watch import ConfigWatch
 from gateway.core.meters import Meters
 from gateway.core.people import FOLDER, members_approve
 from gateway.core.route import OpenQuestion, Standing
-from gateway.delivery import Delivery
+from gateway.delivery.delivery import Delivery
+from gateway.delivery.live_events import Draft, Stage
 from gateway.endings import Endings
 from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
 from gateway.jobs import Arrival, Done, Job
@@ -37,7 +38,6 @@ from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, 
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
 from gateway.pulse import Pulse
 from gateway.run import GatewayRunner
-from gateway.stage import Draft, Stage
 from gateway.stopping import end_gateway
 from gateway.titling import Titler
 from gateway.turn import EventPipe, StoreFace, start_thread

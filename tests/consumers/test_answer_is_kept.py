@@ -24,7 +24,7 @@ TEXT = "kept and paid for, word by word"
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call for a draft is given up in these tests."""
-    monkeypatch.setattr("gateway.delivery.Pace", lambda: replace(QUICK, draft_call=600.0))
+    monkeypatch.setattr("gateway.delivery.delivery.Pace", lambda: replace(QUICK, draft_call=600.0))
 
 
 @pytest.fixture

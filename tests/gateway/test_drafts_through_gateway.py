@@ -27,7 +27,7 @@ STREAM = "[[chunks 40]][[pause 0.02]]"
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts are short here, and a stopping gateway does not wait long for its turns."""
-    monkeypatch.setattr("gateway.delivery.Pace", lambda: QUICK)
+    monkeypatch.setattr("gateway.delivery.delivery.Pace", lambda: QUICK)
     monkeypatch.setattr(service, "GRACE_SECONDS", 0.2)
 
 

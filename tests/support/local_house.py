@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.delivery import Delivery
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, Dealt, Heard, LiveEvent, Moved, Refused
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.core.delivery_rules import Pace
-from gateway.delivery import Delivery
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, Refused
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import PretendService, Rules

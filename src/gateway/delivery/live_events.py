@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from gateway.core.drafts import word_progress
-from gateway.delivery import Delivery
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Adapter, LiveEvent
 from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.inbound import Address

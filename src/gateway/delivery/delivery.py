@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft, add_line
-from gateway.delivery_account import Account
-from gateway.delivery_chat import CallStore, DropFile, NoteShown
+from gateway.delivery.accounts import Account
+from gateway.delivery.chats import CallStore, DropFile, NoteShown
 from gateway.platforms.face import Adapter
 from hermes_base.inbound import Address
 from hermes_state.turns import TurnStore

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft
-from gateway.delivery_chat import CallStore, Chat, DropFile, NoteShown
+from gateway.delivery.chats import CallStore, Chat, DropFile, NoteShown
 from gateway.platforms.face import Adapter
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Address

@@ -1,0 +1,1 @@
+"""From the outbox to the platforms, and what is shown while a turn runs."""
