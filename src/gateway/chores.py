@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gateway.core import clocks
-from gateway.lane import Lane, Live
 from gateway.platforms.face import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter
 from gateway.retention import Retention
-from gateway.turn import start_thread
+from gateway.turns.lane import Lane, Live
+from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Address, Outgoing
 from hermes_cli import config as cli_config

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent import choosing, probing
 from agent.providers import embedded
-from gateway.turn import start_thread
+from gateway.turns.threads import start_thread
 from hermes_base import settings as table
 from hermes_base.cockpit import ModelView, Probed, ProviderChoice, ProviderView, SettingView
 from hermes_base.errors import ConfigProblem, StoreFailure

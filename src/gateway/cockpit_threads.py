@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway.building import Choices
 from gateway.core.people import is_shared
 from gateway.core.route import message_text
 from gateway.core.session_export import FORMS, name_session
 from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
-from gateway.lane import Lane
-from gateway.sessions import ROTATED, list_sessions
-from gateway.turn import start_thread
+from gateway.turns.agent_builder import Choices
+from gateway.turns.lane import Lane
+from gateway.turns.sessions import ROTATED, list_sessions
+from gateway.turns.threads import start_thread
 from hermes_base.cockpit import (
     Caller,
     Exchange,

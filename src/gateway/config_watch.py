@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.providers.key_names import find_key_names
-from gateway.turn import start_thread
+from gateway.turns.threads import start_thread
 from hermes_base import settings as table
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from agent.providers import embedded
 from agent.providers.runtime import Runtime
-from gateway.admission import LOCAL_OWNER
-from gateway.building import Choices
 from gateway.platforms.face import Accepted, Refused
 from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
-from gateway.sessions import find_session
-from gateway.turn import start_thread
+from gateway.turns.admission import LOCAL_OWNER
+from gateway.turns.agent_builder import Choices
+from gateway.turns.sessions import find_session
+from gateway.turns.threads import start_thread
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.keys import ONCE, ConversationKey, parse_key

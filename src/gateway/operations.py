@@ -15,7 +15,7 @@ from gateway.cockpit_setup import Setup
 from gateway.core.route import Standing
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
-from gateway.turn import start_thread
+from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_state.damage import describe_damage

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gateway.core.meters import Meters
-from gateway.front import DISK_FULL_NOW, has_room
+from gateway.turns.sender import DISK_FULL_NOW, has_room
 from hermes_base.errors import StoreFailure
 from hermes_constants import VERSION
 from hermes_state.turns import NodeInfo, TurnStore

@@ -225,7 +225,7 @@ class GatewayRunner:
 
     def end_session(self, key: str, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
         """The conversation's session is over: its warm agent goes, with everything that works for its task. The end
-        itself is decided and performed in `gateway.endings`; `messages` is the stored transcript."""
+        itself is decided and performed in `gateway.turns.endings`; `messages` is the stored transcript."""
         with self._agent_cache_lock:
             agent = self._take_out(key, "ended")
         if agent is not None:

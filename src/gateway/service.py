@@ -16,8 +16,6 @@ from typing import Any
 
 from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
-from gateway.building import Builder, Choices
-from gateway.chat_commands import CommandPerformer, HouseCalls
 from gateway.chores import Chores
 from gateway.config_watch import ConfigWatch
 from gateway.core.meters import Meters
@@ -25,22 +23,24 @@ from gateway.core.people import FOLDER, members_approve
 from gateway.core.route import OpenQuestion, Standing
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import Draft, Stage
-from gateway.endings import Endings
-from gateway.front import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
-from gateway.jobs import Arrival, Done, Job
-from gateway.lane import Lane, Live
 from gateway.local_door import LocalDoor
-from gateway.mailbox import Mailbox
 from gateway.notices import ProcessNotices
 from gateway.operations import Operations
-from gateway.performing import LiveTurn, Tools, TurnPerformer
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
 from gateway.pulse import Pulse
 from gateway.run import GatewayRunner
 from gateway.stopping import end_gateway
-from gateway.titling import Titler
-from gateway.turn import EventPipe, StoreFace, start_thread
+from gateway.turns.agent_builder import Builder, Choices
+from gateway.turns.endings import Endings
+from gateway.turns.jobs import Arrival, Done, Job
+from gateway.turns.lane import Lane, Live
+from gateway.turns.questions import Mailbox
+from gateway.turns.run_turn import LiveTurn, Tools, TurnPerformer
+from gateway.turns.sender import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
+from gateway.turns.slash_commands import CommandPerformer, HouseCalls
+from gateway.turns.threads import EventPipe, StoreFace, start_thread
+from gateway.turns.titling import Titler
 from hermes_base.chat import Notice, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (

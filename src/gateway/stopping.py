@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from gateway.turn import start_thread
+from gateway.turns.threads import start_thread
 from hermes_base.chat import Notice
 
 if TYPE_CHECKING:

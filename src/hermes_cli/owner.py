@@ -18,7 +18,7 @@ from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from gateway.endings import Endings
+    from gateway.turns.endings import Endings
 
 CALL_SECONDS = 60.0
 _PATIENCE_SECONDS = 5.0  # for an owner that is about to listen, or to leave
@@ -75,8 +75,8 @@ def forget_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> di
 
 def _make_endings(store: SqliteStore) -> "Endings":
     """Ends by what is stored; nothing is warm here, and nothing runs."""
-    from gateway.endings import Endings  # noqa: PLC0415 - the room of agents takes a while, and few operations need it
     from gateway.run import GatewayRunner  # noqa: PLC0415 - the same
+    from gateway.turns.endings import Endings  # noqa: PLC0415 - the room of agents takes a while, and few operations need it
 
     discover_plugins()
     return Endings(store, GatewayRunner())

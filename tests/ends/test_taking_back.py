@@ -11,7 +11,7 @@ from ends_house import current, ends_house, read_told
 from house import House
 from waiting import wait_until
 
-from gateway.chat_commands import COMPACTED_AWAY, NOT_YOUR_QUESTION
+from gateway.turns.slash_commands import COMPACTED_AWAY, NOT_YOUR_QUESTION
 from hermes_base.inbound import FileRef
 from hermes_base.journal import text_of
 from hermes_cli import config

@@ -18,9 +18,9 @@ from waiting import wait_until
 
 from gateway import service
 from gateway.core.route import MAX_WAITING, TOO_MANY
-from gateway.front import CLOSING, DISK_FULL
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
+from gateway.turns.sender import CLOSING, DISK_FULL
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Address, Inbound
 from hermes_lab.server import LabServer

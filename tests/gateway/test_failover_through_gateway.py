@@ -11,9 +11,9 @@ from house import House
 from waiting import wait_until
 
 from agent.providers.table import PROVIDERS
-from gateway.building import Choices
 from gateway.core.agent_cache import CACHE_BUSTING_KEYS, pick_baked
 from gateway.core.people import Scope
+from gateway.turns.agent_builder import Choices
 from hermes_cli import config as cli_config
 from hermes_lab.server import LabServer
 from run_agent import AIAgent

@@ -12,8 +12,9 @@ import pytest
 from house import House
 from waiting import wait_until
 
-from gateway import front, pulse
+from gateway import pulse
 from gateway.cockpit_house import HouseDesk
+from gateway.turns import sender
 from hermes_base.inbound import Address, Inbound
 from hermes_cli.gateway_cmd import write_status
 from hermes_cli.logs import keep_log
@@ -102,7 +103,7 @@ def test_it_is_ready_until_it_stops(house: House, desk: HouseDesk) -> None:
 
 def test_a_full_disk_is_told(house: House, desk: HouseDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """H10, F7: what is said and what is done agree, since both ask the same."""
-    monkeypatch.setattr(pulse, "has_room", lambda home: front.has_room(home, least=2**62))
+    monkeypatch.setattr(pulse, "has_room", lambda home: sender.has_room(home, least=2**62))
     wait_until(lambda: "disk is nearly full" in is_ready(house, desk))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from gateway.core.route import OpenQuestion, Standing
-from gateway.mailbox import NOBODY, Mailbox
+from gateway.turns.questions import NOBODY, Mailbox
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
 from hermes_state.memory.memory_store import MemoryStore

@@ -11,8 +11,8 @@ from local_gateway import LocalHouse
 from raw_client import RawClient
 from waiting import wait_until
 
-from gateway import lane as lanes
 from gateway.core.route import QUEUED
+from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
 from hermes_base.inbound import ANSWER, NOTE
 from hermes_base.journal import Row, text_of
@@ -527,7 +527,7 @@ def test_the_state_of_the_house_is_told(house: LocalHouse, person: Person, lab: 
 
 def test_an_idle_gateway_does_next_to_nothing(house: LocalHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """F4: a handful of store calls a second, whatever time they take (`make bench` measures the rest)."""
-    from gateway.turn import StoreFace
+    from gateway.turns.threads import StoreFace
 
     called: list[str] = []
     call = StoreFace.__call__
@@ -568,7 +568,7 @@ def test_a_lane_survives_what_nobody_expected(
     house: LocalHouse, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B6, C2: a look that breaks while a turn runs neither loses a message nor starts a second turn."""
-    from gateway.front import FrontDoor
+    from gateway.turns.sender import FrontDoor
 
     config.set_value("gateway.busy", "queue")
     look, broken = FrontDoor.look, [ValueError("odd"), ValueError("odder")]

@@ -11,7 +11,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS
-from gateway.performing import list_foreign
+from gateway.turns.run_turn import list_foreign
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_lab.server import LabServer

@@ -14,8 +14,8 @@ from loop_watch import watch_loop
 from stalling import SERVED_SECONDS
 from waiting import wait_until
 
-from gateway import lane as lanes
 from gateway import service
+from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
 from hermes_state.sql.schema import STORE_FILE
 

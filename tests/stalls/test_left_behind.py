@@ -8,7 +8,7 @@ from local_gateway import LocalHouse
 from stalling import SERVED_SECONDS
 from waiting import wait_until
 
-from gateway import lane as lanes
+from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
 
 AddTool = Callable[[str, Callable[..., str]], None]

@@ -16,12 +16,12 @@ from raw_client import RawClient
 from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
-from gateway import building
 from gateway.local_door import LocalDoor
 from gateway.platforms.local import attached
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.run import GatewayRunner
-from gateway.turn import STORE_THREADS
+from gateway.turns import agent_builder
+from gateway.turns.threads import STORE_THREADS
 from hermes_base import local_wire as wire
 from hermes_base.chat import TextDelta
 from hermes_lab.server import LabServer
@@ -181,11 +181,11 @@ def test_looking_for_a_model_holds_no_thread_of_the_store(
     come: Callable[[CockpitHouse], None],
 ) -> None:
     """F5: which model answers is asked of a server that stands still; the store serves everybody else meanwhile."""
-    looking, find = [], building.find_runtime
-    monkeypatch.setattr(building, "FOUND_SECONDS", -1.0)
+    looking, find = [], agent_builder.find_runtime
+    monkeypatch.setattr(agent_builder, "FOUND_SECONDS", -1.0)
     house = CockpitHouse(home)
     monkeypatch.setattr(
-        building, "find_runtime", lambda *a, **k: (looking.append(1), held.wait(SERVED_SECONDS), find(*a, **k))[2]
+        agent_builder, "find_runtime", lambda *a, **k: (looking.append(1), held.wait(SERVED_SECONDS), find(*a, **k))[2]
     )
     try:
         for _ in range(STORE_THREADS):

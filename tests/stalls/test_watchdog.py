@@ -10,7 +10,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway.core.clocks import Signs
-from gateway.performing import LiveTurn
+from gateway.turns.run_turn import LiveTurn
 from tools.process_registry import process_registry
 
 pytestmark = pytest.mark.usefixtures("quick_clocks")

@@ -14,9 +14,9 @@ from house import House, Visitor
 from moody_model import HEAD, SUMMARY, MoodyModel, answer, call_once, drip, fail, hang_up, say, silent
 from waiting import wait_until
 
-from gateway import lane
-from gateway.building import Builder
 from gateway.platforms.pretend.service import Rules
+from gateway.turns import lane
+from gateway.turns.agent_builder import Builder
 from hermes_state.sql.turns_sqlite import SqliteTurns
 from tools.files import searching
 from tools.process_registry import process_registry

@@ -11,7 +11,7 @@ from typing import Any
 from gateway_process import Person, Shown, read_store
 
 from gateway.core.render import LONG_MARK
-from gateway.performing import GOING_ON
+from gateway.turns.run_turn import GOING_ON
 from hermes_base.inbound import ANSWER, NOTE, Outgoing, read_outgoing
 from hermes_lab.server import LabServer
 

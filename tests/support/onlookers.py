@@ -12,10 +12,10 @@ from waiting import wait_until
 from web_house import PageState, Stream, Visitor
 
 from agent.turn.driver import EXCUSES
-from gateway.performing import GOING_ON
 from gateway.platforms import registry
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendService, Rules
+from gateway.turns.run_turn import GOING_ON
 from hermes_base.chat import Event, Idle, Notice, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, Address

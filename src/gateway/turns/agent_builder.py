@@ -15,7 +15,7 @@ from gateway.core.agent_cache import pick_baked
 from gateway.core.meters import MeteredJournal, Meters
 from gateway.core.people import Scope
 from gateway.run import GatewayRunner
-from gateway.turn import forbid_store_thread
+from gateway.turns.threads import forbid_store_thread
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
 from hermes_base.keys import parse_key

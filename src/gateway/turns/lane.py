@@ -31,9 +31,9 @@ from gateway.core.route import (
     View,
     route,
 )
-from gateway.jobs import Arrival, Done, Item, Job
 from gateway.platforms.face import Begun, Dealt, LiveEvent, Moved
-from gateway.turn import StoreFace, start_thread
+from gateway.turns.jobs import Arrival, Done, Item, Job
+from gateway.turns.threads import StoreFace, start_thread
 from hermes_base import commands
 from hermes_base.errors import Fenced, HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Address, Inbound, Outgoing

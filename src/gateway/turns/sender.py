@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
 from gateway.core import people
 from gateway.core.route import Standing, View
-from gateway.jobs import Arrival
-from gateway.lane import LOOKED_AT
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.registry import find_spec
+from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
+from gateway.turns.jobs import Arrival
+from gateway.turns.lane import LOOKED_AT
 from hermes_base.errors import ConfigProblem
 from hermes_base.hooks import Hooks
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound

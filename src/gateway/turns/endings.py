@@ -4,8 +4,8 @@ and after a restart. Who is told and what is closed is the table "The end of thi
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from gateway.building import Choices
 from gateway.run import GatewayRunner
+from gateway.turns.agent_builder import Choices
 from hermes_base.keys import parse_key
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager

@@ -14,14 +14,14 @@ from typing import Any
 from agent import choosing
 from agent.providers.table import PROVIDERS
 from agent.turn.conversation import Exchange
-from gateway.building import Choices, Plan, write_effort
 from gateway.core.people import may_stop
 from gateway.core.usage_report import read_report, write_scopes
-from gateway.endings import NEW
-from gateway.front import spec_of
-from gateway.jobs import Again, Done, Item, Job
-from gateway.performing import LiveTurn, Tools, TurnPerformer, hold_agent
-from gateway.sessions import find_session, list_sessions
+from gateway.turns.agent_builder import Choices, Plan, write_effort
+from gateway.turns.endings import NEW
+from gateway.turns.jobs import Again, Done, Item, Job
+from gateway.turns.run_turn import LiveTurn, Tools, TurnPerformer, hold_agent
+from gateway.turns.sender import spec_of
+from gateway.turns.sessions import find_session, list_sessions
 from hermes_base import commands
 from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted

@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.admission import WORKSPACE, open_folder
-from gateway.building import Builder, Choices, Plan, write_effort
 from gateway.core import bursts, clocks
 from gateway.core.agent_cache import Place
 from gateway.core.meters import Meters
 from gateway.core.people import Scope, is_shared, scope_of
-from gateway.endings import Endings
-from gateway.front import spec_of
-from gateway.jobs import Again, Done, Item, Job
-from gateway.lane import BY_NEW_MESSAGE
-from gateway.mailbox import Mailbox
 from gateway.platforms.face import Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
-from gateway.titling import Titler
-from gateway.turn import EventPipe
+from gateway.turns.admission import WORKSPACE, open_folder
+from gateway.turns.agent_builder import Builder, Choices, Plan, write_effort
+from gateway.turns.endings import Endings
+from gateway.turns.jobs import Again, Done, Item, Job
+from gateway.turns.lane import BY_NEW_MESSAGE
+from gateway.turns.questions import Mailbox
+from gateway.turns.sender import spec_of
+from gateway.turns.threads import EventPipe
+from gateway.turns.titling import Titler
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
