@@ -5,7 +5,7 @@ import logging
 import threading
 from pathlib import Path
 
-from gateway.service import Gateway
+from gateway.service.gateway import Gateway
 from hermes_base.errors import HermesError
 from hermes_cli.logs import keep_log
 from hermes_state.home_lock import HomeLock

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.cockpit import make_cockpit
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
-from gateway.service import Gateway
-from gateway.stopping import CLEAN_UP_SECONDS, LastResort
+from gateway.service.gateway import Gateway
+from gateway.service.queries.queries import make_cockpit
+from gateway.service.stopping import CLEAN_UP_SECONDS, LastResort
 from gateway.web.access import word_address
 from gateway.web.server import HttpServer, Place, open_server
 from hermes_base.errors import ConfigProblem

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gateway import key_ops, people_ops
+from gateway.service import key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_cli.local_client import Connection, call, connect
 from hermes_cli.plugins import discover_plugins
@@ -63,14 +63,14 @@ def delete_session(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> d
 
 
 def remove_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
-    removed = people_ops.remove(store, home, args)
+    removed = people_admin.remove(store, home, args)
     _make_endings(store).end_person(str(removed["removed"]))
     return removed
 
 
 def forget_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
-    _make_endings(store).end_person(people_ops.check_forget(store, home, args))
-    return people_ops.forget(store, home, args)
+    _make_endings(store).end_person(people_admin.check_forget(store, home, args))
+    return people_admin.forget(store, home, args)
 
 
 def _make_endings(store: SqliteStore) -> "Endings":
@@ -85,9 +85,9 @@ def _make_endings(store: SqliteStore) -> "Endings":
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         "sessions.delete": delete_session,
-        **{f"people.{name}": operation for name, operation in people_ops.OPERATIONS.items()},
+        **{f"people.{name}": operation for name, operation in people_admin.OPERATIONS.items()},
         "people.remove": remove_person,
         "people.forget": forget_person,
-        **{f"keys.{name}": operation for name, operation in key_ops.OPERATIONS.items()},
+        **{f"keys.{name}": operation for name, operation in key_admin.OPERATIONS.items()},
     }
 )

@@ -11,7 +11,8 @@ import pytest
 from api_house import ApiHouse
 from waiting import wait_until
 
-from gateway import cockpit_keys, key_ops
+from gateway.service import key_admin
+from gateway.service.queries import key_queries
 from hermes_base.errors import HermesError
 from hermes_cli import api_keys_cmd
 from hermes_cli import main as entry
@@ -49,7 +50,7 @@ def test_a_key_is_told_once_and_never_kept(capsys: Output) -> None:
     assert made["key"] not in listed
     everything = b"".join(path.read_bytes() for path in get_hermes_home().rglob("*") if path.is_file())
     assert made["key"].encode() not in everything
-    assert key_ops.digest_of(made["key"]).encode() in everything
+    assert key_admin.digest_of(made["key"]).encode() in everything
 
 
 def test_a_key_is_revoked_once(capsys: Output) -> None:
@@ -98,8 +99,8 @@ def test_without_a_key_nothing_is_told(api: ApiHouse) -> None:
 
 
 def test_a_revoked_key_is_refused_within_seconds(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cockpit_keys.FRESH_SECONDS <= 5
-    monkeypatch.setattr(cockpit_keys, "FRESH_SECONDS", 0.2)
+    assert key_queries.FRESH_SECONDS <= 5
+    monkeypatch.setattr(key_queries, "FRESH_SECONDS", 0.2)
     key = api.make_key(name="phone")
     assert status(api, key) == 200
     (row,) = api.gateway.store.keys.keys()
@@ -110,7 +111,7 @@ def test_a_revoked_key_is_refused_within_seconds(api: ApiHouse, monkeypatch: pyt
 
 def test_a_removed_person_is_refused(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """G3: the keys of somebody who was removed do not hold any more."""
-    monkeypatch.setattr(cockpit_keys, "FRESH_SECONDS", 0.2)
+    monkeypatch.setattr(key_queries, "FRESH_SECONDS", 0.2)
     ann = api.make_member("ann")
     key = api.make_key(ann)
     assert status(api, key) == 200

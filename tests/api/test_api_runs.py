@@ -9,7 +9,7 @@ import pytest
 from api_house import ApiHouse
 from waiting import wait_until
 
-from gateway import service
+from gateway.service import gateway
 from hermes_lab.server import LabServer
 
 WORKS = '[[say I look.]][[tool terminal {"command": "echo hi"}]][[then]][[say Done.]]'
@@ -130,7 +130,7 @@ def test_an_answer_without_an_id_is_for_the_first_question(asking: ApiHouse, hom
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway that ends does not wait for turns."""
-    monkeypatch.setattr(service, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(gateway, "GRACE_SECONDS", 0.1)
 
 
 def test_a_run_is_found_after_a_restart(api: ApiHouse) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.service import CUT_SECONDS, GRACE_SECONDS
+from gateway.service.gateway import CUT_SECONDS, GRACE_SECONDS
 from hermes_base.errors import HermesError
 from hermes_cli.crash_guard import REFUSED
 from hermes_cli.service_unit import (

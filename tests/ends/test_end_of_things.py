@@ -15,7 +15,7 @@ from gateway_process import GatewayProcess, Person
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway import chores
+from gateway.service import chores
 from hermes_base.errors import HermesError
 from hermes_cli import config, sessions_cmd
 from hermes_lab.server import LabServer

@@ -9,7 +9,7 @@ from ends_house import current, ends_house, is_running
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway import service
+from gateway.service import gateway
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import FileRef
 from hermes_lab.server import LabServer
@@ -86,7 +86,7 @@ def test_a_copy_that_cannot_be_dropped_is_no_lost_lease(
         dropped.append(file)
         raise OSError(39, "Directory not empty")
 
-    monkeypatch.setattr(service, "drop_copy", fail)
+    monkeypatch.setattr(gateway, "drop_copy", fail)
     with ends_house(home, lab.base_url) as house:
         ann = house.person("ann")
         ann.ask('[[tool write_file {"path": "note.txt", "content": "hello"}]]')

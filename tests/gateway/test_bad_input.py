@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from waiting import wait_until
 
-from gateway import service
 from gateway.core.route import MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
+from gateway.service import gateway as service
 from gateway.turns.sender import CLOSING, DISK_FULL
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Address, Inbound

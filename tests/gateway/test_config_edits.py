@@ -10,8 +10,8 @@ import pytest
 from house import House
 from waiting import wait_until
 
-from gateway.chores import WATCH_SECONDS
-from gateway.config_watch import Known, find_changes
+from gateway.service.chores import WATCH_SECONDS
+from gateway.service.settings_watch import Known, find_changes
 from hermes_base import settings as table
 from hermes_cli import config as cli_config
 from hermes_cli.logs import FILE, keep_log, log_path, parse_line

@@ -12,10 +12,10 @@ from house import House, Visitor
 from pretending import QUICK
 from waiting import wait_until
 
-from gateway import service
 from gateway.core.drafts import UNFINISHED
 from gateway.core.render import LONG_MARK, SHORT_MARK
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, Rules
+from gateway.service import gateway
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 
@@ -28,7 +28,7 @@ STREAM = "[[chunks 40]][[pause 0.02]]"
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts are short here, and a stopping gateway does not wait long for its turns."""
     monkeypatch.setattr("gateway.delivery.delivery.Pace", lambda: QUICK)
-    monkeypatch.setattr(service, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(gateway, "GRACE_SECONDS", 0.2)
 
 
 @pytest.fixture

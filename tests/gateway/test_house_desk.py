@@ -12,8 +12,8 @@ import pytest
 from house import House
 from waiting import wait_until
 
-from gateway import pulse
-from gateway.cockpit_house import HouseDesk
+from gateway.service import pulse
+from gateway.service.queries.house_queries import HouseDesk
 from gateway.turns import sender
 from hermes_base.inbound import Address, Inbound
 from hermes_cli.gateway_cmd import write_status

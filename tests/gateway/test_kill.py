@@ -16,7 +16,7 @@ from gateway_audit import find_broken_prefixes, find_damage, read_conversation
 from gateway_process import HERMES, GatewayProcess, Person, find_processes, read_store, wait_quiet, write_store
 from waiting import wait_until
 
-from gateway.service import RECOVERIES
+from gateway.service.gateway import RECOVERIES
 from gateway.turns.run_turn import GOING_ON
 from hermes_base.inbound import Address, Inbound, write_inbound
 from hermes_lab.server import LabServer

@@ -410,7 +410,7 @@ def test_silence_is_warned_of_and_then_ended(
     house: LocalHouse, person: Person, lab: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C6, C11: one warning, then the end, and each says which clock it was."""
-    from gateway import chores
+    from gateway.service import chores
 
     monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
     monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=2.0))
@@ -423,7 +423,7 @@ def test_silence_is_warned_of_and_then_ended(
 
 def test_an_open_question_is_no_silence(house: LocalHouse, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """C12"""
-    from gateway import chores
+    from gateway.service import chores
 
     monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
     monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=1.0))
@@ -483,7 +483,7 @@ def test_resume_moves_a_terminal_to_the_other_conversation(house: LocalHouse, la
 
 def test_stopping_leaves_nothing_to_do_and_keeps_what_runs(house: LocalHouse, person: Person, lab: LabServer) -> None:
     """C10, C14, F10: a turn that does not end in time goes on after the next start, from what is stored."""
-    from gateway import service
+    from gateway.service import gateway as service
 
     original = service.GRACE_SECONDS
     service.GRACE_SECONDS = 0.2

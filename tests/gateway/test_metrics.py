@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.providers.health import health
-from gateway.cockpit_house import HouseDesk
 from gateway.core.meters import Stopwatch, Tally
-from gateway.metrics import Family, Sample, count_family, spread_family, write_text
+from gateway.service.metrics import Family, Sample, count_family, spread_family, write_text
+from gateway.service.queries.house_queries import HouseDesk
 from hermes_lab.server import LabServer
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]

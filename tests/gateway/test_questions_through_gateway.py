@@ -8,9 +8,9 @@ import pytest
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway import service
 from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
 from gateway.platforms.pretend.service import CLOSED_BEFORE, Rules, Update
+from gateway.service import gateway
 from hermes_base.errors import HermesError
 from hermes_lab.server import LabServer
 from tools import approval
@@ -273,7 +273,7 @@ def test_a_question_does_not_outlive_the_gateway(house: House, monkeypatch: pyte
     olga = house.person("olga")
     olga.say(TOUCH % "again")
     question = olga.wait_question("touch made")
-    monkeypatch.setattr(service, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(gateway, "GRACE_SECONDS", 0.2)
     house.stop()
     house.start()
     olga.wait_seen("outcome unknown")

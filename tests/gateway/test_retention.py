@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from gateway.retention import COPIES, DAY, ROWS_AT_ONCE, Retention, find_old_copies
+from gateway.service.retention import COPIES, DAY, ROWS_AT_ONCE, Retention, find_old_copies
 from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing, write_inbound
 from hermes_base.journal import Row
 from hermes_base.settings import SETTINGS
@@ -85,7 +85,7 @@ def test_the_settings_are_there_with_their_defaults() -> None:
 
 def test_old_rows_go_in_many_steps(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """F7"""
-    caplog.set_level(logging.INFO, "gateway.retention")
+    caplog.set_level(logging.INFO, "gateway.service.retention")
     place.deal(ROWS_AT_ONCE + 10)
     assert place.sweep()["rows"] == 0
     assert not caplog.records

@@ -7,7 +7,7 @@ import pytest
 from cockpit_house import CockpitHouse
 from waiting import wait_until
 
-from gateway import chores
+from gateway.service import chores
 from hermes_cli import config
 
 

@@ -9,7 +9,7 @@ import pytest
 from local_gateway import LocalHouse
 from waiting import wait_until
 
-from gateway.cockpit_setup import SAFE, Setup
+from gateway.service.queries.setup_queries import SAFE, Setup
 from hermes_base import settings as table
 from hermes_base.cockpit import ProviderChoice
 from hermes_base.errors import ConfigProblem

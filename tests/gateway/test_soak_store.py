@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gateway_process import GatewayProcess, Person
 
-from gateway.retention import Retention
+from gateway.service.retention import Retention
 from hermes_base.inbound import Address, Outgoing, write_outgoing
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE

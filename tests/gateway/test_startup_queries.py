@@ -11,7 +11,7 @@ import pytest
 from local_gateway import LocalHouse
 from waiting import wait_until
 
-from gateway import chores
+from gateway.service import chores
 from hermes_base import local_wire as wire
 from hermes_state.sql.connection import Database
 from hermes_state.sql.schema import STORE_FILE

@@ -11,9 +11,9 @@ from gateway_process import read_store
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway import service
 from gateway.platforms.face import Titled
 from gateway.platforms.pretend.adapter import describe
+from gateway.service import gateway
 from hermes_lab.server import LabServer
 
 PEOPLE = {"owner": "olga", "allow": ["olga"]}
@@ -23,7 +23,7 @@ MARK = "Answer:\n"  # stands in the call for a title and in nothing that a perso
 @pytest.fixture(autouse=True)
 def _shows_titles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("house.describe", lambda rules: replace(describe(rules), shows_titles=True))
-    monkeypatch.setattr(service, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(gateway, "GRACE_SECONDS", 0.2)
 
 
 @pytest.fixture

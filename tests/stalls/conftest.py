@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from local_gateway import LocalHouse
 
-from gateway import chores
+from gateway.service import chores
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from tools.registry import registry

@@ -14,7 +14,7 @@ from loop_watch import watch_loop
 from stalling import SERVED_SECONDS
 from waiting import wait_until
 
-from gateway import service
+from gateway.service import gateway
 from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
 from hermes_state.sql.schema import STORE_FILE
@@ -46,7 +46,7 @@ def test_suspending_a_turn_that_writes_keeps_nobody_waiting(
     """F5: a turn is in the middle of a write to a store that does not answer, and is told to end."""
     waits = watch_loop(monkeypatch)
     monkeypatch.setattr(lanes, "STOP_PATIENCE", 0.1)
-    monkeypatch.setattr(service, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(gateway, "GRACE_SECONDS", 0.1)
     begun, go_on = threading.Event(), threading.Event()
     add_tool("meet", lambda args: str((begun.set(), go_on.wait(60))))
     client = house.client()

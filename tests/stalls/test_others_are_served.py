@@ -16,10 +16,10 @@ from raw_client import RawClient
 from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
-from gateway.local_door import LocalDoor
 from gateway.platforms.local import attached
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.run import GatewayRunner
+from gateway.service.local_door import LocalDoor
 from gateway.turns import agent_builder
 from gateway.turns.threads import STORE_THREADS
 from hermes_base import local_wire as wire

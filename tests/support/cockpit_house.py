@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from local_gateway import LocalHouse
 from waiting import wait_until
 
-from gateway.cockpit import make_cockpit
 from gateway.platforms.face import Accepted
+from gateway.service.queries.queries import make_cockpit
 from hermes_base.cockpit import Caller, Timeline
 from hermes_base.inbound import Address, FileRef, Inbound
 

@@ -15,7 +15,7 @@ from gateway.platforms import registry
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import Message, PretendService, Rules, Update
-from gateway.service import Gateway
+from gateway.service.gateway import Gateway
 from hermes_base.inbound import Address
 from hermes_state.home_lock import HomeLock
 

@@ -6,7 +6,7 @@ from typing import Any
 from raw_client import RawClient
 
 from gateway.hosting import GatewayThread
-from gateway.service import Gateway
+from gateway.service.gateway import Gateway
 from hermes_state.home_lock import HomeLock
 
 

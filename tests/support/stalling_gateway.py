@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gateway import pulse, service, stopping
 from gateway.platforms.hub import HubAdapter
-from gateway.service import Gateway
+from gateway.service import gateway as service
+from gateway.service import pulse, stopping
+from gateway.service.gateway import Gateway
 from hermes_cli.main import main
 from hermes_cli.plugins import get_plugin_manager
 from hermes_state.sql import connection, ownership_sqlite

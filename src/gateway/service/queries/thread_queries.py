@@ -33,7 +33,7 @@ from hermes_state.records import make_session_id, make_writer_id
 from hermes_state.store import TITLE, NewSession, SessionInfo
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 T = TypeVar("T")
 NOT_THERE = "There is no such conversation."

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.core.meters import Spread, Tally
-from gateway.operations import count_reasons, count_watchers, is_connected, measure_free
+from gateway.service.admin import count_reasons, count_watchers, is_connected, measure_free
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

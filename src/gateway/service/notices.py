@@ -10,7 +10,7 @@ from hermes_base.chat import Notice
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, write_inbound
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

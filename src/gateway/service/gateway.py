@@ -16,21 +16,21 @@ from typing import Any
 
 from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
-from gateway.chores import Chores
-from gateway.config_watch import ConfigWatch
 from gateway.core.meters import Meters
 from gateway.core.people import FOLDER, members_approve
 from gateway.core.route import OpenQuestion, Standing
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import Draft, Stage
-from gateway.local_door import LocalDoor
-from gateway.notices import ProcessNotices
-from gateway.operations import Operations
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
-from gateway.pulse import Pulse
 from gateway.run import GatewayRunner
-from gateway.stopping import end_gateway
+from gateway.service.admin import Operations
+from gateway.service.chores import Chores
+from gateway.service.local_door import LocalDoor
+from gateway.service.notices import ProcessNotices
+from gateway.service.pulse import Pulse
+from gateway.service.settings_watch import ConfigWatch
+from gateway.service.stopping import end_gateway
 from gateway.turns.agent_builder import Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.jobs import Arrival, Done, Job
@@ -195,7 +195,7 @@ class Gateway:
             await self.chores.connect(adapter, door if adapter.spec.always_on else self)
 
     async def stop(self, reason: str) -> None:
-        """End in order, within the times of `gateway.stopping` (C14)."""
+        """End in order, within the times of `gateway.service.stopping` (C14)."""
         if self.closing:
             await self._closed.wait()
             return

@@ -20,7 +20,7 @@ from hermes_cli import logs
 from plugins import context_engine
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.core import clocks
 from gateway.platforms.face import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter
-from gateway.retention import Retention
+from gateway.service.retention import Retention
 from gateway.turns.lane import Lane, Live
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError, StoreFailure
@@ -20,7 +20,7 @@ from hermes_state import home_lock
 from hermes_state.sql.damage_sqlite import SetAside
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.cockpit_threads import ThreadDesk
 from gateway.core.people import may_stop
 from gateway.core.route import Standing
+from gateway.service.queries.thread_queries import ThreadDesk
 from hermes_base.chat import Question
 from hermes_base.cockpit import Caller, NotAllowed
 from hermes_base.inbound import Outgoing
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 
 class TurnDesk:

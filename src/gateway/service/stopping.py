@@ -16,7 +16,7 @@ from gateway.turns.threads import start_thread
 from hermes_base.chat import Notice
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

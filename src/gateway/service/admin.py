@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gateway import key_ops, people_ops
-from gateway.cockpit_setup import Setup
 from gateway.core.route import Standing
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
+from gateway.service import key_admin, people_admin
+from gateway.service.queries.setup_queries import Setup
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
@@ -23,7 +23,7 @@ from hermes_state.turns import Control
 from tools.shell.sandbox import describe_walls
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
@@ -187,19 +187,19 @@ class Operations:
     # --- people
 
     async def _manage_people(self, name: str, args: Args) -> dict[str, Any]:
-        operation = people_ops.OPERATIONS.get(name)
+        operation = people_admin.OPERATIONS.get(name)
         if operation is None:
             raise HermesError(f"There is no operation 'people.{name}'.")
         gateway = self._gateway
         if name == "forget":
-            await self._end_access(await gateway.call(people_ops.check_forget, gateway.store, gateway.home, args))
+            await self._end_access(await gateway.call(people_admin.check_forget, gateway.store, gateway.home, args))
         result = await gateway.call(operation, gateway.store, gateway.home, args)
         if result.get("removed"):
             await self._end_access(str(result["removed"]))
         return result
 
     async def _manage_keys(self, name: str, args: Args) -> dict[str, Any]:
-        operation = key_ops.OPERATIONS.get(name)
+        operation = key_admin.OPERATIONS.get(name)
         if operation is None:
             raise HermesError(f"There is no operation 'keys.{name}'.")
         return await self._gateway.call(operation, self._gateway.store, self._gateway.home, args)

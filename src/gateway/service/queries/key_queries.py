@@ -5,12 +5,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.key_ops import digest_of
+from gateway.service.key_admin import digest_of
 from hermes_base.cockpit import Caller
 from hermes_state.people import OWNER
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 FRESH_SECONDS = 2.0  # a revoked key is refused after so long at the latest
 MOST_REMEMBERED = 1_000

@@ -22,7 +22,7 @@ from hermes_state.records import make_session_id
 from hermes_state.store import SessionInfo
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 #: Stays under the typed line while nothing better is set up.
 TOY = "A small built-in model answers: a toy without tools. `hermes setup` sets up a real one."

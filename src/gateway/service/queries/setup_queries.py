@@ -14,7 +14,7 @@ from hermes_base.journal import UsageRow
 from hermes_cli import config as cli_config
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gateway import metrics
 from gateway.core.usage_report import UsageReport, read_report
+from gateway.service import metrics
 from gateway.turns.threads import start_thread
 from hermes_cli import logs
 from hermes_state.damage import describe_damage
 from hermes_state.store import UsageSum
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 RECENT_BREAKS = 50
 MOST_DAYS, MOST_LINES = 366, 2000

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from gateway.cockpit_desk import TurnDesk
-from gateway.cockpit_house import HouseDesk
-from gateway.cockpit_keys import Keys
-from gateway.cockpit_setup import Setup
-from gateway.cockpit_threads import ThreadDesk
+from gateway.service.queries.house_queries import HouseDesk
+from gateway.service.queries.key_queries import Keys
+from gateway.service.queries.setup_queries import Setup
+from gateway.service.queries.thread_queries import ThreadDesk
+from gateway.service.queries.turn_queries import TurnDesk
 from hermes_base.cockpit import Cockpit, Desk, HousePanel, KeyDesk, SetupDesk, Threads
 
 if TYPE_CHECKING:
-    from gateway.service import Gateway
+    from gateway.service.gateway import Gateway
 
 
 class GatewayCockpit:

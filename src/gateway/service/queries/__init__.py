@@ -1,0 +1,1 @@
+"""What the page and the API may read and change beside sending messages."""
