@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.http.access import word_address
+from gateway.http.server import HttpServer, Place, open_server
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.gateway import Gateway
 from gateway.service.queries.queries import make_cockpit
 from gateway.service.stopping import CLEAN_UP_SECONDS, LastResort
-from gateway.web.access import word_address
-from gateway.web.server import HttpServer, Place, open_server
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
 from hermes_state.home_lock import HomeLock

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.web.access import word_address
+from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_cli.crash_guard import REFUSED, Guard, Verdict, write_refusal

@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from gateway.web.access import make_token, read_token
-from gateway.web.guard import is_loopback
+from gateway.http.access import make_token, read_token
+from gateway.http.guard import is_loopback
 from hermes_base.errors import HermesError
 from hermes_cli import config
 from hermes_cli.local_client import call, connect

@@ -9,9 +9,9 @@ from api_house import ApiHouse
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gateway.api.description import CALLS as DESCRIBED
-from gateway.api.description import describe_api
-from gateway.api.routes import CALLS, OPEN_CALLS
+from gateway.http.api.description import CALLS as DESCRIBED
+from gateway.http.api.description import describe_api
+from gateway.http.api.routes import CALLS, OPEN_CALLS
 
 #: Chance alone hardly ever makes a question that can be answered.
 BODIES: Mapping[str, Any] = {

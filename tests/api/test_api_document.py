@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from api_house import ApiHouse
 
-from gateway.api.description import CALLS
+from gateway.http.api.description import CALLS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "api.md").read_text("utf-8")

@@ -9,7 +9,7 @@ from openai import OpenAI
 from waiting import wait_until
 from web_house import find_free_port
 
-from gateway.web import access
+from gateway.http import access
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore

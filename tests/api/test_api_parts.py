@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.api import reading
-from gateway.api.asking import NOTHING_ASKED, Said, fold
-from gateway.api.outcomes import Outcome, join_turn, read_outcome
-from gateway.api.problems import ApiProblem
-from gateway.api.reading import Fields, parse_json
-from gateway.api.reading_chat import read_chat
-from gateway.api.records import Record
-from gateway.api.repeats import Repeats
-from gateway.api.sent_text import SentText
-from gateway.api.tickets import RESPONSE, RUN, Ticket, read_ticket
+from gateway.http.api.formats import reading
+from gateway.http.api.formats.asking import NOTHING_ASKED, Said, fold
+from gateway.http.api.formats.reading import Fields, parse_json
+from gateway.http.api.formats.reading_chat import read_chat
+from gateway.http.api.formats.sent_text import SentText
+from gateway.http.api.problems import ApiProblem
+from gateway.http.api.runs.outcomes import Outcome, join_turn, read_outcome
+from gateway.http.api.runs.records import Record
+from gateway.http.api.runs.repeats import Repeats
+from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
 from hermes_base.cockpit import Caller, Entry, Exchange
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from gateway.web.access import read_token
+from gateway.http.access import read_token
 from hermes_cli.gateway_cmd import OUTPUT, write_status
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
@@ -180,7 +180,7 @@ def test_it_runs_in_the_background(home: Path) -> None:
 
 def test_the_token_is_printed_to_a_terminal_only() -> None:
     """G6"""
-    word = "from gateway.web.access import word_address as w; print(w('http://h/?token=abc'), w('http://p/'))"
+    word = "from gateway.http.access import word_address as w; print(w('http://h/?token=abc'), w('http://p/'))"
     screen, terminal = os.openpty()
     subprocess.run([sys.executable, "-c", word], stdout=terminal, check=True)
     assert os.read(screen, 1000).decode().split() == ["http://h/?token=abc", "http://p/"]

@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.http.page.files import FileShelf
+from gateway.http.page.live import LiveView, cut_picture, find_fresh, mark
+from gateway.http.page.parts import Parts
+from gateway.http.page.views import Json, strip_way
 from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent
 from gateway.platforms.hub import MOST_WAITING, Ended, Hub, Lost, Watched
 from gateway.platforms.web import picture as pictures
 from gateway.platforms.web.adapter import MOST_PICTURES, WebAdapter
 from gateway.platforms.web.picture import Picture, Tail
-from gateway.web.files import FileShelf
-from gateway.web.live import LiveView, cut_picture, find_fresh, mark
-from gateway.web.parts import Parts
-from gateway.web.views import Json, strip_way
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.cockpit import NOTE, USER, Caller, Entry, Thread, Timeline
 from hermes_base.inbound import Outgoing

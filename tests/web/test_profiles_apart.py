@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.web import access
+from gateway.http import access
 from hermes_lab.server import LabServer
 
 HERMES = str(Path(sys.executable).with_name("hermes"))

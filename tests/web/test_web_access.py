@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.web import access, turnstile
+from gateway.http import access, turnstile
 from hermes_cli import config
 
 TEXTS = st.text(max_size=40)

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from web_house import WebHouse
 
-from gateway.web.access import read_token
+from gateway.http.access import read_token
 from hermes_base.errors import HermesError
 from hermes_cli import web_cmd
 from hermes_lab.server import LabServer

@@ -10,10 +10,10 @@ import pytest
 from waiting import wait_until
 from web_house import WebHouse, find_free_port
 
+from gateway.http import access, server, turnstile
+from gateway.http.server import Place
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
-from gateway.web import access, server, turnstile
-from gateway.web.server import Place
 from hermes_base.errors import ConfigProblem
 from hermes_lab.server import LabServer
 

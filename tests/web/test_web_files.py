@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 from web_house import Visitor, WebHouse
 
-from gateway.web.files import MOST_NAME, FileShelf, find_kind, make_safe_name
+from gateway.http.page.files import MOST_NAME, FileShelf, find_kind, make_safe_name
 from hermes_base.inbound import FileRef
 from hermes_lab.server import LabServer
 

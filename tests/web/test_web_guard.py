@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.web import guard
-from gateway.web.guard import Request
+from gateway.http import guard
+from gateway.http.guard import Request
 
 NAMES = frozenset({"hermes.example.org"})
 

@@ -14,9 +14,10 @@ from loop_watch import watch_loop
 from waiting import wait_until
 from web_house import PageState, Visitor, WebHouse, find_free_port
 
+from gateway.http import access, connections, server
+from gateway.http.page import live
 from gateway.platforms import hub
 from gateway.service.queries.queries import make_cockpit
-from gateway.web import access, connections, live, server
 from hermes_base.cockpit import Caller, Exchange
 from hermes_lab.server import LabServer
 

@@ -1,0 +1,1 @@
+"""Requests and answers of the API as values, in the formats of OpenAI."""

@@ -1,0 +1,57 @@
+"""Reads a request of the Responses format."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from gateway.http.api.formats.asking import MODEL, Ask, Said
+from gateway.http.api.formats.reading import Fields
+from gateway.http.api.formats.reading_chat import TOOLS_ARE_OURS, check_last, read_message, read_place, refuse_formats
+from gateway.http.api.problems import wrong
+
+_REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "tools": TOOLS_ARE_OURS,
+        "prompt": "prompt templates are not kept here.",
+        "top_logprobs": "there are no log probabilities here.",
+    }
+)
+
+
+def read_response_request(body: Fields) -> Ask:
+    for field, why in _REFUSED.items():
+        body.refuse(field, why)
+    refuse_formats(body.section("text").section("format"))
+    messages = _read_input(body)
+    head = body.text("instructions")
+    ask = check_last([Said("system", head), *messages] if head else messages, "input")
+    follows, place = body.text("previous_response_id", most=1_000), _read_conversation(body)
+    if follows and place:
+        raise wrong("previous_response_id", "Name either previous_response_id or a conversation, not both.")
+    return replace(
+        ask,
+        model=body.text("model", most=200) or MODEL,
+        place=place,
+        follows=follows,
+        stream=body.flag("stream"),
+        events=body.section("hermes").flag("events"),
+    )
+
+
+def _read_conversation(body: Fields) -> str:
+    """A name or id, or an object with the id."""
+    if isinstance(body.get("conversation"), Mapping):
+        return body.section("conversation").text("id", needed=True, most=500)
+    return read_place(body)
+
+
+def _read_input(body: Fields) -> list[Said]:
+    if isinstance(body.get("input"), list):
+        return [_read_item(entry) for entry in body.entries("input")]
+    return [Said("user", body.text("input", needed=True))]
+
+
+def _read_item(entry: Fields) -> Said:
+    if entry.has("type") and entry.get("type") != "message":
+        raise wrong(entry.name("type"), f"{entry.name('type')}: only messages can be taken.", "unsupported")
+    return read_message(entry)

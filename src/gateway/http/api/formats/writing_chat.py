@@ -1,0 +1,141 @@
+"""Writes what came of a run in the Chat Completions format, whole or in pieces."""
+
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from gateway.http.api.formats.sent_text import SentText
+from gateway.http.api.formats.streams import DONE, PULSE, PULSE_SECONDS, write_event
+from gateway.http.api.problems import ApiProblem
+from gateway.http.api.runs.outcomes import Outcome
+from gateway.http.api.runs.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record, RunEvent
+from gateway.http.api.runs.tickets import COMPLETION, RUN
+from hermes_base.journal import CUT, FILTERED
+
+#: How each format says that an answer stopped before its end.
+FINISH_REASONS: Mapping[str, str] = MappingProxyType({CUT: "length", FILTERED: "content_filter"})
+INCOMPLETE: Mapping[str, str] = MappingProxyType({CUT: "max_output_tokens", FILTERED: "content_filter"})
+STOPPING = (
+    "Hermes is stopping; the message is kept, and the run goes on when Hermes runs again. Ask for it by its id: {id}."
+)
+
+
+def write_completion(record: Record, outcome: Outcome) -> dict[str, Any]:
+    reasoning = record.reasoning
+    message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": FINISH_REASONS.get(outcome.early, "stop"),
+    }
+    return {
+        **_head(record, "chat.completion"),
+        "choices": [choice],
+        "usage": write_usage(outcome.usage),
+        **write_extras(outcome),
+    }
+
+
+def write_usage(usage: Mapping[str, int]) -> dict[str, Any]:
+    read, written = usage.get("input", 0), usage.get("output", 0)
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {"cached_tokens": usage.get("cached", 0)},
+        "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
+    }
+
+
+def write_extras(outcome: Outcome) -> dict[str, Any]:
+    """What OpenAI's forms have no place for, or not all of them: that it was stopped or is not whole, and files that
+    the agent hands over."""
+    extras: dict[str, Any] = {}
+    if outcome.interrupted:
+        extras |= {"interrupted": True, "reason": outcome.reason}
+    if outcome.early in INCOMPLETE:
+        extras["incomplete"] = INCOMPLETE[outcome.early]
+    if outcome.files:
+        extras["files"] = [{"name": file.name, "kind": file.kind, "size": file.size} for file in outcome.files]
+    return {"hermes": extras} if extras else {}
+
+
+def problem_with(record: Record) -> ApiProblem | None:
+    """Why there is no answer; None: there is one."""
+    if record.outcome is None:
+        return ApiProblem(503, STOPPING.format(id=record.ticket.write(RUN)), "closing")
+    if record.outcome.refused:
+        return ApiProblem(429, record.outcome.error, "not_taken")
+    if record.outcome.error:
+        return ApiProblem(502, record.outcome.error, "run_failed")
+    if record.outcome.interrupted and not record.outcome.text:
+        return ApiProblem(502, record.outcome.reason, "interrupted")
+    return None
+
+
+def find_problem(record: Record, sent: SentText) -> ApiProblem | None:
+    """The same for whoever was sent the text in pieces."""
+    problem = problem_with(record)
+    if problem is None and record.outcome is not None:
+        sent.finish(record.outcome.text)
+    return problem or sent.problem
+
+
+async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIterator[str]:
+    """The run as chunks, from its beginning, however far it is already."""
+    yield _chunk(record, {"role": "assistant", "content": ""})
+    sent = SentText(record)
+    async for event in record.follow(pulse=PULSE_SECONDS):
+        if event is None:
+            yield PULSE
+        elif event.kind in (TEXT, TEXT_ENDED):
+            piece = sent.take(event)
+            if piece:
+                yield _chunk(record, {"content": piece})
+            elif sent.problem is not None:
+                yield write_event({"error": sent.problem.describe()})
+                return
+        elif event.kind == REASONING:
+            yield _chunk(record, {"reasoning_content": event.data["text"]})
+        elif event.kind in (ENDED, CLOSING):
+            for written in _write_end(record, sent, usage):
+                yield written
+        elif events:
+            yield _event_chunk(record, event)
+
+
+def _write_end(record: Record, sent: SentText, usage: bool) -> list[str]:
+    problem = find_problem(record, sent)
+    if problem is not None or record.outcome is None:
+        return [write_event({"error": problem.describe()})] if problem else []
+    extras = write_extras(record.outcome)
+    pieces = [_chunk(record, {}, FINISH_REASONS.get(record.outcome.early, "stop"), extras)]
+    if usage:
+        counted = {"choices": [], "usage": write_usage(record.outcome.usage)}
+        pieces.append(write_event({**_head(record, "chat.completion.chunk"), **counted}))
+    return [*pieces, DONE]
+
+
+def _chunk(
+    record: Record, delta: Mapping[str, Any], finish: str | None = None, extras: Mapping[str, Any] | None = None
+) -> str:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return write_event({**_head(record, "chat.completion.chunk"), "choices": [choice], **(extras or {})})
+
+
+def _event_chunk(record: Record, event: RunEvent) -> str:
+    """For clients that asked for it: what happens beside the text, in a chunk without choices."""
+    told = {"event": event.kind, **event.data} if event.kind != STARTED else {"event": event.kind}
+    return write_event({**_head(record, "chat.completion.chunk"), "choices": [], "hermes": told})
+
+
+def _head(record: Record, kind: str) -> dict[str, Any]:
+    return {
+        "id": record.ticket.write(COMPLETION),
+        "object": kind,
+        "created": int(record.created),
+        "model": record.model or "hermes",
+    }

@@ -1,0 +1,82 @@
+"""The calls that ask the agent something in a format of OpenAI: chat completions and responses."""
+
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gateway.http.api.door import Api
+from gateway.http.api.formats.asking import Ask
+from gateway.http.api.formats.reading import read_json
+from gateway.http.api.formats.reading_chat import read_chat
+from gateway.http.api.formats.reading_responses import read_response_request
+from gateway.http.api.formats.streams import stream
+from gateway.http.api.formats.writing_chat import problem_with, write_chunks, write_completion
+from gateway.http.api.formats.writing_responses import write_response, write_typed_events
+from gateway.http.api.problems import ApiProblem
+from gateway.http.api.runs.records import Record
+from gateway.http.api.runs.tickets import RESPONSE, read_ticket
+from gateway.http.api.saying import describe_place, read_wish, say
+from hermes_base.cockpit import Caller
+
+
+async def complete_chat(api: Api, request: Request, caller: Caller) -> Response:
+    ask = read_chat(await read_json(request))
+    ask, record = await _begin(api, request, caller, ask)
+    if ask.stream:
+        pieces = write_chunks(record, usage=ask.include_usage, events=ask.events)
+        return stream(pieces, describe_place(record))
+    await record.wait()
+    problem = problem_with(record)
+    if problem is not None or record.outcome is None:
+        return _refuse(problem, record)
+    return JSONResponse(write_completion(record, record.outcome), headers=describe_place(record))
+
+
+async def create_response(api: Api, request: Request, caller: Caller) -> Response:
+    body = await read_json(request)
+    ask, background = read_response_request(body), body.flag("background")
+    ask, record = await _begin(api, request, caller, ask)
+    if ask.stream:
+        return stream(write_typed_events(record, events=ask.events), describe_place(record))
+    if not background:
+        await record.wait()
+        problem = problem_with(record)
+        if problem is not None:
+            return _refuse(problem, record)
+    return _show_response(record, ask.follows)
+
+
+async def get_response(api: Api, request: Request, caller: Caller) -> Response:
+    return _show_response(await _find(api, request, caller))
+
+
+async def cancel_response(api: Api, request: Request, caller: Caller) -> Response:
+    """Returns when it has ended; what waits behind another turn goes on waiting."""
+    record = await _find(api, request, caller)
+    if not record.is_over and record.status == "in_progress":
+        await api.cockpit.desk.stop(caller, record.ticket.conversation)
+        await record.wait()
+    return _show_response(record)
+
+
+async def _begin(api: Api, request: Request, caller: Caller, ask: Ask) -> tuple[Ask, Record]:
+    wish = read_wish(request, caller)
+    ask = replace(ask, events=ask.events or wish.events)
+    return ask, await say(api, caller, ask, wish)
+
+
+async def _find(api: Api, request: Request, caller: Caller) -> Record:
+    ticket = read_ticket(request.path_params["id"], RESPONSE)
+    if ticket is None:
+        raise ApiProblem(404, "There is no such response.")
+    return await api.runs.find(caller, ticket)
+
+
+def _show_response(record: Record, follows: str = "") -> Response:
+    written = write_response(record) | {"previous_response_id": follows or None}
+    return JSONResponse(written, headers=describe_place(record))
+
+
+def _refuse(problem: ApiProblem | None, record: Record) -> Response:
+    return (problem or ApiProblem(500, "The run ended without a word.")).respond(describe_place(record))

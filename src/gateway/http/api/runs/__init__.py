@@ -1,0 +1,1 @@
+"""Runs of the API: begun, followed, found again."""

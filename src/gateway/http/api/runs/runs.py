@@ -1,0 +1,205 @@
+"""Begins runs, follows them until they have ended, and finds them again, from memory or from the store.
+
+A message goes in like that of any platform. What happens to it is watched from before it is stored, so nothing is
+missed; when events were given up, or the process was another one, the store tells what came of it.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from gateway.http.api.problems import ApiProblem
+from gateway.http.api.runs.outcomes import Outcome, find_model, read_outcome
+from gateway.http.api.runs.records import Record
+from gateway.http.api.runs.tickets import Ticket
+from gateway.platforms.api.adapter import ApiAdapter
+from gateway.platforms.face import Asking, Begun, Dealt, Refused
+from gateway.platforms.hub import Ended, Lost, Watch, Watched
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
+from hermes_base.cockpit import Caller, Cockpit, Entry, NotThere, Timeline
+from hermes_base.errors import HermesError
+from hermes_base.inbound import Inbound
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 30.0  # a run without any event for so long is looked up in the store
+KEPT_RUNS, KEPT_CHARS = 500, 16_000_000  # ended runs that are remembered; the store has them all
+BROKEN = "The run broke inside of Hermes; the log has the details."
+
+
+class Runs:
+    """All on the event loop."""
+
+    def __init__(self, cockpit: Cockpit, adapter: ApiAdapter) -> None:
+        self._cockpit = cockpit
+        self._adapter = adapter
+        self._records: OrderedDict[Ticket, Record] = OrderedDict()
+        self._tasks: dict[Ticket, asyncio.Task[None]] = {}
+
+    # --- beginning
+
+    async def begin(self, caller: Caller, inbound: Inbound, model: str) -> Record:
+        """The run of this message: a new one, or the one that it began before under the same name."""
+        ticket = Ticket(inbound.conversation, inbound.message)
+        record = self._records.get(ticket)
+        if record is None:
+            record = self._records[ticket] = Record(ticket, caller, model, time.time())
+            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._start(record, self._run(record, inbound, stored))
+            try:
+                await stored
+            except ApiProblem:
+                self._records.pop(ticket, None)
+                raise
+        return record
+
+    def is_busy(self, conversation: str) -> bool:
+        """Whether something is under way there, or about to be."""
+        mine = any(ticket.conversation == conversation for ticket in self._tasks)
+        return mine or self._cockpit.desk.is_working(conversation)
+
+    async def find(self, caller: Caller, ticket: Ticket) -> Record:
+        """A run that the caller may see; NotThere."""
+        await self._cockpit.threads.timeline(caller, ticket.conversation, limit=1)
+        record = self._records.get(ticket)
+        if record is not None:
+            return record
+        found = await self._look(ticket)
+        if found is None:
+            raise NotThere("There is no such run.")
+        if ticket not in self._records:
+            record = self._records[ticket] = Record(ticket, caller, "", time.time())
+            self._start(record, self._follow_stored(record))
+        return await self._when_known(self._records[ticket])
+
+    async def _when_known(self, record: Record) -> Record:
+        """A run that ended before is read whole; one that goes on, from where it is."""
+        found = await self._look(record.ticket)
+        if found is not None and found[1]:
+            await record.wait()
+        return record
+
+    # --- following
+
+    def _start(self, record: Record, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[record.ticket] = task
+        task.add_done_callback(lambda _: self._tasks.pop(record.ticket, None))
+
+    async def _run(self, record: Record, inbound: Inbound, stored: "asyncio.Future[None]") -> None:
+        with self._adapter.hub.watch(inbound.conversation) as watch:
+            problem = await self._take(record, inbound)
+            if problem is None:
+                stored.set_result(None)
+                await self._watch_over(record, watch)
+            else:
+                stored.set_exception(problem)
+                record.end(Outcome("", problem.message, refused=True))
+
+    async def _take(self, record: Record, inbound: Inbound) -> ApiProblem | None:
+        """Hand the message over; why that could not be done."""
+        try:
+            taken = await self._adapter.core.take(inbound)
+            if isinstance(taken, Refused):
+                code = "closing" if taken.closing else "not_taken"
+                return ApiProblem(503, taken.reason, code, retry=taken.closing)
+            record.seq = taken.seq or 0
+            if taken.seq is None:
+                await self._check_stored(record)
+        except Exception:  # the top of a run: whoever asked is told
+            log.exception("a message of the API could not be handed over")
+            return ApiProblem(500, BROKEN)
+        return None
+
+    async def _follow_stored(self, record: Record) -> None:
+        with self._adapter.hub.watch(record.ticket.conversation) as watch:
+            await self._watch_over(record, watch, known=False)
+
+    async def _watch_over(self, record: Record, watch: Watch, *, known: bool = True) -> None:
+        """The top of a recorder: whatever happens, the record ends."""
+        try:
+            if not known:
+                await self._check_stored(record)
+            while not record.is_over:
+                events = await watch.wait(LOOK_SECONDS)
+                if not events:
+                    await self._check_stored(record)
+                for event in events:
+                    if not record.is_over:
+                        await self._note(record, event)
+        except Exception:
+            log.exception("a run could not be followed")
+            record.end(Outcome(record.streamed, BROKEN))
+        self._forget_old()
+
+    async def _note(self, record: Record, event: Watched) -> None:
+        match event:
+            case Begun(seqs, at) if record.seq in seqs:
+                record.begin(at)
+            case Dealt(seqs) if record.seq in seqs:
+                await self._end(record, seqs)
+            case Ended():
+                record.close()
+            case Lost():
+                record.lossy = True
+                await self._check_stored(record)
+            case Asking(question) if record.status == "in_progress":
+                record.ask(question)
+            case TextDelta() | ReasoningDelta() | TextEnded() | ToolStarted() | ToolEnded() | Notice():
+                if record.status == "in_progress":
+                    record.show(event)
+
+    async def _check_stored(self, record: Record) -> None:
+        """Learn from the store what was not seen here."""
+        found = await self._look(record.ticket)
+        if found is None:
+            record.end(Outcome(record.streamed, "The message is not in the store any more."))
+            return
+        seq, done = found
+        if not record.seq:
+            record.lossy = True
+        record.seq = seq
+        if done:
+            await self._end(record, (seq,))
+        elif record.status == "queued" and self._cockpit.desk.is_working(record.ticket.conversation):
+            timeline = await self._read(record)
+            if timeline is not None and timeline.waiting and timeline.waiting[0].seq == seq:
+                record.begin(time.time())
+
+    async def _end(self, record: Record, seqs: tuple[int, ...]) -> None:
+        conversation, desk = record.ticket.conversation, self._cockpit.desk
+        answers = await desk.answers(conversation, seqs)
+        timeline = await self._read(record)
+        entries: tuple[Entry, ...] = timeline.entries if timeline is not None and record.lossy else ()
+        outcome = read_outcome(answers, "" if record.lossy and entries else record.streamed, entries)
+        session = timeline.thread.session if timeline is not None and timeline.thread is not None else ""
+        usage = {} if record.status == "queued" else await desk.usage(conversation, record.begun)
+        model = find_model(timeline.entries) if timeline is not None else ""
+        record.end(replace(outcome, session=session, usage=usage, model=model))
+
+    async def _read(self, record: Record) -> Timeline | None:
+        limit = 100 if record.lossy else 1
+        try:
+            return await self._cockpit.threads.timeline(record.caller, record.ticket.conversation, limit=limit)
+        except HermesError as problem:  # it was deleted meanwhile, or its person was
+            log.info("the conversation of a run cannot be read: %s", problem)
+            return None
+
+    async def _look(self, ticket: Ticket) -> tuple[int, bool] | None:
+        account = f"{self._adapter.spec.name}:{self._adapter.account}"
+        return await self._cockpit.desk.find_message(account, ticket.stem)
+
+    def _forget_old(self) -> None:
+        """Ended runs beyond a number and a size are left to the store."""
+        ended = [ticket for ticket, record in self._records.items() if record.is_over]
+        size = sum(self._records[ticket].size for ticket in ended)
+        count = len(ended)
+        for ticket in ended:
+            if count <= KEPT_RUNS and size <= KEPT_CHARS:
+                return
+            count, size = count - 1, size - self._records[ticket].size
+            del self._records[ticket]

@@ -1,0 +1,191 @@
+"""Finds the conversation that a request is meant for, and says there what the client asks."""
+
+import asyncio
+import hashlib
+import re
+import secrets
+import time
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from gateway.http.api.door import Api
+from gateway.http.api.formats.asking import MODEL, Ask
+from gateway.http.api.formats.images import find_shelf, keep_images
+from gateway.http.api.problems import ApiProblem, wrong
+from gateway.http.api.runs.records import Record
+from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request
+from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
+from hermes_base.cockpit import Caller, NotThere
+from hermes_base.errors import HermesError
+from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.keys import parse_key
+
+PLATFORM = "api"
+_SESSION = re.compile(r"\d{8}_\d{6}_[0-9a-f]{6}")
+_KEY_CHARS = 255
+#: A message that is said this way waits for its turn, and a slash in front of it means nothing to the house.
+_WAITS = "/queue "
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the headers of a request say."""
+
+    place: str = ""
+    name: str = ""  # of the message, made from its idempotency key; empty: it has none
+    commands: bool = False
+    events: bool = False
+    repetition: int | None = None  # how often the client says that it sent this before; None: it would not say
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A conversation to speak in."""
+
+    conversation: str
+    fresh: bool | None = None  # nothing was said there yet; None: nobody has looked
+
+
+def read_wish(request: Request, caller: Caller) -> Wish:
+    headers = request.headers
+    key = headers.get("idempotency-key", "")
+    if len(key) > _KEY_CHARS:
+        raise wrong("Idempotency-Key", f"Idempotency-Key is longer than {_KEY_CHARS} characters.")
+    place = headers.get("x-hermes-conversation", "").strip()
+    if len(place) > 500:
+        raise wrong("X-Hermes-Conversation", "X-Hermes-Conversation is too long.")
+    named = hashlib.sha256(f"{caller.person}\n{caller.key}\n{key}".encode()).hexdigest()[:32] if key else ""
+    commands, events = (headers.get(name) == "1" for name in ("x-hermes-commands", "x-hermes-events"))
+    return Wish(place, named, commands, events, count_repetitions(headers))
+
+
+async def say(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
+    """Hand the question over; the record of its run. The same idempotency key never begins a second one, and neither
+    does a client that repeats itself because it heard nothing."""
+    mark = mark_request(caller, ask, wish.place)
+    known = await _find_repeated(api, caller, mark) if wish.repetition else None
+    if known is not None:
+        return known
+    record = await _begin(api, caller, ask, wish, mark)
+    api.retries.keep(mark, record)
+    return record
+
+
+async def _find_repeated(api: Api, caller: Caller, mark: str) -> Record | None:
+    """The run of a request that a client sends once more, in this process or in the one before."""
+    if api.retries.knows(mark):
+        return api.retries.find(mark)
+    ticket = read_ticket(await asyncio.to_thread(api.repeats.find, mark, KEPT_SECONDS), RUN)
+    try:
+        return await api.runs.find(caller, ticket) if ticket is not None else None
+    except NotThere:
+        return None  # the process ended before the message was stored
+
+
+async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> Record:
+    await check_model(api, ask.model)
+    place = await _place(api, caller, ask, wish)
+    conversation = place.conversation
+    text = ask.first_said if await _is_fresh(api, caller, place) else ask.said
+    as_command = wish.commands and caller.is_owner and text.lstrip().startswith("/")
+    inbound = Inbound(
+        Address(PLATFORM, api.adapter.account, conversation),
+        wish.name or secrets.token_hex(8),
+        caller.person,
+        text if as_command else _WAITS + text,
+        files=await _keep_images(api, caller, ask) if ask.images else (),
+        conversation=conversation,
+        received=time.time(),
+    )
+    if wish.repetition is not None:
+        await asyncio.to_thread(api.repeats.keep, mark, Ticket(conversation, inbound.message).write(RUN))
+    return await api.runs.begin(caller, inbound, ask.model)
+
+
+async def _keep_images(api: Api, caller: Caller, ask: Ask) -> tuple[FileRef, ...]:
+    shelf = find_shelf(api.adapter.home, caller)
+    try:
+        return await asyncio.to_thread(keep_images, shelf, ask.images)
+    except OSError as problem:
+        why = f"The image could not be kept: {problem.strerror}. The message was not taken."
+        raise ApiProblem(503, why, "not_taken", retry=True) from problem
+
+
+async def check_model(api: Api, model: str) -> None:
+    if model != MODEL and model not in await api.cockpit.setup.models():
+        fix = f"Use {MODEL!r} for whatever answers here; GET /v1/models lists the others."
+        raise ApiProblem(404, f"There is no model {model[:100]!r} here. {fix}", "model_not_found", param="model")
+
+
+async def _is_fresh(api: Api, caller: Caller, place: Place) -> bool:
+    if place.fresh is not None:
+        return place.fresh
+    return (await api.cockpit.threads.timeline(caller, place.conversation, limit=1)).thread is None
+
+
+async def _place(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Place:
+    """Where it is said; a repetition goes where the first one went."""
+    named = wish.place or ask.place
+    if not wish.name:
+        return await _find_place(api, caller, ask, named)
+    async with api.one_at_a_time(wish.name):
+        known = await asyncio.to_thread(api.repeats.find, wish.name)
+        if known:
+            return Place(known)
+        found = await _find_place(api, caller, ask, named)
+        await asyncio.to_thread(api.repeats.keep, wish.name, found.conversation)
+        return found
+
+
+async def _find_place(api: Api, caller: Caller, ask: Ask, named: str) -> Place:
+    """The conversation that is named, or that the response was in, or that has this transcript; else a new one."""
+    model = "" if ask.model == MODEL else ask.model
+    if ask.follows:
+        return Place(await _find_followed(api, caller, ask.follows), fresh=False)
+    if named:
+        return Place(await _find_named(api, caller, named, model))
+    threads = api.cockpit.threads
+    found = await threads.match(caller, ask.before) if ask.before else ""
+    if found and not api.runs.is_busy(found):  # a busy one is about to say something that this client has not heard
+        return Place(found, fresh=False)
+    conversation = await threads.open(caller, PLATFORM, model=model)
+    if ask.before:
+        await threads.plant(caller, conversation, ask.before)
+    return Place(conversation, fresh=not ask.before)
+
+
+async def _find_followed(api: Api, caller: Caller, response: str) -> str:
+    ticket = read_ticket(response, RESPONSE)
+    if ticket is None:
+        raise ApiProblem(404, "previous_response_id: there is no such response.", param="previous_response_id")
+    return (await api.runs.find(caller, ticket)).ticket.conversation
+
+
+async def _find_named(api: Api, caller: Caller, place: str, model: str) -> str:
+    """A key, the id of a session, or a name of the caller's own."""
+    threads = api.cockpit.threads
+    if place.startswith("agent:"):
+        return await _find_key(api, caller, place)
+    if _SESSION.fullmatch(place):
+        return (await threads.resume(caller, place)).conversation
+    return await threads.open(caller, PLATFORM, name=place, model=model)
+
+
+async def _find_key(api: Api, caller: Caller, key: str) -> str:
+    """A conversation of another platform must have begun there."""
+    timeline = await api.cockpit.threads.timeline(caller, key, limit=1)
+    try:
+        platform = parse_key(key).platform
+    except HermesError as error:
+        raise NotThere(str(error)) from error
+    if timeline.thread is None and platform != PLATFORM:
+        raise NotThere("There is no such conversation.")
+    return key
+
+
+def describe_place(record: Record, session: str = "") -> dict[str, str]:
+    """The headers that say where the answer is found again."""
+    session = session or (record.outcome.session if record.outcome else "")
+    told = {"X-Hermes-Conversation": record.ticket.conversation, "X-Hermes-Run": record.ticket.write(RUN)}
+    return told | ({"X-Hermes-Session": session} if session else {})

@@ -1,0 +1,170 @@
+"""Files of the page: what is uploaded is stored below the home under an unguessable id, and every file that a
+conversation shows is found again by such an id, never by a path."""
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from gateway.http.answers import Refusal
+from gateway.http.reading import too_large
+from hermes_base.inbound import PEOPLE, SHOWN, UPLOADS, FileRef
+
+LEAST_FREE_BYTES = 64 * 1024 * 1024  # what is under way must still find room
+WRITTEN_AT_ONCE = 256 * 1024
+HEAD_BYTES = 16
+MOST_NAME = 120
+
+_MARKS = {UPLOADS: "u", SHOWN: "s"}
+_FOLDERS = {mark: folder for folder, mark in _MARKS.items()}
+_ID = re.compile(r"(?:p\.(?P<person>[\w-]{1,64})\.)?(?P<mark>[us])\.(?P<name>[\w-]{8,64})", re.ASCII)
+_AUDIO = frozenset({".mp3", ".wav", ".ogg", ".oga", ".m4a", ".flac", ".opus", ".aac", ".weba"})
+_IMAGE = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+#: How pictures begin that a browser may show in our origin. A drawing that can hold a script is none of them.
+_MAGIC: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)
+
+
+def find_image_type(head: bytes) -> str:
+    """The type of a picture by its first bytes; empty: it is none that is shown."""
+    return next((kind for pattern, kind in _MAGIC if pattern.match(head)), "")
+
+
+def find_kind(name: str, head: bytes) -> str:
+    """image, audio or file: a picture has to be named and made like one."""
+    suffix = PurePosixPath(name).suffix.lower()
+    if suffix in _IMAGE and find_image_type(head):
+        return "image"
+    return "audio" if suffix in _AUDIO else "file"
+
+
+def make_safe_name(name: str) -> str:
+    """The name as a file of this machine may have it: one part, no tricks, not too long."""
+    plain = _UNSAFE.sub("_", name.replace("\\", "/").rpartition("/")[2]).strip(" .")
+    stem, dot, suffix = plain.rpartition(".")
+    if dot and stem and len(suffix) <= 12:
+        return f"{_shorten(stem, MOST_NAME - len(suffix) - 1)}.{suffix}"
+    return _shorten(plain, MOST_NAME).rstrip(" .") or "file"
+
+
+def _shorten(text: str, most: int) -> str:
+    """File systems count bytes."""
+    return text.encode()[:most].decode(errors="ignore")
+
+
+class FileShelf:
+    """The files of one home."""
+
+    def __init__(self, home: Path, most_bytes: Callable[[], int]) -> None:
+        self._home = home.resolve()
+        self._names = (self._home, home.absolute())  # the same place, as paths in the store may have it
+        self.most_bytes = most_bytes
+
+    # --- taking
+
+    async def store(self, name: str, pieces: AsyncIterator[bytes], length: int) -> tuple[str, FileRef]:
+        """Write an upload piece by piece; when it is too large or breaks off, nothing of it stays."""
+        most = self.most_bytes()
+        self._check_room(length)
+        folder = self._home / UPLOADS / secrets.token_hex(16)
+        path = folder / make_safe_name(name)
+        try:
+            size, head = await self._write(path, pieces, most)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        file = FileRef(str(path), path.name, find_kind(path.name, head), size)
+        return self.name_file(file), file
+
+    async def _write(self, path: Path, pieces: AsyncIterator[bytes], most: int) -> tuple[int, bytes]:
+        size, head, waiting = 0, b"", bytearray()
+        file = await asyncio.to_thread(_create, path)
+        with contextlib.closing(file):
+            async for piece in pieces:
+                size += len(piece)
+                if size > most:
+                    raise too_large(most)
+                if len(head) < HEAD_BYTES:
+                    head += piece[:HEAD_BYTES]
+                waiting += piece
+                if len(waiting) >= WRITTEN_AT_ONCE:
+                    self._check_room(len(waiting))
+                    await asyncio.to_thread(file.write, bytes(waiting))
+                    waiting.clear()
+            await asyncio.to_thread(_finish, file, bytes(waiting))
+        return size, head
+
+    def has_room(self, length: int = 0) -> bool:
+        disk = os.statvfs(self._home)
+        return disk.f_bavail * disk.f_frsize >= length + LEAST_FREE_BYTES
+
+    def _check_room(self, length: int) -> None:
+        if not self.has_room(length):
+            raise Refusal(507, "disk_full", "The disk is nearly full, so this file was not taken. Free some space.")
+
+    # --- finding
+
+    def name_file(self, file: FileRef) -> str:
+        """The id under which the page may fetch a file; empty: it stands where the page does not look."""
+        path = Path(file.path)
+        home = next((name for name in self._names if path.is_relative_to(name)), None)
+        if home is None:
+            return ""
+        person, parts = "", path.relative_to(home).parts
+        if len(parts) == 5 and parts[0] == PEOPLE:
+            person, parts = f"p.{parts[1]}.", parts[2:]
+        if len(parts) != 3 or parts[0] not in _MARKS:
+            return ""
+        id = f"{person}{_MARKS[parts[0]]}.{parts[1]}"
+        return id if _ID.fullmatch(id) else ""
+
+    def find_path(self, id: str) -> Path | None:
+        """Where the file of an id is: a plain file, alone in its folder, that no link leads out of there."""
+        parsed = _ID.fullmatch(id)
+        if parsed is None:
+            return None
+        own = self._home / PEOPLE / parsed["person"] if parsed["person"] else self._home
+        folder = own / _FOLDERS[parsed["mark"]] / parsed["name"]
+        try:
+            if folder.resolve() != folder:
+                return None
+            found = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+        except OSError:
+            return None
+        return found[0] if len(found) == 1 else None
+
+    def find_upload(self, id: str) -> FileRef | None:
+        """An upload that a message may take along."""
+        path = self.find_path(id) if id.startswith("u.") else None
+        if path is None:
+            return None
+        return FileRef(str(path), path.name, find_kind(path.name, read_head(path)), path.stat().st_size)
+
+
+def read_head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)
+
+
+def _create(path: Path) -> BinaryIO:
+    path.parent.parent.mkdir(mode=0o700, exist_ok=True)
+    path.parent.mkdir(mode=0o700)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _finish(file: BinaryIO, rest: bytes) -> None:
+    """A message that is stored must not speak of a file that a power cut took away."""
+    file.write(rest)
+    file.flush()
+    os.fsync(file.fileno())

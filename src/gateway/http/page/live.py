@@ -1,0 +1,250 @@
+"""One page's view of one conversation, live: first the whole truth from the store, then what happens, in order.
+
+Whenever the two could differ (another session, messages taken back, a reader that was too slow), the whole truth again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Sequence
+
+from starlette.types import Receive, Scope, Send
+
+from gateway.http.answers import write_json
+from gateway.http.page.parts import Parts
+from gateway.http.page.views import (
+    Json,
+    describe_row,
+    view_end,
+    view_entry,
+    view_heard,
+    view_models,
+    view_question,
+    view_snapshot,
+    view_thread,
+)
+from gateway.platforms.face import Asking, Begun, Dealt, Heard, Moved, Taken, Titled
+from gateway.platforms.hub import Ended, Lost, Sent, Watch, Watched
+from gateway.platforms.web.picture import Picture
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
+from hermes_base.cockpit import ASSISTANT, TOOL, USER, Entry, Timeline
+from hermes_base.errors import HermesError
+
+log = logging.getLogger(__name__)
+
+PULSE_SECONDS = 15.0  # a comment in this time: who does not take it has gone
+PAGE_ROWS = 100
+MOST_KNOWN = 1_000
+SNAPSHOT_TRIES = 4
+
+#: What a snapshot read from the store may or may not have in it already.
+_STORED = (Heard, Dealt, Sent, Asking, Lost)
+#: What no snapshot has.
+_PASSING = (Notice, Moved, Titled, Ended)
+_LARGE = frozenset({"snapshot", "settled"})  # they may hold megabytes, which are not written on the event loop
+_TRANSCRIPT = frozenset({USER, ASSISTANT, TOOL})
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # for proxies that collect
+]
+
+Mark = tuple[str, int]  # an entry's id, and what it says
+
+
+def mark(entry: Entry) -> Mark:
+    return entry.id, hash((entry.kind, entry.text, entry.ok, entry.reasoning, entry.level))
+
+
+def find_fresh(known: Sequence[Mark], entries: Sequence[Entry], more: bool) -> Sequence[Entry] | None:
+    """The entries behind those that the page has; None: they are not what they were, so it needs them all.
+
+    With `more`, there are earlier ones than the first, and the page may have them.
+    """
+    marks = [mark(entry) for entry in entries]
+    if not known:
+        return entries
+    if not marks or marks[0] not in known:
+        return None
+    first = known.index(marks[0])
+    rest = list(known[first:])
+    stands = marks[: len(rest)] == rest and (more or first == 0)
+    return entries[len(rest) :] if stands else None
+
+
+def cut_picture(entries: Iterable[Entry], picture: Picture | None) -> list[Entry]:
+    """The entries without what the turn under way has written: that is in its picture, and comes whole at its end."""
+    if picture is None:
+        return list(entries)
+    return [entry for entry in entries if entry.kind not in _TRANSCRIPT or entry.at < picture.begun]
+
+
+class LiveView:
+    """What one page knows of a conversation, and what it is told next."""
+
+    def __init__(self, parts: Parts, conversation: str, watch: Watch) -> None:
+        self._parts = parts
+        self._conversation = conversation
+        self._watch = watch
+        self._known: list[Mark] = []
+        self._session = ""
+        self._shown = 0  # how often the whole truth was told
+        self.ended = False
+
+    async def begin(self) -> list[Json]:
+        return await self._show_all()
+
+    async def go_on(self) -> list[Json]:
+        """What there is to tell; empty after a while in which nothing happened."""
+        told: list[Json] = []
+        events = join_deltas(await self._watch.wait(PULSE_SECONDS))
+        if any(isinstance(event, Lost) for event in events):
+            self.ended = any(isinstance(event, Ended) for event in events)
+            return [{"type": "closing"}] if self.ended else await self._show_all()
+        shown = self._shown
+        for event in events:
+            if shown == self._shown or isinstance(event, _PASSING):  # all else is in the truth that was told after it
+                told += await self._tell(event)
+        return told
+
+    # --- the whole truth
+
+    async def _show_all(self) -> list[Json]:
+        """Watched first, read then, and read again if what was read has changed meanwhile."""
+        late: list[Watched] = []
+        for _ in range(SNAPSHOT_TRIES):
+            timeline = await self._read()
+            came = self._watch.take_all()
+            late += [event for event in came if isinstance(event, _PASSING)]
+            if not any(isinstance(event, _STORED) for event in came):
+                break
+        else:  # it does not come to rest; told twice is better than never
+            late += [event for event in came if isinstance(event, Heard | Dealt | Sent | Asking)]
+        self._shown += 1
+        picture = self._parts.web.picture(self._conversation)
+        entries = cut_picture(timeline.entries, picture)
+        self._known = [mark(entry) for entry in entries][-MOST_KNOWN:]
+        self._session = timeline.thread.session if timeline.thread else ""
+        told = [view_snapshot(timeline, entries, picture, self._parts.shelf)]
+        for event in late:
+            told += await self._tell(event)
+        return told
+
+    async def _read(self) -> Timeline:
+        parts = self._parts
+        return await parts.cockpit.threads.timeline(parts.caller, self._conversation, limit=PAGE_ROWS)
+
+    # --- what happens
+
+    async def _tell(self, event: Watched) -> list[Json]:
+        if isinstance(event, Dealt):
+            return await self._settle(event.seqs)
+        if isinstance(event, Moved) and not self._parts.web.is_said_here(self._conversation, event.seq):
+            return []
+        self.ended = self.ended or isinstance(event, Ended)
+        told = self._describe(event)
+        return [] if told is None else [told]
+
+    def _describe(self, event: Watched) -> Json | None:
+        match event:
+            case TextDelta(text):
+                return {"type": "text", "text": text}
+            case ReasoningDelta(text):
+                return {"type": "reasoning", "text": text}
+            case TextEnded(kept):
+                return {"type": "text_ended", "kept": kept}
+            case ToolStarted(id, name, preview):
+                return {"type": "tool_started", "id": id, "name": name, "preview": preview}
+            case ToolEnded(id, name, ok, seconds, preview):
+                shown = {"id": id, "name": name, "ok": ok, "seconds": seconds, "preview": preview}
+                return {"type": "tool_ended", **shown}
+            case Notice(text, level):
+                return {"type": "notice", "text": text, "level": level}
+            case Heard():
+                return {"type": "heard", **view_heard(event, self._parts.shelf)}
+            case Begun(seqs, at):
+                return {"type": "begun", "seqs": seqs, "at": at}
+            case Taken(seqs):
+                return {"type": "taken", "seqs": seqs}
+            case Asking(question):
+                return {"type": "asked", "question": view_question(question)}
+            case Sent(row, outgoing):
+                entry = describe_row(row, outgoing, time.time())
+                return {"type": "note", "entry": view_entry(entry, self._parts.shelf)} if entry else None
+            case Titled(session, title):
+                return {"type": "title", "session": session, "title": title}
+            case Moved(_, conversation):
+                return {"type": "moved", "conversation": conversation}
+            case Ended():
+                return {"type": "closing"}
+        return None
+
+    async def _settle(self, seqs: tuple[int, ...]) -> list[Json]:
+        """What the transcript has got, if all that the page knows still stands."""
+        timeline = await self._read()
+        session = timeline.thread.session if timeline.thread else ""
+        entries = cut_picture(timeline.entries, self._parts.web.picture(self._conversation))
+        fresh = find_fresh(self._known, entries, timeline.more)
+        if fresh is None or self._session not in ("", session):
+            return await self._show_all()
+        self._known = [*self._known, *(mark(entry) for entry in fresh)][-MOST_KNOWN:]
+        self._session = session
+        answers = await self._parts.cockpit.desk.answers(self._conversation, seqs)
+        settled = {
+            "type": "settled",
+            "seqs": seqs,
+            "thread": view_thread(timeline.thread),
+            "entries": [view_entry(entry, self._parts.shelf) for entry in fresh],
+            "version": timeline.version,
+            **view_models(timeline),
+            **view_end(answers),
+        }
+        return [settled]
+
+
+class EventStream:
+    """The answer to a page that wants to see a conversation live."""
+
+    def __init__(self, parts: Parts, conversation: str) -> None:
+        self._parts = parts
+        self._conversation = conversation
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Until the page goes away or the gateway closes."""
+        del scope
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        tasks = {asyncio.ensure_future(self._stream(send)), asyncio.ensure_future(_wait_until_gone(receive))}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _stream(self, send: Send) -> None:
+        try:
+            with self._parts.web.hub.watch(self._conversation) as watch:
+                view = LiveView(self._parts, self._conversation, watch)
+                await _send(send, await view.begin())
+                while not view.ended:
+                    await _send(send, await view.go_on())
+        except HermesError as problem:  # the page comes back by itself
+            log.warning("a page's view of %s ended: %s", self._conversation, problem)
+        except Exception:  # the boundary to a request
+            log.exception("a page's view of %s broke", self._conversation)
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _send(send: Send, told: Sequence[Json]) -> None:
+    is_large = any(one["type"] in _LARGE for one in told)
+    body = await asyncio.to_thread(_write, told) if is_large else _write(told)
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _write(told: Sequence[Json]) -> bytes:
+    return b"".join(b"data: " + write_json(one) + b"\n\n" for one in told) or b":\n\n"
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,17 @@
+"""What the calls of the page work with, handed to all of them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.http.page.files import FileShelf
+from gateway.platforms.web.adapter import WebAdapter
+from hermes_base.cockpit import Caller, Cockpit
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    home: Path
+    cockpit: Cockpit
+    web: WebAdapter
+    shelf: FileShelf
+    caller: Caller  # whoever got as far as a call of the page: the owner

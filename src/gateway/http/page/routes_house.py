@@ -1,0 +1,115 @@
+"""Calls of the page on the house: what it is, how it is, what it costs, who is there, and how it is set up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from gateway.http.answers import Refusal, answer_json, answer_nothing, guarded
+from gateway.http.page.parts import Parts
+from gateway.http.reading import query_count, read_fields, read_object, read_text, wrong_field
+from hermes_base.cockpit import ModelView, ProviderChoice
+from hermes_base.commands import COMMANDS
+
+LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
+#: What an operator may do from the page; ending the gateway is not among it.
+OPERATIONS = frozenset({"people.list", "people.approve", "people.remove", "people.role", "turns.stop"})
+_CHOICE = ("provider", "key", "model", "base_url")
+
+
+class HouseRoutes:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._house = parts.cockpit.house
+        self._setup = parts.cockpit.setup
+        self._later = parts.home / LATER_FILE
+
+    def list(self) -> Sequence[BaseRoute]:
+        return [
+            Route("/web/me", guarded(self.describe), methods=["GET"]),
+            Route("/web/status", guarded(self.status), methods=["GET"]),
+            Route("/web/usage", guarded(self.usage), methods=["GET"]),
+            Route("/web/log", guarded(self.log), methods=["GET"]),
+            Route("/web/operate", guarded(self.operate), methods=["POST"]),
+            Route("/web/settings", guarded(self.settings), methods=["GET"]),
+            Route("/web/settings/{key}", guarded(self.change), methods=["PUT"]),
+            Route("/web/providers", guarded(self.providers), methods=["GET"]),
+            Route("/web/providers/probe", guarded(self.probe), methods=["POST"]),
+            Route("/web/providers/use", guarded(self.use), methods=["POST"]),
+            Route("/web/setup/later", guarded(self.put_off), methods=["POST"]),
+        ]
+
+    # --- how it is
+
+    async def describe(self, request: Request) -> Response:
+        del request
+        model = await self._setup.model()
+        return answer_json(
+            {
+                "version": self._parts.cockpit.version,
+                "profile": self._parts.cockpit.profile,
+                "model": asdict(model),
+                "needs_setup": _is_makeshift(model) and not self._later.exists(),
+                "upload_bytes": self._parts.shelf.most_bytes(),
+                "commands": [{"name": one.name, "args": one.args, "summary": one.summary} for one in COMMANDS],
+            }
+        )
+
+    async def status(self, request: Request) -> Response:
+        del request
+        return answer_json(await self._house.status())
+
+    async def usage(self, request: Request) -> Response:
+        return answer_json(await self._house.usage(query_count(request, "days", 30, 366)))
+
+    async def log(self, request: Request) -> Response:
+        return answer_json({"lines": list(await self._house.log_tail(query_count(request, "lines", 200, 2_000)))})
+
+    async def operate(self, request: Request) -> Response:
+        fields = await read_object(request)
+        name = read_text(fields, "name")
+        if name not in OPERATIONS:
+            raise wrong_field("name", "one of " + ", ".join(sorted(OPERATIONS)))
+        return answer_json(await self._house.perform(name, read_fields(fields, "args")))
+
+    # --- how it is set up
+
+    async def settings(self, request: Request) -> Response:
+        del request
+        return answer_json({"settings": [asdict(view) for view in await self._setup.settings()]})
+
+    async def change(self, request: Request) -> Response:
+        value = read_text(await read_object(request), "value", most=100_000)
+        return answer_json({"setting": asdict(await self._setup.change(str(request.path_params["key"]), value))})
+
+    async def providers(self, request: Request) -> Response:
+        del request
+        offered = [asdict(view) for view in await self._setup.providers()]
+        return answer_json({"providers": offered, "model": asdict(await self._setup.model())})
+
+    async def probe(self, request: Request) -> Response:
+        return answer_json(asdict(await self._setup.probe(_read_choice(await read_object(request)))))
+
+    async def use(self, request: Request) -> Response:
+        return answer_json(asdict(await self._setup.use(_read_choice(await read_object(request)))))
+
+    async def put_off(self, request: Request) -> Response:
+        await read_object(request)
+        try:
+            self._later.touch(0o600)
+        except OSError as problem:
+            sentence = f"That could not be kept: {problem.strerror}. Check the disk's space and permissions."
+            raise Refusal(507, "disk", sentence) from problem
+        return answer_nothing()
+
+
+def _is_makeshift(model: ModelView) -> bool:
+    """Something better could be set up: only the built-in model answers, or none can be found."""
+    return model.built_in or bool(model.problem)
+
+
+def _read_choice(fields: Mapping[str, Any]) -> ProviderChoice:
+    return ProviderChoice(**{name: read_text(fields, name, "").strip() for name in _CHOICE})
