@@ -99,7 +99,7 @@ def _load_gateway() -> Callable[[Path, Callable[[], None]], int]:
     """Loaded here and not above: `stop` and `status` need no agent. What is loaded stays, so nobody looks for garbage
     among it meanwhile: that is a tenth of the time."""
     gc.disable()
-    from gateway.serving import run_gateway  # noqa: PLC0415
+    from gateway.app.foreground import run_gateway  # noqa: PLC0415
 
     gc.freeze()
     gc.enable()

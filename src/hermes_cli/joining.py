@@ -86,7 +86,7 @@ def open_host(options: ChatOptions) -> OpenedHost:
 
 def make_hosted(home: Path, lock: HomeLock) -> Hosted:
     # Loaded here and not above: who joins a running gateway needs no agent, and it takes most of the start.
-    from gateway.hosting import GatewayThread  # noqa: PLC0415
+    from gateway.app.hosted import GatewayThread  # noqa: PLC0415
 
     hosted: Hosted = GatewayThread(home, lock)
     return hosted

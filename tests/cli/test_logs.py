@@ -277,9 +277,9 @@ def test_the_first_line_comes_before_anything_heavy(home: Path) -> None:
         "    heavy = {'openai', 'anthropic', 'starlette', 'uvicorn', 'sqlite3', 'asyncio', 'agent'}\n"
         "    print(sorted(heavy & set(sys.modules)), (home / 'logs' / 'gateway.log').read_text())\n"
         "    return 0\n"
-        "module = types.ModuleType('gateway.serving')\n"
+        "module = types.ModuleType('gateway.app.foreground')\n"
         "module.run_gateway = serve\n"
-        "sys.modules['gateway.serving'] = module\n"
+        "sys.modules['gateway.app.foreground'] = module\n"
         "from hermes_cli.main import main\n"
         "sys.exit(main(['gateway', 'run']))\n"
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from raw_client import RawClient
 
-from gateway.hosting import GatewayThread
+from gateway.app.hosted import GatewayThread
 from gateway.service.gateway import Gateway
 from hermes_state.home_lock import HomeLock
 

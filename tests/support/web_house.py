@@ -13,9 +13,9 @@ from urllib.parse import quote
 import httpx2
 from waiting import wait_until
 
+from gateway.app.foreground import open_page
 from gateway.http.server import HttpServer
 from gateway.service.gateway import Gateway
-from gateway.serving import open_page
 from hermes_state.home_lock import HomeLock
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""A gateway on a thread of the terminal that hosts it; `gateway.serving` runs one in its own process."""
+"""A gateway on a thread of the terminal that hosts it; `gateway.app.foreground` runs one in its own process."""
 
 import asyncio
 import logging
