@@ -10,8 +10,8 @@ MODULE, CLASS, FUNCTION, PARAMETERS = 600, 400, 60, 8
 FIXED_SIGNATURES = {
     ("agent/auxiliary_client.py", "call_llm"),
     ("agent/context_compressor.py", "__init__"),
-    ("hermes_cli/plugin_context.py", "register_tool"),
-    ("hermes_cli/plugin_offers.py", "register_platform"),
+    ("hermes_cli/plugins/plugin_context.py", "register_tool"),
+    ("hermes_cli/plugins/plugin_offers.py", "register_platform"),
     ("tools/registry.py", "register"),
 }
 

@@ -30,22 +30,24 @@ class Entry(NamedTuple):
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
-        "chat": Entry("hermes_cli.chat:main", "Chat in the terminal (the default)."),
-        "setup": Entry("hermes_cli.setup_cmd:main", "Choose who answers, with a few questions and a try."),
-        "gateway": Entry("hermes_cli.gateway_cmd:main", "Run the gateway, here or as a service."),
-        "web": Entry("hermes_cli.web_cmd:main", "Print the address of the web page, or open it."),
-        "status": Entry("hermes_cli.status_cmd:main", "Show how this Hermes is: gateway, model, platforms, usage."),
-        "logs": Entry("hermes_cli.logs_cmd:main", "Show the log of the gateway."),
-        "sessions": Entry("hermes_cli.sessions_cmd:main", "List, search, show, export or delete past sessions."),
-        "usage": Entry("hermes_cli.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
-        "people": Entry("hermes_cli.people_cmd:main", "Decide who may speak, and what is kept of them."),
-        "api-keys": Entry("hermes_cli.api_keys_cmd:main", "Make, list and revoke keys of the API."),
-        "config": Entry("hermes_cli.config_cmd:main", "Read, change and explain the settings."),
+        "chat": Entry("hermes_cli.chat.chat_cmd:main", "Chat in the terminal (the default)."),
+        "setup": Entry("hermes_cli.cmds.setup_cmd:main", "Choose who answers, with a few questions and a try."),
+        "gateway": Entry("hermes_cli.cmds.gateway_cmd:main", "Run the gateway, here or as a service."),
+        "web": Entry("hermes_cli.cmds.web_cmd:main", "Print the address of the web page, or open it."),
+        "status": Entry(
+            "hermes_cli.cmds.status_cmd:main", "Show how this Hermes is: gateway, model, platforms, usage."
+        ),
+        "logs": Entry("hermes_cli.cmds.logs_cmd:main", "Show the log of the gateway."),
+        "sessions": Entry("hermes_cli.cmds.sessions_cmd:main", "List, search, show, export or delete past sessions."),
+        "usage": Entry("hermes_cli.cmds.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
+        "people": Entry("hermes_cli.cmds.people_cmd:main", "Decide who may speak, and what is kept of them."),
+        "api-keys": Entry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
+        "config": Entry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
         "plugins": Entry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
-        "backup": Entry("hermes_cli.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
-        "health": Entry("hermes_cli.health_cmd:main", "Ask whether the running gateway is well; for probes."),
-        "doctor": Entry("hermes_cli.doctor:main", "Find out what is wrong, and how to put it right."),
-        "lab": Entry("hermes_cli.lab:main", "Serve a scripted model on this machine, for tests."),
+        "backup": Entry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
+        "health": Entry("hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."),
+        "doctor": Entry("hermes_cli.cmds.doctor:main", "Find out what is wrong, and how to put it right."),
+        "lab": Entry("hermes_cli.cmds.lab:main", "Serve a scripted model on this machine, for tests."),
     }
 )
 OPTIONS: Mapping[str, str] = MappingProxyType(

@@ -8,11 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hermes_base.errors import ConfigProblem
-from hermes_cli import config, plugin_seals
+from hermes_cli import config
 from hermes_cli import plugins as plugin_host
-from hermes_cli.plugin_loading import find_code
-from hermes_cli.plugin_records import LoadedPlugin, PluginManifest
-from hermes_cli.plugin_sources import find_manifests, is_set
+from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins.plugin_loading import find_code
+from hermes_cli.plugins.plugin_records import LoadedPlugin, PluginManifest
+from hermes_cli.plugins.plugin_sources import find_manifests, is_set
 from plugins import context_engine
 
 _SAFE_MODE = "HERMES_SAFE_MODE is set, so no plugin is loaded."

@@ -14,8 +14,8 @@ from waiting import wait_until
 from gateway.service import key_admin
 from gateway.service.queries import key_queries
 from hermes_base.errors import HermesError
-from hermes_cli import api_keys_cmd
 from hermes_cli import main as entry
+from hermes_cli.cmds import api_keys_cmd
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.people import MEMBER

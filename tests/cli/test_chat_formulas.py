@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hermes_cli.terminal_render import Renderer
+from hermes_cli.chat.terminal_render import Renderer
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from hermes_cli.terminal_markdown import BlockSplitter, split_blocks
+from hermes_cli.chat.terminal_markdown import BlockSplitter, split_blocks
 
 PLAIN = ["", "", "text", "more text  ", "# title", "- item", "  inside", "1. one", "2) two", "    indented", "\tfar in"]
 FENCES = ["```", "```py", "~~~", "````", "  ```", "> ```", "- ```"]

@@ -13,21 +13,21 @@ from test_chat_scripted_host import LONG, ScriptedHost
 
 from hermes_base.chat import FileSent, Said
 from hermes_base.errors import HermesError
-from hermes_cli import chat
-from hermes_cli.joining import ChatOptions, OpenedHost
-from hermes_cli.terminal_plain import Lines, PlainChat, PlainView, Shows
-from hermes_cli.terminal_words import Display
+from hermes_cli.chat import chat_cmd
+from hermes_cli.chat.joining import ChatOptions, OpenedHost
+from hermes_cli.chat.terminal_plain import Lines, PlainChat, PlainView, Shows
+from hermes_cli.chat.terminal_words import Display
 
 
 class Stage:
-    """Stdin, stdout, stderr and the host of one run of `hermes_cli.chat:main`."""
+    """Stdin, stdout, stderr and the host of one run of `hermes_cli.chat.chat_cmd:main`."""
 
     def __init__(self, monkeypatch):
         self._monkeypatch = monkeypatch
         self.host = ScriptedHost()
         self.out, self.err = io.StringIO(), io.StringIO()
         self.options = None
-        monkeypatch.setattr(chat, "open_host", self._open)
+        monkeypatch.setattr(chat_cmd, "open_host", self._open)
 
     def _open(self, options):
         self.options = options
@@ -37,7 +37,7 @@ class Stage:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         self._monkeypatch.setattr(sys, "stdout", self.out)
         self._monkeypatch.setattr(sys, "stderr", self.err)
-        return chat.main(list(args))
+        return chat_cmd.main(list(args))
 
     def press(self, seen, times=1):
         """Press Ctrl-C once the host has been given this many texts, and again when it was told to stop."""
@@ -229,7 +229,9 @@ def test_reasoning_and_progress_go_to_the_notes():
 
 
 def test_one_question_loads_neither_screen_nor_markdown():
-    program = "import sys, hermes_cli.chat; print({'rich', 'prompt_toolkit', 'markdown_it'} & set(sys.modules))"
+    program = (
+        "import sys, hermes_cli.chat.chat_cmd; print({'rich', 'prompt_toolkit', 'markdown_it'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -194,8 +194,8 @@ def test_the_scripted_host_is_a_chat_host():
 
 
 if __name__ == "__main__":
-    from hermes_cli.terminal_chat import chat_on_screen
-    from hermes_cli.terminal_words import Display
+    from hermes_cli.chat.terminal_chat import chat_on_screen
+    from hermes_cli.chat.terminal_words import Display
 
     scripted = ScriptedHost(pause=float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
     progress = sys.argv[2] if len(sys.argv) > 2 else "short"

@@ -18,9 +18,9 @@ from hermes_base.chat import (
     ToolStarted,
     TurnEnded,
 )
-from hermes_cli.terminal_render import Renderer
-from hermes_cli.terminal_view import TerminalView
-from hermes_cli.terminal_words import Display
+from hermes_cli.chat.terminal_render import Renderer
+from hermes_cli.chat.terminal_view import TerminalView
+from hermes_cli.chat.terminal_words import Display
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 

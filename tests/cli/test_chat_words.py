@@ -3,7 +3,7 @@
 import pytest
 
 from hermes_base.chat import Question, ToolEnded, TurnEnded
-from hermes_cli import terminal_words as words
+from hermes_cli.chat import terminal_words as words
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hermes_base import settings
-from hermes_cli import config, config_cmd
+from hermes_cli import config
+from hermes_cli.cmds import config_cmd
 from hermes_cli.main import main
 
 SECRET = "sk-or-0123456789abcdef"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
-from hermes_cli import config, config_edit
+from hermes_cli import config
+from hermes_cli.config import config_edit
 
 COMMENTED = """\
 # my settings

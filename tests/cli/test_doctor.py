@@ -12,7 +12,7 @@ import pytest
 from raw_model_server import RawModelServer
 
 from agent.providers import embedded
-from hermes_cli import doctor
+from hermes_cli.cmds import doctor
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE

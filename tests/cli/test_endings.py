@@ -17,7 +17,7 @@ from gateway_process import GatewayProcess, read_store
 from waiting import wait_until
 
 from hermes_base import local_wire as wire
-from hermes_cli.local_client import connect
+from hermes_cli.chat.local_client import connect
 from hermes_lab.server import LabServer
 
 HERMES = [sys.executable, "-m", "hermes_cli.main"]

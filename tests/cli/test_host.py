@@ -11,7 +11,7 @@ from waiting import wait_until
 
 from hermes_base.chat import Asked, Closed, Event, Idle, Notice, TextDelta, ToolEnded, TurnEnded
 from hermes_cli import config
-from hermes_cli.joining import ChatOptions, open_host
+from hermes_cli.chat.joining import ChatOptions, open_host
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE

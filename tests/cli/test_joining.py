@@ -17,9 +17,10 @@ from waiting import wait_until
 from hermes_base.chat import Closed, Event, Idle, Notice, TurnEnded
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello, socket_path
-from hermes_cli import joining, owner
-from hermes_cli.joining import HOSTS_NOW, JOINED_AGAIN, WAITING, Seat
-from hermes_cli.local_client import LocalClient
+from hermes_cli.chat import joining
+from hermes_cli.chat.joining import HOSTS_NOW, JOINED_AGAIN, WAITING, Seat
+from hermes_cli.chat.local_client import LocalClient
+from hermes_cli.cmds import owner
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
 from hermes_state.memory.memory_store import MemoryStore

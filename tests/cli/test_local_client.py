@@ -15,8 +15,8 @@ from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Said, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, NOTE, QUESTION, Address, Outgoing
-from hermes_cli.local_client import Connection, Gone, LocalClient, call, connect
-from hermes_cli.local_follow import Follower
+from hermes_cli.chat.local_client import Connection, Gone, LocalClient, call, connect
+from hermes_cli.chat.local_follow import Follower
 from hermes_state.memory.memory_store import MemoryStore
 
 KEY = "agent:main:local:dm:talk"

@@ -25,8 +25,9 @@ from web_house import find_free_port
 
 from hermes_base.cancel import CancelToken
 from hermes_base.turn_context import TurnContext, current_turn
-from hermes_cli import config, logs
-from hermes_cli.logs import JsonLines, LogFile, keep_log, log_path, parse_line, read_tail, set_level, write_line
+from hermes_cli import config
+from hermes_cli.config import logs
+from hermes_cli.config.logs import JsonLines, LogFile, keep_log, log_path, parse_line, read_tail, set_level, write_line
 from hermes_cli.main import main
 from hermes_lab.server import LabServer
 
@@ -95,7 +96,7 @@ def test_the_file_is_the_owners(home: Path) -> None:
 def test_what_the_file_and_the_terminal_hold(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """H9: the setting rules the terminal; the file has our `info`, and everything with `debug`."""
     code = (
-        "import logging; from pathlib import Path; from hermes_cli import config, logs\n"
+        "import logging; from pathlib import Path; from hermes_cli import config; from hermes_cli.config import logs\n"
         "config.start_logging()\n"
         f"with logs.keep_log(Path({str(home)!r})):\n"
         "    for round in ('first', 'second'):\n"

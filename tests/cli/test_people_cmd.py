@@ -9,7 +9,7 @@ import pytest
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row, UsageRow
 from hermes_cli import main as entry
-from hermes_cli import people_cmd
+from hermes_cli.cmds import people_cmd
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
 from hermes_state.people import MEMBER, Person
@@ -118,7 +118,7 @@ def test_a_wrong_role_is_refused(capsys: Output) -> None:
 
 def test_the_home_is_not_changed_behind_its_owners_back(ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """B6: while another process owns the home and does not answer, nothing is written."""
-    monkeypatch.setattr("hermes_cli.owner._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("hermes_cli.cmds.owner._PATIENCE_SECONDS", 0.0)
     with HomeLock(get_hermes_home()), pytest.raises(HermesError):
         people_cmd.main(["remove", ann.id])
     with closing(SqliteStore.open_readonly(get_hermes_home() / STORE_FILE)) as store:

@@ -7,7 +7,7 @@ import pytest
 
 from hermes_base.chat import Asked, Event, Idle, Notice
 from hermes_cli import config
-from hermes_cli.joining import ChatOptions, open_host
+from hermes_cli.chat.joining import ChatOptions, open_host
 from hermes_lab.server import LabServer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_cli import config_edit
+from hermes_cli.config import config_edit
 
 ROOT = Path(__file__).resolve().parents[2]
 START = ROOT / "scripts" / "container-start"

@@ -17,7 +17,8 @@ from waiting import wait_until
 
 from gateway.service import chores
 from hermes_base.errors import HermesError
-from hermes_cli import config, sessions_cmd
+from hermes_cli import config
+from hermes_cli.cmds import sessions_cmd
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore

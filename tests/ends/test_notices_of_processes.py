@@ -10,7 +10,7 @@ from house import ACCOUNT, House
 from waiting import wait_until
 
 from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
-from hermes_cli import owner
+from hermes_cli.cmds import owner
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore

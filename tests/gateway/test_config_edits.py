@@ -14,7 +14,7 @@ from gateway.service.chores import WATCH_SECONDS
 from gateway.service.settings_watch import Known, find_changes
 from hermes_base import settings as table
 from hermes_cli import config as cli_config
-from hermes_cli.logs import FILE, keep_log, log_path, parse_line
+from hermes_cli.config.logs import FILE, keep_log, log_path, parse_line
 from hermes_lab.server import LabServer
 
 SECRET = "a-very-secret-value-1"

@@ -11,7 +11,7 @@ from waiting import wait_until
 
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Address, Inbound
-from hermes_cli.logs import keep_log
+from hermes_cli.config.logs import keep_log
 from hermes_lab.server import LabServer
 
 PEOPLE = {"owner": "olga", "admins": ["adam"], "allow": ["ann"]}

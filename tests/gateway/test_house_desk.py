@@ -16,8 +16,8 @@ from gateway.service import pulse
 from gateway.service.queries.house_queries import HouseDesk
 from gateway.turns import sender
 from hermes_base.inbound import Address, Inbound
-from hermes_cli.gateway_cmd import write_status
-from hermes_cli.logs import keep_log
+from hermes_cli.cmds.gateway_cmd import write_status
+from hermes_cli.config.logs import keep_log
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 

@@ -601,7 +601,7 @@ def test_a_file_of_the_agent_is_handed_over(house: LocalHouse, person: Person, t
 
 
 def test_deleting_a_session_asks_the_owner(house: LocalHouse, person: Person, home: Path) -> None:
-    from hermes_cli.owner import perform
+    from hermes_cli.cmds.owner import perform
 
     person.ask("[[say one]]")
     session = house.gateway.store.current(person.conversation)

@@ -12,8 +12,8 @@ from waiting import wait_until
 from hermes_base import local_wire as wire
 from hermes_base.chat import Event, Said, TurnEnded
 from hermes_base.local_wire import Hello
-from hermes_cli.joining import Seat
-from hermes_cli.local_client import LocalClient
+from hermes_cli.chat.joining import Seat
+from hermes_cli.chat.local_client import LocalClient
 from hermes_lab.server import LabServer
 
 

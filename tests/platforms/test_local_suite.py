@@ -16,7 +16,7 @@ from gateway.platforms.local.house import Found, Opened, StoredRow
 from hermes_base import local_wire as wire
 from hermes_base.chat import FileSent, TurnEnded
 from hermes_base.inbound import Address, Inbound
-from hermes_cli.local_follow import Follower
+from hermes_cli.chat.local_follow import Follower
 
 KEY = "agent:main:local:dm:talk"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes_cli import plugins
-from hermes_cli.plugin_sources import find_manifests
 from hermes_cli.plugins import Gate, PluginManifest, decide_gate
+from hermes_cli.plugins.plugin_sources import find_manifests
 
 MARK = """
     import builtins

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from hermes_cli import plugin_seals, plugins
+from hermes_cli import plugins
+from hermes_cli.plugins import plugin_seals
 
 GOOD = """
     def register(ctx):

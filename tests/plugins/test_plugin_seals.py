@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_cli import doctor, plugin_seals, plugins, plugins_cmd
+from hermes_cli import plugins, plugins_cmd
+from hermes_cli.cmds import doctor
+from hermes_cli.plugins import plugin_seals
 from plugins.context_engine import load_context_engine
 
 SAYS = "def register(ctx):\n    ctx.register_hook('pre_verify', lambda **facts: {word!r})\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 from local_house import host_here
 
 from hermes_base.local_wire import Hello
-from hermes_cli.joining import Seat
-from hermes_cli.local_client import LocalClient
+from hermes_cli.chat.joining import Seat
+from hermes_cli.chat.local_client import LocalClient
 
 
 def main(home: Path, name: str, conversation: str) -> None:

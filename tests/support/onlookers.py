@@ -21,11 +21,11 @@ from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, Address
 from hermes_base.journal import Row, shown_text
 from hermes_base.local_wire import Hello
-from hermes_cli.local_client import Connection, LocalClient, connect
-from hermes_cli.terminal_plain import PlainView, Shows
-from hermes_cli.terminal_render import Renderer
-from hermes_cli.terminal_view import TerminalView
-from hermes_cli.terminal_words import BEGINS_ANEW, Display
+from hermes_cli.chat.local_client import Connection, LocalClient, connect
+from hermes_cli.chat.terminal_plain import PlainView, Shows
+from hermes_cli.chat.terminal_render import Renderer
+from hermes_cli.chat.terminal_view import TerminalView
+from hermes_cli.chat.terminal_words import BEGINS_ANEW, Display
 
 PATIENCE = 60.0
 ACCOUNT = "bot"

@@ -9,7 +9,7 @@ from web_house import WebHouse
 
 from gateway.http.access import read_token
 from hermes_base.errors import HermesError
-from hermes_cli import web_cmd
+from hermes_cli.cmds import web_cmd
 from hermes_lab.server import LabServer
 
 Output = pytest.CaptureFixture[str]

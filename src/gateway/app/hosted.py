@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.service.gateway import Gateway
 from hermes_base.errors import HermesError
-from hermes_cli.logs import keep_log
+from hermes_cli.config.logs import keep_log
 from hermes_state.home_lock import HomeLock
 
 log = logging.getLogger(__name__)

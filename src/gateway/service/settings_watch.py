@@ -16,7 +16,7 @@ from hermes_base import settings as table
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
-from hermes_cli import logs
+from hermes_cli.config import logs
 from plugins import context_engine
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_cli import config as cli_config
-from hermes_cli.logs import log_path, read_tail, write_line
+from hermes_cli.config.logs import log_path, read_tail, write_line
 from hermes_cli.plugins import (
     get_plugin_command_handler,
     resolve_plugin_command_result,

@@ -14,10 +14,10 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
-from hermes_cli import plugin_seals
 from hermes_cli import plugins as plugin_host
-from hermes_cli.plugin_loading import import_folder
-from hermes_cli.plugin_sources import list_folders, read_manifest_fields
+from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins.plugin_loading import import_folder
+from hermes_cli.plugins.plugin_sources import list_folders, read_manifest_fields
 from hermes_constants import get_hermes_home
 
 log = logging.getLogger(__name__)

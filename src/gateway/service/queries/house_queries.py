@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.core.usage_report import UsageReport, read_report
 from gateway.service import metrics
 from gateway.turns.threads import start_thread
-from hermes_cli import logs
+from hermes_cli.config import logs
 from hermes_state.damage import describe_damage
 from hermes_state.store import UsageSum
 

@@ -25,8 +25,8 @@ from hermes_base.chat import (
     TurnEnded,
 )
 from hermes_base.inbound import FileRef
-from hermes_cli import terminal_words as words
-from hermes_cli.terminal_events import ENDINGS, SIGNALLED, Ended, Feed, Pressed
+from hermes_cli.chat import terminal_words as words
+from hermes_cli.chat.terminal_events import ENDINGS, SIGNALLED, Ended, Feed, Pressed
 
 #: Exit codes. UNASKED: it went on without an answer to a question, since nobody could be asked.
 ANSWERED, FAILED, UNASKED = 0, 1, 3

@@ -16,17 +16,17 @@ import model_tools  # the built-in tools are registered first, so that no plugin
 from hermes_base.text.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
-from hermes_cli.plugin_context import EngineProbe, PluginContext, read_settings
-from hermes_cli.plugin_loading import Register, load_plugin
-from hermes_cli.plugin_records import (
+from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, read_settings
+from hermes_cli.plugins.plugin_loading import Register, load_plugin
+from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
     PluginManifest,
     PluginRecords,
     PluginToolOverrideError,
 )
-from hermes_cli.plugin_seals import CodeChanged
-from hermes_cli.plugin_sources import ENTRY_POINTS_GROUP, find_manifests, is_set
+from hermes_cli.plugins.plugin_seals import CodeChanged
+from hermes_cli.plugins.plugin_sources import ENTRY_POINTS_GROUP, find_manifests, is_set
 from tools.registry import registry
 
 __all__ = [

@@ -17,9 +17,9 @@ from hermes_base.chat import (
     ToolStarted,
     TurnEnded,
 )
-from hermes_cli import terminal_words as words
-from hermes_cli.terminal_markdown import BlockSplitter
-from hermes_cli.terminal_render import Renderer
+from hermes_cli.chat import terminal_words as words
+from hermes_cli.chat.terminal_markdown import BlockSplitter
+from hermes_cli.chat.terminal_render import Renderer
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _LONGEST_DRAWN = 2_000  # characters of an unfinished block that are drawn again and again; more would not fit anyway

@@ -10,8 +10,14 @@ from typing import Any
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
 from hermes_cli.middleware import VALID_MIDDLEWARE
-from hermes_cli.plugin_offers import PluginOffers
-from hermes_cli.plugin_records import VALID_HOOKS, LoadedPlugin, PluginManifest, PluginRecords, PluginToolOverrideError
+from hermes_cli.plugins.plugin_offers import PluginOffers
+from hermes_cli.plugins.plugin_records import (
+    VALID_HOOKS,
+    LoadedPlugin,
+    PluginManifest,
+    PluginRecords,
+    PluginToolOverrideError,
+)
 from hermes_cli.profiles import get_active_profile_name
 from tools.registry import ToolEntry, registry
 

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from hermes_base.errors import HermesError
-from hermes_cli import plugin_seals
-from hermes_cli.plugin_records import PluginManifest
-from hermes_cli.plugin_sources import find_entry_point, find_module_code
+from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins.plugin_records import PluginManifest
+from hermes_cli.plugins.plugin_sources import find_entry_point, find_module_code
 
 PACKAGE = "hermes_plugins"
 _INIT = "__init__.py"

@@ -22,11 +22,11 @@ from typing import Any
 from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
-from hermes_cli.crash_guard import REFUSED, Guard, Verdict, write_refusal
-from hermes_cli.local_client import Gone, call, connect
-from hermes_cli.logs import keep_log, log_path
-from hermes_cli.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
-from hermes_cli.web_cmd import END_CHAT, find_address, is_chat
+from hermes_cli.chat.local_client import Gone, call, connect
+from hermes_cli.cmds.crash_guard import REFUSED, Guard, Verdict, write_refusal
+from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
+from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
+from hermes_cli.config.logs import keep_log, log_path
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.home_lock import Holder, holder
 

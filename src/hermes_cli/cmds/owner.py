@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.service import key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
-from hermes_cli.local_client import Connection, call, connect
+from hermes_cli.chat.local_client import Connection, call, connect
 from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from hermes_cli.plugin_records import PluginManifest, PluginRecords
+from hermes_cli.plugins.plugin_records import PluginManifest, PluginRecords
 
 log = logging.getLogger("hermes_cli.plugins")
 

@@ -16,8 +16,8 @@ from gateway.core.usage_report import describe_sum
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.settings import defaults
 from hermes_cli import config
-from hermes_cli.gateway_cmd import NOBODY, write_status
-from hermes_cli.local_client import Gone, call, connect
+from hermes_cli.chat.local_client import Gone, call, connect
+from hermes_cli.cmds.gateway_cmd import NOBODY, write_status
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.damage import describe_damage

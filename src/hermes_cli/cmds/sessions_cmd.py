@@ -16,7 +16,8 @@ from types import MappingProxyType
 from gateway.core.session_export import FORMS, dump, name_session, write_markdown
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row
-from hermes_cli import config, owner
+from hermes_cli import config
+from hermes_cli.cmds import owner
 from hermes_constants import get_hermes_home
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore

@@ -12,10 +12,10 @@ from contextlib import closing
 from typing import TextIO
 
 from hermes_cli import config
-from hermes_cli.joining import ChatOptions, OpenedHost, open_host
-from hermes_cli.piped import STDIN, Asking, open_stdin, read_question
-from hermes_cli.terminal_plain import Lines, PlainChat, PlainView, Shows
-from hermes_cli.terminal_words import Display, clean_shown, read_display
+from hermes_cli.chat.joining import ChatOptions, OpenedHost, open_host
+from hermes_cli.chat.piped import STDIN, Asking, open_stdin, read_question
+from hermes_cli.chat.terminal_plain import Lines, PlainChat, PlainView, Shows
+from hermes_cli.chat.terminal_words import Display, clean_shown, read_display
 
 _QUERY = ("-q", "--query")
 #: Terminals that can neither move the cursor nor colour.
@@ -123,6 +123,6 @@ def _show_prompt() -> None:
 
 def _chat_on_screen(opened: OpenedHost, display: Display) -> int:
     # Loaded here and not above: prompt_toolkit, rich and asyncio take 0.2 s that `-q` and a pipe need not pay.
-    from hermes_cli.terminal_chat import chat_on_screen  # noqa: PLC0415
+    from hermes_cli.chat.terminal_chat import chat_on_screen  # noqa: PLC0415
 
     return chat_on_screen(opened.host, opened.banner, display, opened.hint)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import HermesError
-from hermes_cli import owner
+from hermes_cli.cmds import owner
 from hermes_state.people import MEMBER, ROLE_NAMES
 
 _CONTROL = dict.fromkeys((*range(32), *range(127, 160)))

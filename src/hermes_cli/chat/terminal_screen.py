@@ -20,7 +20,7 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from hermes_base.commands import COMMANDS
-from hermes_cli.terminal_input import TypedLine
+from hermes_cli.chat.terminal_input import TypedLine
 
 _ROWS_BELOW = 4  # kept for the typed line and what stands under it
 _MOST_ROWS_TYPED = 10

@@ -26,9 +26,10 @@ from agent.providers.key_names import find_key_names, find_meant
 from agent.providers.runtime import Runtime, needs_key
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.text.addresses import is_local
-from hermes_cli import config, plugin_seals
-from hermes_cli.plugin_loading import find_code
-from hermes_cli.plugin_sources import find_manifests
+from hermes_cli import config
+from hermes_cli.plugins import plugin_seals
+from hermes_cli.plugins.plugin_loading import find_code
+from hermes_cli.plugins.plugin_sources import find_manifests
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.damage import TABLES

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from hermes_cli import owner
+from hermes_cli.cmds import owner
 
 _CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
 

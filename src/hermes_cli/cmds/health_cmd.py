@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_cli import config
-from hermes_cli.local_client import call, connect
+from hermes_cli.chat.local_client import call, connect
 from hermes_constants import get_hermes_home
 
 OK, NOT_WELL = 0, 1

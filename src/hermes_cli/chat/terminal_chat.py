@@ -13,12 +13,12 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from hermes_base import commands
 from hermes_base.chat import Asked, ChatHost, Closed, Event, Idle, Question, TextDelta, TurnEnded
-from hermes_cli import terminal_words as words
-from hermes_cli.terminal_events import SIGNALLED, Ended, carry_events, find_endings
-from hermes_cli.terminal_input import HISTORY_FILE, TypedLine
-from hermes_cli.terminal_render import Renderer
-from hermes_cli.terminal_screen import Screen, divert_logs
-from hermes_cli.terminal_view import TerminalView
+from hermes_cli.chat import terminal_words as words
+from hermes_cli.chat.terminal_events import SIGNALLED, Ended, carry_events, find_endings
+from hermes_cli.chat.terminal_input import HISTORY_FILE, TypedLine
+from hermes_cli.chat.terminal_render import Renderer
+from hermes_cli.chat.terminal_screen import Screen, divert_logs
+from hermes_cli.chat.terminal_view import TerminalView
 from hermes_constants import get_hermes_home
 
 LEFT, INTERRUPTED = 0, 130

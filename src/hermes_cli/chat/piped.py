@@ -13,7 +13,7 @@ from typing import BinaryIO
 from hermes_base import commands
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import UPLOADS, FileRef
-from hermes_cli.terminal_words import clean_typed
+from hermes_cli.chat.terminal_words import clean_typed
 from hermes_constants import get_hermes_home
 
 STDIN = "-"

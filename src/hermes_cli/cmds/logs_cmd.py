@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes_base.settings import LOG_LEVELS
-from hermes_cli.logs import is_wanted, log_path, numbered, read_tail, write_line
+from hermes_cli.config.logs import is_wanted, log_path, numbered, read_tail, write_line
 from hermes_constants import get_hermes_home
 
 LINES = 50

@@ -12,7 +12,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
 from hermes_base.commands import COMMANDS, Command
-from hermes_cli.terminal_words import clean_typed
+from hermes_cli.chat.terminal_words import clean_typed
 
 log = logging.getLogger(__name__)
 

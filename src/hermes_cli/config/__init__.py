@@ -29,7 +29,7 @@ from hermes_base.settings import Problem
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
-from hermes_cli import config_edit
+from hermes_cli.config import config_edit
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
 

@@ -12,7 +12,7 @@ from gateway.http.access import make_token, read_token
 from gateway.http.guard import is_loopback
 from hermes_base.errors import HermesError
 from hermes_cli import config
-from hermes_cli.local_client import call, connect
+from hermes_cli.chat.local_client import call, connect
 from hermes_constants import get_hermes_home
 
 OK = 0

@@ -18,7 +18,7 @@ from hermes_base import local_wire as wire
 from hermes_base.chat import Closed, Event, Idle, Notice
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
-from hermes_cli.local_follow import Follower, Taken
+from hermes_cli.chat.local_follow import Follower, Taken
 
 log = logging.getLogger(__name__)
 

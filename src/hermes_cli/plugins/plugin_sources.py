@@ -11,9 +11,9 @@ from typing import Any
 
 from ruamel.yaml.error import YAMLError
 
-from hermes_cli.config_edit import parse_yaml
-from hermes_cli.folder import find_folder
-from hermes_cli.plugin_records import KINDS, PluginManifest
+from hermes_cli.config.config_edit import parse_yaml
+from hermes_cli.config.folder import find_folder
+from hermes_cli.plugins.plugin_records import KINDS, PluginManifest
 from hermes_constants import get_hermes_home
 
 log = logging.getLogger("hermes_cli.plugins")
@@ -44,7 +44,7 @@ def find_manifests() -> list[PluginManifest]:
 
 def _find_bundled() -> Iterator[PluginManifest]:
     named = os.environ.get("HERMES_BUNDLED_PLUGINS", "").strip()
-    root = Path(named).expanduser() if named else Path(__file__).resolve().parent.parent / "plugins"
+    root = Path(named).expanduser() if named else Path(__file__).resolve().parents[2] / "plugins"
     yield from _scan(root, "bundled", skipped=_OTHER_LOADERS)
     yield from _scan(root / _PLATFORMS, "bundled")
 

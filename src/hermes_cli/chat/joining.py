@@ -16,8 +16,8 @@ from typing import Protocol
 from hermes_base.chat import ChatHost, Event, Notice
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello
-from hermes_cli.folder import find_folder
-from hermes_cli.local_client import Connection, Gone, LocalClient, connect
+from hermes_cli.chat.local_client import Connection, Gone, LocalClient, connect
+from hermes_cli.config.folder import find_folder
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
 

@@ -12,7 +12,8 @@ from agent import choosing, probing
 from agent.auxiliary_client import find_runtime
 from hermes_base.cockpit import Probed, ProviderChoice, ProviderView
 from hermes_base.errors import ConfigProblem
-from hermes_cli import config, gateway_cmd
+from hermes_cli import config
+from hermes_cli.cmds import gateway_cmd
 
 OK, FAILED, INTERRUPTED = 0, 1, 130
 PASSWORD = "HERMES_WEB_PASSWORD"

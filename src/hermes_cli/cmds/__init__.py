@@ -1,0 +1,1 @@
+"""One module for each `hermes` command, and what they share."""
