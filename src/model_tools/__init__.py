@@ -7,35 +7,13 @@ from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tools import (  # importing a tool registers it
-    browser_tool,
-    clarify_tool,
-    file_tools,
-    memory_tool,
-    process_tool,
-    send_file_tool,
-    session_search_tool,
-    skills_tool,
-    terminal_tool,
-    todo_tool,
-)
+from tools.builtin import load_tools
 from tools.registry import registry, tool_error
 from tools.toolsets import tool_names
 
 __all__ = ["check_toolset_requirements", "get_tool_definitions", "handle_function_call"]
-_TOOL_MODULES = (
-    browser_tool,
-    clarify_tool,
-    file_tools,
-    memory_tool,
-    process_tool,
-    send_file_tool,
-    session_search_tool,
-    skills_tool,
-    terminal_tool,
-    todo_tool,
-)
 
+load_tools()
 _lock = threading.Lock()
 _rendered: dict[tuple[int, frozenset[str]], list[dict[str, Any]]] = {}
 

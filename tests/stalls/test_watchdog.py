@@ -70,7 +70,7 @@ def test_a_command_that_is_waited_for_is_no_silence(house: LocalHouse, add_tool:
     """C12: three times the limit passes, and the child process is all that moves."""
 
     def wait_for_it(args: Mapping[str, Any], *, context: Any) -> str:
-        from tools.process_tool import _wait  # the id is not known to a script
+        from tools.builtin.process_tool import _wait  # the id is not known to a script
 
         [entry] = process_registry.background(context.task)
         return str(_wait({"id": entry.id, "timeout": 60}, context))

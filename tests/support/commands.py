@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes_base.chat import Answer, Question
 from hermes_base.tool_context import ToolContext
-from tools.process_tool import run_process
+from tools.builtin.process_tool import run_process
 from tools.terminal_tool import run_terminal
 
 #: Forks twice, leaves its session and ignores SIGTERM; argv[1] marks it.

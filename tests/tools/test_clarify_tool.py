@@ -10,7 +10,7 @@ from hermes_base.cancel import CancelToken
 from hermes_base.chat import Answer, Question
 from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
-from tools import clarify_tool
+from tools.builtin import clarify_tool
 from tools.registry import registry
 
 

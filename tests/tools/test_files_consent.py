@@ -16,13 +16,13 @@ from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
-from tools.file_tools import patch, read_file, search_files, write_file
+from tools.builtin.file_tools import patch, read_file, search_files, write_file
+from tools.builtin.send_file_tool import send_file
 from tools.files import searching
 from tools.files.file_changes import describe
 from tools.files.programs import find_program
 from tools.files.roots import READ, find_place
 from tools.files.sensitive import is_secret_path, names_program, names_prompt, names_startup
-from tools.send_file_tool import send_file
 from tools.shell.spawning import keeper
 
 SECRETS = (".ssh/id_rsa", ".env", ".aws/credentials", "server.pem", ".netrc", "deep/er/.env.local", ".bash_history")

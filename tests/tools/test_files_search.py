@@ -12,7 +12,7 @@ import pytest
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.file_tools import search_files
+from tools.builtin.file_tools import search_files
 from tools.files import roots, searching
 from tools.files.ignore_rules import IgnoreRules, make_rule
 

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools import file_tools
+from tools.builtin import file_tools
 from tools.files import file_changes
 from tools.files.file_changes import describe, list_changes, undo_last_turn
 

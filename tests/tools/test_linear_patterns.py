@@ -14,7 +14,7 @@ from gateway.core.blocks import _RULE
 from gateway.core.bursts import _guard_text
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.file_tools import search_files
+from tools.builtin.file_tools import search_files
 from tools.files import searching
 from tools.files.ignore_rules import IgnoreRules, make_rule
 

@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
-from tools import process_tool
+from tools.builtin import process_tool
 from tools.process_registry import KEPT_ENDED, process_registry
 from tools.terminal_tool import cleanup_vm
 

@@ -18,13 +18,13 @@ from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from run_agent import AIAgent
-from tools.file_tools import read_file, search_files, write_file
+from tools.builtin.file_tools import read_file, search_files, write_file
+from tools.builtin.todo_tool import manage_todo
 from tools.files.file_changes import undo_last_turn
 from tools.files.roots import READ, WRITE, find_place, list_roots
 from tools.files.searching import Query, search_by_walk, search_with_rg
 from tools.memory_tool import manage_memory
 from tools.policy.command_gate import clear_command
-from tools.todo_tool import manage_todo
 
 MakeContext = Callable[[str], ToolContext]
 

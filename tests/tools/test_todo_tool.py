@@ -10,8 +10,8 @@ import pytest
 
 from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
+from tools.builtin.todo_tool import MAX_ITEMS, read_todo
 from tools.registry import registry
-from tools.todo_tool import MAX_ITEMS, read_todo
 
 
 def call(home: Path, items: Any = None, task: str = "a-task", redact: Any = str, **args: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import ForeignText
 from hermes_base.tool_context import ToolContext
-from tools.file_tools import read_file, write_file
+from tools.builtin.file_tools import read_file, write_file
 from tools.shell.sandbox import is_bubblewrap_usable
 from tools.terminal_tool import cleanup_vm
 

@@ -12,17 +12,13 @@ from typing import Any
 from agent.formats.reply import Reply, ToolCall
 from hermes_base import journal
 from hermes_base.errors import FailureKind, ModelFailure
+from hermes_base.text.wrappers import ASK_AGAIN, OUT_OF_STEPS
 
 REPEATED_CALL = (
     "This exact call was made {count} times in a row with the same result; it was not run again. "
     "Do something else, or answer with what you know."
 )
 CUT_CALL = "The call was cut off before its end and was not run. Send it again in smaller parts."
-OUT_OF_STEPS = (
-    "You have used all steps of this turn. Do not call tools. Answer now with what you have: what is done, what is "
-    "not, and what should come next."
-)
-ASK_AGAIN = "Your last answer was empty. Answer the request, or call a tool."
 
 
 LEAST_WAIT = 0.1  # seconds that a provider may wish between two tries

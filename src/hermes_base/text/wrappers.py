@@ -1,7 +1,14 @@
-"""What the house writes around the words of a person before the model reads them, and the words without it."""
+"""What the house writes around the words of a person before the model reads them or in their place, and the words
+without it."""
 
 import re
 
+#: Said to the model in the place of a person.
+OUT_OF_STEPS = (
+    "You have used all steps of this turn. Do not call tools. Answer now with what you have: what is done, what is "
+    "not, and what should come next."
+)
+ASK_AGAIN = "Your last answer was empty. Answer the request, or call a tool."
 #: Around the instructions of a program that uses the API.
 HEAD_BEGINS, HEAD_ENDS = "[Instructions of the program that asks]", "[End of the instructions]"
 _HEAD = re.compile(rf"{re.escape(HEAD_BEGINS)}.*?{re.escape(HEAD_ENDS)}\s*", re.DOTALL)
