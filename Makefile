@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
 
-$(INSTALLED): pyproject.toml constraints.txt scripts/setup
+$(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
 
 run: $(INSTALLED)  ## start hermes: the gateway with the web page, whose address it prints
@@ -27,7 +27,7 @@ check: $(INSTALLED)  ## lint, types, import contracts, size gate
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python scripts/size_gate.py src
+	$(BIN)/python scripts/size_gate.py src lab
 
 bench: $(INSTALLED)  ## measure against the limits
 	@$(BIN)/python -m benches
@@ -37,7 +37,7 @@ soak: $(INSTALLED)  ## the tests that take minutes
 
 constraints: $(INSTALLED)  ## write the tested versions anew (needs uv)
 	@printf '%s\n' '# The versions that were tested together. Made by `make constraints`; holds names and versions only.' > constraints.txt
-	@uv pip compile -q pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate --upgrade >> constraints.txt
+	@uv pip compile -q pyproject.toml lab/pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate --upgrade >> constraints.txt
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,7 @@
-"""The size gate: no module, class, function or parameter list grows past its limit; exits 1 and names what did."""
+"""The size gate: no module, class, function or parameter list grows past its limit; exits 1 and names what did.
+
+The folders to look through are its arguments.
+"""
 
 import ast
 import sys
@@ -48,8 +51,12 @@ def find_excess(path: Path, where: str) -> Iterator[str]:
 
 
 def main() -> int:
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else "src")
-    found = [line for path in sorted(root.rglob("*.py")) for line in find_excess(path, str(path.relative_to(root)))]
+    found = [
+        line
+        for root in map(Path, sys.argv[1:])
+        for path in sorted(root.rglob("*.py"))
+        for line in find_excess(path, str(path.relative_to(root)))
+    ]
     print("\n".join(found) if found else "size gate: nothing is too large")
     return 1 if found else 0
 

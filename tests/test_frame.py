@@ -11,7 +11,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_every_room_is_checked() -> None:
-    rooms = {path.name for path in (ROOT / "src").iterdir() if (path / "__init__.py").exists()}
+    rooms = {init.parent.name for folder in ("src", "lab") for init in (ROOT / folder).glob("*/__init__.py")}
     assert rooms == set(PROJECT["tool"]["importlinter"]["root_packages"])
 
 

@@ -22,7 +22,7 @@ from hermes_base.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-LAB_PAGE = ROOT / "src" / "hermes_lab" / "README.md"
+LAB_PAGE = ROOT / "lab" / "README.md"
 SECONDS = 60
 #: Lines of a shell that only prepare: nothing of ours is run by them.
 PREPARING = ("export ", "git clone ", "cd ", ". .venv/bin/activate")

@@ -22,7 +22,7 @@ from hermes_lab.recorder import Recorder
 from hermes_lab.server import LabServer, serve
 
 BODY = {"model": "lab", "messages": [{"role": "user", "content": "hi"}]}
-README = Path(hermes_lab.__file__).with_name("README.md")
+README = Path(hermes_lab.__file__).parents[1] / "README.md"
 
 
 def list_sockets() -> set[str]:
