@@ -8,7 +8,6 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from hermes_base.errors import ConfigProblem
 from hermes_lab.answer_route import AnswerRoute, Desk
 from hermes_lab.bill import Bill
 from hermes_lab.cache import DOCUMENTED_MINIMUM, LabClock, PrefixCache
@@ -19,7 +18,7 @@ from hermes_lab.limits import Window
 from hermes_lab.plan import Plan, PlanInput, parse_plan
 from hermes_lab.recorder import Recorder
 from hermes_lab.thoughts import Thoughts
-from hermes_lab.values import Problem
+from hermes_lab.values import LabProblem, Problem
 
 MODELS = ("lab", "lab-small")
 
@@ -107,7 +106,7 @@ class LabApp:
     async def _replace_plan(self, connection: Connection, body: bytes) -> None:
         try:
             self.plan.replace(parse_plan(body))
-        except ConfigProblem as problem:
+        except LabProblem as problem:
             await _send_problem(connection, Problem(400, str(problem), code="bad_plan"))
             return
         await self._show_plan(connection, body)

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from hermes_base.errors import ConfigProblem
-from hermes_lab.values import Ask, Finish, Usage
+from hermes_lab.values import Ask, Finish, LabProblem, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +87,13 @@ class Plan:
 
 
 def load_plan(path: str | Path) -> tuple[Step, ...]:
-    """Read a plan file; a mistake is a ConfigProblem that names file and place."""
+    """Read a plan file; a mistake is a LabProblem that names file and place."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigProblem(f"The plan {path} cannot be read: {error.strerror}.") from error
+        raise LabProblem(f"The plan {path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise ConfigProblem(f"The plan {path} is not UTF-8: byte {error.start} is wrong.") from error
+        raise LabProblem(f"The plan {path} is not UTF-8: byte {error.start} is wrong.") from error
     return parse_plan(text, str(path))
 
 
@@ -104,11 +103,11 @@ def parse_plan(text: str | bytes, source: str = "plan") -> tuple[Step, ...]:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise ConfigProblem(f"{source}, {place}: this is not JSON ({error.msg}).") from error
+        raise LabProblem(f"{source}, {place}: this is not JSON ({error.msg}).") from error
     except UnicodeDecodeError as error:
-        raise ConfigProblem(f"{source} is not UTF-8: byte {error.start} is wrong.") from error
+        raise LabProblem(f"{source} is not UTF-8: byte {error.start} is wrong.") from error
     if not isinstance(data, list):
-        raise ConfigProblem(f"{source}: a plan is a JSON array of steps, not {_show(data)}.")
+        raise LabProblem(f"{source}: a plan is a JSON array of steps, not {_show(data)}.")
     return tuple(read_step(step, f"{source}, step {number}") for number, step in enumerate(data, 1))
 
 
@@ -122,10 +121,10 @@ Reader = Callable[[object, str], Any]
 
 def _read_fields(data: object, readers: Mapping[str, Reader], place: str) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise ConfigProblem(f"{place}: expected an object, not {_show(data)}.")
+        raise LabProblem(f"{place}: expected an object, not {_show(data)}.")
     for name in data:
         if name not in readers:
-            raise ConfigProblem(f"{place}: {name!r} is not known here.", fix=f"Known are: {', '.join(readers)}.")
+            raise LabProblem(f"{place}: {name!r} is not known here.", fix=f"Known are: {', '.join(readers)}.")
     return {name: readers[name](value, f"{place}, {name}") for name, value in data.items()}
 
 
@@ -133,8 +132,8 @@ def _show(value: object) -> str:
     return json.dumps(value, default=repr)[:60]
 
 
-def _wrong(place: str, wanted: str, value: object) -> ConfigProblem:
-    return ConfigProblem(f"{place}: must be {wanted}, not {_show(value)}.")
+def _wrong(place: str, wanted: str, value: object) -> LabProblem:
+    return LabProblem(f"{place}: must be {wanted}, not {_show(value)}.")
 
 
 def _read_text(value: object, place: str) -> str:
@@ -143,7 +142,7 @@ def _read_text(value: object, place: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ConfigProblem(f"{place}: character {error.start} is half of a surrogate pair.") from error
+        raise LabProblem(f"{place}: character {error.start} is half of a surrogate pair.") from error
     return value
 
 
@@ -186,7 +185,7 @@ def _read_arguments(value: object, place: str) -> str:
 def _read_call(value: object, place: str) -> PlannedCall:
     read = _read_fields(value, _CALL_FIELDS, place)
     if not read.get("name"):
-        raise ConfigProblem(f"{place}: a tool call needs a name.")
+        raise LabProblem(f"{place}: a tool call needs a name.")
     return PlannedCall(**read)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hermes_base.errors import ConfigProblem
+from hermes_lab.values import LabProblem
 
 MOST_REQUESTS = 10_000
 MOST_BYTES = 256 * 1024 * 1024
@@ -89,5 +89,5 @@ def _open_private(path: str | Path) -> Any:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as error:
-        raise ConfigProblem(f"The record file {path} cannot be written: {error.strerror}.") from error
+        raise LabProblem(f"The record file {path} cannot be written: {error.strerror}.") from error
     return os.fdopen(descriptor, "ab", buffering=0)

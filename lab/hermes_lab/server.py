@@ -14,7 +14,6 @@ from typing import Self
 import uvicorn
 from uvicorn.server import ServerState
 
-from hermes_base.errors import ConfigProblem
 from hermes_lab.app import LabApp, Settings
 from hermes_lab.bill import Row, Sums
 from hermes_lab.cache import DOCUMENTED_MINIMUM
@@ -22,6 +21,7 @@ from hermes_lab.connection import LabProtocol
 from hermes_lab.limits import Window
 from hermes_lab.plan import PlanInput, load_plan
 from hermes_lab.recorder import Recorded
+from hermes_lab.values import LabProblem
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 600  # seconds; a short one would race with clients that reuse an idle connection
@@ -175,7 +175,7 @@ def open_listener(host: str, port: int) -> socket.socket:
     """A socket that listens on a loopback address; port 0 takes a free one."""
     address = _resolve_loopback(host)
     if not 0 <= port <= 65_535:
-        raise ConfigProblem(f"{port} is no port.", fix="Use a number from 0 to 65535; 0 takes a free one.")
+        raise LabProblem(f"{port} is no port.", fix="Use a number from 0 to 65535; 0 takes a free one.")
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     # With the protocol named, asyncio sets TCP_NODELAY; without, each short answer waits 40 ms for an ACK.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -186,7 +186,7 @@ def open_listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         fix = "Choose another port, or 0 for a free one."
-        raise ConfigProblem(f"The lab cannot listen on {host} port {port}: {error.strerror}.", fix=fix) from error
+        raise LabProblem(f"The lab cannot listen on {host} port {port}: {error.strerror}.", fix=fix) from error
     return listener
 
 
@@ -200,9 +200,9 @@ def _resolve_loopback(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addres
     return address
 
 
-def _refuse_host(host: str) -> ConfigProblem:
+def _refuse_host(host: str) -> LabProblem:
     what = f"The lab server listens on this machine only; {host} is not a loopback address."
-    return ConfigProblem(what, fix="Use 127.0.0.1, ::1 or localhost.")
+    return LabProblem(what, fix="Use 127.0.0.1, ::1 or localhost.")
 
 
 def describe_address(listener: socket.socket) -> str:

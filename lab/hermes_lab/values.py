@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hermes_base.errors import HermesError
 from hermes_lab.prompt import Prompt
 
 DEFAULT_CHUNK_SIZE = 16
@@ -123,7 +122,14 @@ class Problem:
     param: str | None = None
 
 
-class Refused(HermesError):
+class LabProblem(Exception):
+    """A plan, a file or an address that whoever starts the lab can put right; `fix` says how."""
+
+    def __init__(self, what: str, *, fix: str = "") -> None:
+        super().__init__(f"{what} {fix}".rstrip())
+
+
+class Refused(Exception):
     """The request breaks a rule of its format."""
 
     def __init__(self, problem: Problem) -> None:

@@ -16,10 +16,10 @@ import httpx2
 import pytest
 
 import hermes_lab
-from hermes_base.errors import ConfigProblem
 from hermes_lab.plan import Fault, Step, load_plan, parse_plan
 from hermes_lab.recorder import Recorder
 from hermes_lab.server import LabServer, serve
+from hermes_lab.values import LabProblem
 
 BODY = {"model": "lab", "messages": [{"role": "user", "content": "hi"}]}
 README = Path(hermes_lab.__file__).parents[1] / "README.md"
@@ -83,12 +83,12 @@ def _has_ipv6() -> bool:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "example.org", ""])
 def test_other_addresses_are_refused(host: str) -> None:
-    with pytest.raises(ConfigProblem, match=r"not a loopback address.*Use 127\.0\.0\.1"):
+    with pytest.raises(LabProblem, match=r"not a loopback address.*Use 127\.0\.0\.1"):
         LabServer(host=host).start()
 
 
 def test_a_port_in_use_is_said_clearly() -> None:
-    with LabServer() as lab, pytest.raises(ConfigProblem, match=rf"port {lab.port}.*Choose another port"):
+    with LabServer() as lab, pytest.raises(LabProblem, match=rf"port {lab.port}.*Choose another port"):
         serve(port=lab.port)
 
 
@@ -118,19 +118,19 @@ def test_a_bad_plan_file_names_the_place(tmp_path: Path, case: str) -> None:
     text, named = BAD_PLANS[case]
     file = tmp_path / "plan.json"
     file.write_text(text)
-    with pytest.raises(ConfigProblem) as raised:
+    with pytest.raises(LabProblem) as raised:
         load_plan(file)
     assert str(file) in str(raised.value)
     assert named in str(raised.value)
 
 
 def test_an_unreadable_plan_file_is_said_clearly(tmp_path: Path) -> None:
-    with pytest.raises(ConfigProblem, match=r"nowhere\.json cannot be read"):
+    with pytest.raises(LabProblem, match=r"nowhere\.json cannot be read"):
         load_plan(tmp_path / "nowhere.json")
     (tmp_path / "latin.json").write_bytes(b'["\xff"]')
-    with pytest.raises(ConfigProblem, match="not UTF-8"):
+    with pytest.raises(LabProblem, match="not UTF-8"):
         load_plan(tmp_path / "latin.json")
-    with pytest.raises(ConfigProblem, match="cannot be written"):
+    with pytest.raises(LabProblem, match="cannot be written"):
         LabServer(record_file=tmp_path / "nowhere" / "r.jsonl")
 
 

@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
+from hermes_base.errors import ConfigProblem
 from hermes_lab import server
+from hermes_lab.values import LabProblem
 
 
 def main(args: list[str]) -> int:
@@ -14,7 +16,10 @@ def main(args: list[str]) -> int:
     serve.add_argument("--plan", type=Path, metavar="FILE", help="what to answer")
     serve.add_argument("--record", type=Path, metavar="FILE", help="write each request there")
     parsed = parser.parse_args(args)
-    server.serve("127.0.0.1", parsed.port, parsed.plan, parsed.record)
+    try:
+        server.serve("127.0.0.1", parsed.port, parsed.plan, parsed.record)
+    except LabProblem as problem:
+        raise ConfigProblem(str(problem)) from problem
     return 0
 
 
