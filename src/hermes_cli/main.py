@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that `hermes --version` stays cheap.
 import difflib
 import errno
 import importlib
+import importlib.util
 import os
 import shlex
 import signal
@@ -26,6 +27,7 @@ OK, FAILED, WRONG_USE, CRASHED, SIGNALLED, PIPE_CLOSED = 0, 1, 2, 70, 128, 141
 class Entry(NamedTuple):
     target: str  # module:function; takes the remaining arguments, returns the exit code
     summary: str
+    package: str = ""  # a package that not everybody has; without it the command is not offered
 
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
@@ -47,7 +49,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "backup": Entry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
         "health": Entry("hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."),
         "doctor": Entry("hermes_cli.cmds.doctor:main", "Find out what is wrong, and how to put it right."),
-        "lab": Entry("hermes_cli.cmds.lab:main", "Serve a scripted model on this machine, for tests."),
+        "lab": Entry("hermes_cli.cmds.lab:main", "Serve a scripted model on this machine, for tests.", "hermes_lab"),
     }
 )
 OPTIONS: Mapping[str, str] = MappingProxyType(
@@ -151,11 +153,20 @@ def _run_command(name: str, args: list[str]) -> int:
     return int(load(entry.target)(args))
 
 
+def find_offered() -> dict[str, Entry]:
+    """The commands whose package is installed."""
+    return {
+        name: entry
+        for name, entry in COMMANDS.items()
+        if not entry.package or importlib.util.find_spec(entry.package) is not None
+    }
+
+
 def suggest(name: str, args: list[str]) -> str:
     """What may have been meant by a command that there is not: a question has words, a command is one."""
     words = " ".join((name, *args))
     is_word = len(name.split()) < 2
-    near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.5) if is_word else []
+    near = difflib.get_close_matches(name.lower(), find_offered(), n=1, cutoff=0.5) if is_word else []
     return " ".join(
         [
             *(f"Did you mean `hermes {command}`?" for command in near),
@@ -178,7 +189,8 @@ def load(target: str) -> Callable[..., Any]:
 
 def write_help() -> str:
     """The help text, from the tables above."""
-    rows = {**{name: entry.summary for name, entry in COMMANDS.items()}, **OPTIONS}
+    commands = find_offered()
+    rows = {**{name: entry.summary for name, entry in commands.items()}, **OPTIONS}
     width = max(map(len, rows))
     lines = {name: f"  {name:<{width}}  {summary}" for name, summary in rows.items()}
     return "\n".join(
@@ -188,7 +200,7 @@ def write_help() -> str:
             "Without a command, hermes opens a chat in the terminal.",
             "",
             "Commands:",
-            *(lines[name] for name in COMMANDS),
+            *(lines[name] for name in commands),
             "",
             "Options:",
             *(lines[name] for name in OPTIONS),

@@ -49,6 +49,18 @@ def test_help_lists_every_command(home: Path) -> None:
     assert str(home) in done.stdout
 
 
+def test_a_command_whose_package_is_missing_is_not_offered_h8(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H8: and who types it all the same reads what is missing."""
+    monkeypatch.setitem(sys.modules, "hermes_lab", None)
+    monkeypatch.delitem(sys.modules, "hermes_cli.lab", raising=False)
+    assert "  lab " not in entry.write_help()
+    assert "hermes lab" not in entry.suggest("labs", [])
+    assert entry.main(["lab", "serve"]) == 1
+    assert capsys.readouterr().err.startswith("hermes: The Python package 'hermes_lab' is missing. Install it, or run ")
+
+
 def test_an_unknown_command_names_the_closest(home: Path) -> None:
     """H8."""
     done = _run("sesions", "list")
