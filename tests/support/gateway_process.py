@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +12,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from warm_python import WarmProcess
 
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Outgoing
@@ -35,7 +36,7 @@ class GatewayProcess:
         self.program = [HERMES, "gateway", "run", "--anyway"]
         self.lives = 0
         self._log = home / "lives.log"
-        self._child: subprocess.Popen[str] | None = None
+        self._child: WarmProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -51,16 +52,10 @@ class GatewayProcess:
         """Begin another life; returns when it listens, unless told not to wait. `dies_after`: so many commits after it
         has accepted a message with this word it is killed."""
         self.lives += 1
-        dying = [sys.executable, DYING, *map(str, dies_after)] if dies_after else None
+        dying = [DYING, *map(str, dies_after)] if dies_after else None
         with self._log.open("a") as log:
             print(f"--- life {self.lives}", file=log, flush=True)
-            self._child = subprocess.Popen(
-                dying or self.program,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=self.environment,
-            )
+            self._child = WarmProcess(dying or self.program, stderr=log, env=self.environment)
         if wait:
             self.wait_ready()
 
@@ -70,7 +65,6 @@ class GatewayProcess:
 
     def wait_ready(self) -> None:
         assert self._child is not None
-        assert self._child.stdout is not None
         said = next((line for line in self._child.stdout if "Hermes runs" in line), "")
         assert said, f"the gateway did not start\n{self.log[-3000:]}"
 

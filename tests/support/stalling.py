@@ -5,7 +5,6 @@ The limits are parameters, and generous: other work on the machine must not deci
 import http.client
 import signal
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -33,7 +32,7 @@ class StallingGateway(GatewayProcess):
         super().__init__(home, base_url, web={"port": self._port})
         self._gates = home / "gates"
         self._gates.mkdir()
-        self.program = [sys.executable, STALLING, str(self._gates), str(grace)]
+        self.program = [STALLING, str(self._gates), str(grace)]
 
     def close(self, name: str) -> None:
         (self._gates / name).touch()

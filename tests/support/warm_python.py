@@ -1,0 +1,156 @@
+"""Runs Python scripts of ours as processes of their own that need not import anything: they are forked by one process
+that has done it already. Most of a gateway's first second goes into imports, and tests begin hundreds of lives.
+
+Run as a program this is that process. It has no threads and reads scripts to run from its standard input, a socket.
+"""
+
+import atexit
+import functools
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, Self
+
+#: What a gateway has imported when it has answered once.
+MODULES = (
+    "hermes_cli.main",
+    "gateway.hosting",
+    "gateway.serving",
+    "openai.resources.chat",
+    "uvicorn.protocols.http.auto",
+)
+_LONGEST = 200_000  # bytes of one request; a datagram of a socket holds as many
+PATIENCE = 60.0
+
+
+class WarmProcess:
+    """A script in a process of its own: what is used of `subprocess.Popen`, with its standard output as a pipe."""
+
+    def __init__(self, command: Sequence[str], *, stderr: IO[str], env: Mapping[str, str]) -> None:
+        told, tells = os.pipe()
+        read, write = os.pipe()
+        asked = json.dumps({"command": [*command], "env": dict(env), "folder": os.getcwd()}).encode()
+        with open(os.devnull) as nothing:
+            socket.send_fds(_find_parent(), [asked], [tells, nothing.fileno(), write, stderr.fileno()])
+        os.close(tells)
+        os.close(write)
+        self.stdout = os.fdopen(read)
+        self._told = os.fdopen(told)
+        self.pid = int(self._told.readline())
+        self._returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, once it has ended; a signal that ended it is negative."""
+        return self._read_end(0)
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        code = self._read_end(seconds)
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), seconds)
+        return code
+
+    def _read_end(self, seconds: float) -> int | None:
+        if self._returncode is None and select.select([self._told], [], [], seconds)[0]:
+            self._returncode = int(self._told.readline())
+        return self._returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stdout.close()
+        self.wait()
+        self._told.close()
+
+
+@functools.cache
+def _find_parent() -> socket.socket:
+    """The way to the process that forks, which ends with this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        parent = subprocess.Popen([sys.executable, __file__], stdin=theirs)
+
+    def end() -> None:
+        ours.close()
+        parent.wait(PATIENCE)
+
+    atexit.register(end)
+    return ours
+
+
+# --- the process that forks
+
+
+def serve(asked: socket.socket) -> None:
+    """Fork for each request until nobody asks any more. Returns in a forked process, too, when its script has ended."""
+    while True:
+        request, files, _, _ = socket.recv_fds(asked, _LONGEST, 4)
+        _bury_watchers()
+        if not request:
+            return
+        if os.fork() == 0:
+            asked.detach()  # its number is the standard input's
+            _watch(json.loads(request), files)
+            return
+        for file in files:
+            os.close(file)
+
+
+def _bury_watchers() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _watch(request: dict[str, Any], files: list[int]) -> None:
+    """Run the script in a child, and tell its number and, when it has ended, its exit code."""
+    tells, *streams = files
+    child = os.fork()
+    if child == 0:
+        os.close(tells)
+        _run(request, streams)
+        return
+    for file in (0, *streams):
+        os.close(file)
+    with os.fdopen(tells, "w") as told:
+        print(child, file=told, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=told)
+    os._exit(0)
+
+
+def _run(request: dict[str, Any], streams: list[int]) -> None:
+    """Be the script."""
+    for number, file in enumerate(streams):
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["folder"])
+    sys.argv = request["command"]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    for module in MODULES:
+        importlib.import_module(module)
+    with socket.socket(fileno=0) as way:
+        serve(way)
