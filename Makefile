@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+unexport PYTHONDONTWRITEBYTECODE  # what is compiled once is kept: tests start many processes
 
 .PHONY: help run chat test check bench soak constraints clean
 

@@ -1,5 +1,6 @@
 """Every test has a home of its own, no keys, and the lab server for a model."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,13 @@ from hermes_lab.server import LabServer
 # These machines are noisy: how long an example takes says nothing about the code.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand collected tests are never garbage. Looked through again and again they cost seconds, a third of one
+    at a time, on whichever thread it falls: on an event loop that is watched, too."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
