@@ -23,8 +23,8 @@ from typing import IO, Any, Self
 #: What a gateway has imported when it has answered once.
 MODULES = (
     "hermes_cli.main",
-    "gateway.hosting",
-    "gateway.serving",
+    "gateway.app.hosted",
+    "gateway.app.foreground",
     "openai.resources.chat",
     "uvicorn.protocols.http.auto",
 )
