@@ -23,12 +23,13 @@ test: $(INSTALLED)  ## run the tests
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/python -m pytest -m "not soak" -n auto --maxprocesses=4 --basetemp="$$folder/t"
 
-check: $(INSTALLED)  ## lint, types, import contracts, size gate
+check: $(INSTALLED)  ## lint, types, import contracts, sizes, dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/size_gate.py src lab
+	$(BIN)/python scripts/dependency_gate.py
 
 bench: $(INSTALLED)  ## measure against the limits
 	@$(BIN)/python -m benches

@@ -1,7 +1,6 @@
 """H11: what the documents show is run, what they link to exists, and their tables are those of the code."""
 
 import contextlib
-import importlib.util
 import os
 import re
 import shlex
@@ -10,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+from script_loading import load_script
 
 from agent.providers import embedded
 from agent.providers.table import PROVIDERS
@@ -192,20 +191,10 @@ def test_the_architecture_names_every_room() -> None:
 # --- tables
 
 
-def load_tables() -> ModuleType:
-    """The script, which is no package."""
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "scripts" / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("page", ["settings.md", "providers.md"])
 def test_tables_are_current(page: str) -> None:
     """H2, H11: the reference pages are what the code says; `python scripts/tables.py` writes them anew."""
-    assert (ROOT / "docs" / page).read_text("utf-8") == load_tables().PAGES[page]()
+    assert (ROOT / "docs" / page).read_text("utf-8") == load_script("tables").PAGES[page]()
 
 
 def test_tables_hold_every_row() -> None:

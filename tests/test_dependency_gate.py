@@ -1,0 +1,67 @@
+"""The dependency gate finds what is imported and not declared, and what is declared and not imported."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from script_loading import load_script
+
+ROOT = Path(__file__).parents[1]
+gate = load_script("dependency_gate")
+#: What is installed: a module whose distribution has another name, and one of the same name.
+OWNERS = {"re2": ["google-re2"], "httpx2": ["httpx2"]}
+
+
+def find_faults(folder: Path, code: str, *, core: set[str], extras: set[str]) -> list[str]:
+    (folder / "ours").mkdir()
+    (folder / "ours" / "__init__.py").write_text(code)
+    return list(gate.find_faults(gate.read_imports(folder), core, extras, OWNERS))
+
+
+@pytest.mark.parametrize(
+    ("code", "core", "extras"),
+    [
+        ("import os\nfrom ours import thing\nfrom . import other", set(), set()),
+        ("import re2._re2\nfrom httpx2 import Client", {"google-re2", "httpx2"}, set()),
+        ("importlib.import_module('httpx2')", set(), {"httpx2"}),
+        ("ENGINE = 'httpx2'", set(), {"httpx2"}),
+        ("load_sdk('never_installed')", set(), {"never-installed"}),
+    ],
+)
+def test_what_is_declared_may_be_imported(tmp_path: Path, code: str, core: set[str], extras: set[str]) -> None:
+    assert find_faults(tmp_path, code, core=core, extras=extras) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "core", "extras", "told"),
+    [
+        ("import re2", set(), set(), "ours/__init__.py:1: re2 is imported, and no core"),
+        ("def later():\n    import httpx2", set(), {"httpx2"}, "ours/__init__.py:2: httpx2 is imported, and no core"),
+        ("load_sdk('httpx2')", set(), set(), "httpx2 is imported by its name, and neither"),
+        ("import os", {"httpx2"}, set(), "pyproject.toml: httpx2 is declared, and nothing imports it"),
+        ("import os", set(), {"httpx2"}, "pyproject.toml: httpx2 is declared, and nothing imports it"),
+    ],
+)
+def test_the_rest_is_named(tmp_path: Path, code: str, core: set[str], extras: set[str], told: str) -> None:
+    faults = find_faults(tmp_path, code, core=core, extras=extras)
+    assert len(faults) == 1
+    assert told in faults[0]
+
+
+def test_the_names_of_a_declaration_are_read() -> None:
+    project = {
+        "dependencies": ["ruamel.yaml>=0.18", "a_b[c]==1"],
+        "optional-dependencies": {"x": ["y>1"], "dev": ["z"]},
+    }
+    assert gate.read_declared(project) == ({"ruamel-yaml", "a-b"}, {"y"})
+
+
+def test_every_declared_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [
+        *project["dependencies"],
+        *(line for lines in project["optional-dependencies"].values() for line in lines),
+    ]
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert {re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line)[0]) for line in declared} <= pinned
