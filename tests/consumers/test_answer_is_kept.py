@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from gateway_process import read_store
 from house import House
-from pretending import QUICK, Post, place, until
-from waiting import wait_until
+from pretending import QUICK, Post, place
+from waiting import until, wait_until
 
 from gateway.core.drafts import UNFINISHED
 from gateway.platforms.pretend.service import CLOSED_AFTER, Message, PretendService, Rules
@@ -47,8 +47,7 @@ def hold_drafts(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, Calla
         known = await send(self, message)
         if message.text.endswith(UNFINISHED):
             held.set()
-            while not free.is_set():
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(free.wait, 60)
         return known
 
     monkeypatch.setattr(PretendService, "send", hold)

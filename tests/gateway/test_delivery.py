@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretending import QUICK, HeardCore, Post, call_off_loop, place, until
+from pretending import QUICK, HeardCore, Post, call_off_loop, place
+from waiting import until
 
 from gateway.core.delivery_rules import Again, GiveUp, Pace, judge, pause_after
 from gateway.core.render import LONG_MARK

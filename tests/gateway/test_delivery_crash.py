@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretending import Post, call_off_loop, until
+from pretending import Post, call_off_loop
+from waiting import until
 
 from gateway.core.render import LONG_MARK
 from gateway.platforms.face import Part

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from gateway.platforms import registry
 from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
@@ -86,7 +87,7 @@ class PlatformSuite:
             for n in range(2):
                 await rig.connect()
                 await rig.say(f"hello {n}")
-                await _until(lambda n=n: len(rig.heard()) == n + 1)
+                await until(lambda n=n: len(rig.heard()) == n + 1)
                 await rig.disconnect()
             await rig.disconnect()
 
@@ -101,7 +102,7 @@ class PlatformSuite:
             await rig.say("hello")
             await rig.adapter.send(self._part(rig, "hello"))
             await rig.disconnect()
-            await _until(lambda: _count_helpers() <= before)
+            await until(lambda: _count_helpers() <= before)
 
         self._run(tmp_path, steps, connected=False)
 
@@ -109,7 +110,7 @@ class PlatformSuite:
         async def steps(rig: Rig) -> None:
             text = "first line\nsecond ünï 🙂"
             await rig.say(text)
-            await _until(lambda: len(rig.heard()) == 1)
+            await until(lambda: len(rig.heard()) == 1)
             (inbound,) = rig.heard()
             assert inbound.text == text
             assert inbound.sender
@@ -125,9 +126,9 @@ class PlatformSuite:
         async def steps(rig: Rig) -> None:
             await rig.say("one")
             await rig.say("one")
-            await _until(lambda: len(rig.heard()) == 2)
+            await until(lambda: len(rig.heard()) == 2)
             await rig.repeat()
-            await _until(lambda: len(rig.heard()) == 3)
+            await until(lambda: len(rig.heard()) == 3)
             first, second, third = (inbound.ext_id for inbound in rig.heard())
             assert first != second
             assert third == second
@@ -140,7 +141,7 @@ class PlatformSuite:
         async def steps(rig: Rig) -> None:
             self._need(rig, NOT_STORED)
             await rig.say("hello")
-            await _until(lambda: [inbound.text for inbound in rig.heard()] == ["hello"])
+            await until(lambda: [inbound.text for inbound in rig.heard()] == ["hello"])
 
         self._run(tmp_path, steps)
 
@@ -243,7 +244,7 @@ class PlatformSuite:
             assert connected >= began
             await asyncio.sleep(0.01)
             await rig.say("hello")
-            await _until(lambda: rig.adapter.last_seen > connected)
+            await until(lambda: rig.adapter.last_seen > connected)
 
         self._run(tmp_path, steps, connected=False)
 
@@ -285,13 +286,7 @@ def _count_helpers() -> int:
     return len(asyncio.all_tasks()) + len(threads)
 
 
-async def _until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not is_true():
-            await asyncio.sleep(0.005)
-
-
 async def _until_seen(rig: Rig, texts: list[str]) -> None:
     async with asyncio.timeout(20.0):
-        while await rig.seen() != texts:
+        while await rig.seen() != texts:  # noqa: ASYNC110 - seen from outside, where nobody sets an event for it
             await asyncio.sleep(0.005)

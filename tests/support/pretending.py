@@ -88,10 +88,3 @@ class Post:
 
     def waits(self) -> int:
         return self.turns.depth()[1]
-
-
-async def until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait on the event loop for something that happens there."""
-    async with asyncio.timeout(seconds):
-        while not is_true():
-            await asyncio.sleep(0.005)

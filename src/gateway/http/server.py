@@ -59,7 +59,12 @@ class QuietServer(Server):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        self.listening = asyncio.Event()
         self.ending = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -166,8 +171,9 @@ def _make_server(rules: Rules, router: Router) -> QuietServer:
 
 async def _start(server: QuietServer, sock: socket.socket) -> "asyncio.Task[None]":
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[sock]))
-    while not server.started and not task.done():
-        await asyncio.sleep(0)
+    listening = asyncio.ensure_future(server.listening.wait())
+    await asyncio.wait({task, listening}, return_when=asyncio.FIRST_COMPLETED)
+    listening.cancel()
     if task.done():
         task.result()
     return task

@@ -1,6 +1,5 @@
 """What an operator asks of the running gateway: its state, sessions, people, its end. JSON in, JSON out."""
 
-import asyncio
 import logging
 import os
 import time
@@ -212,8 +211,8 @@ class Operations:
             lane.look_again(person)
         for lane in [lane for lane in gateway.lanes.values() if lane.starter == person]:
             lane.stop(REMOVED)
-            while lane.slot is not None and lane.starter == person:  # within five seconds, whatever it waits for
-                await asyncio.sleep(0.02)
+            while lane.slot is not None and lane.starter == person:
+                await lane.slot.ended.wait()  # within five seconds, whatever it waits for
         await start_thread(lambda: gateway.endings.end_person(person), "end person")
 
 

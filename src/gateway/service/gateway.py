@@ -84,7 +84,7 @@ class Gateway:
         self.runner = GatewayRunner()
         self.call = StoreFace()
         self.adapters: list[Adapter] = []
-        self._coming: set[str] = set()  # conversations whose lane is being made
+        self._coming: dict[str, asyncio.Event] = {}  # set when the lane of a conversation has been made, or cannot be
         self.lanes: Mapping[str, Lane] = {}  # never changed in its place: other threads walk through it
         self.node = ""
         self.started = 0.0
@@ -275,13 +275,13 @@ class Gateway:
         if lane is not None:
             lane.look_for_new()
         elif not self.closing:
-            self._coming.add(key)
+            self._coming.setdefault(key, asyncio.Event())
             self.spawn(self._work(key))
 
     async def find_lane(self, key: str) -> Lane | None:
         """The lane of a conversation at work; waits for one that is being made."""
         while key in self._coming:
-            await asyncio.sleep(0.005)
+            await self._coming[key].wait()
         return self.lanes.get(key)
 
     async def _work(self, key: str) -> None:
@@ -302,7 +302,8 @@ class Gateway:
             log.warning("%s cannot be claimed now: %s", key, problem)
             return
         finally:
-            self._coming.discard(key)
+            if key in self._coming:
+                self._coming.pop(key).set()
         try:
             await lane.work()
         finally:

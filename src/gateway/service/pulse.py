@@ -6,6 +6,7 @@ gives no heartbeat, and when it moves again this process joins as a new node.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import threading
@@ -26,7 +27,6 @@ TICK_SECONDS = 0.5  # between two looks at how late the event loop is
 STUCK_SECONDS = 60.0  # an event loop that has not moved for so long is dead, and so is the node
 FRESH_SECONDS = 1.0  # who asks is told what a heartbeat of this age says
 ANSWER_SECONDS = 2.0  # and waits no longer than this for a newer one
-LOOK_SECONDS = 0.02
 THIS_PROGRAM = NodeInfo(VERSION, alone=True)
 
 
@@ -43,6 +43,7 @@ class Pulse:
         self._beaten = -math.inf  # when the last heartbeat that was taken began
         self._problem = ""  # what was wrong with the last one
         self._is_stuck = False
+        self._made = asyncio.Event()  # the heartbeat that comes next
         self._wanted = threading.Event()
         self._leaving = threading.Event()
 
@@ -67,13 +68,18 @@ class Pulse:
         """Why this process is not alive as others see it; empty: a heartbeat was taken just now. Waits for one if need
         be, but not for long."""
         since = time.monotonic() - FRESH_SECONDS
-        end = time.monotonic() + ANSWER_SECONDS
         self._wanted.set()
-        while self._beaten < since and time.monotonic() < end:
-            await asyncio.sleep(LOOK_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while self._beaten < since:
+                    await self._made.wait()
         if self._beaten >= since:
             return self._problem
         return self._problem or f"The store has not answered for {time.monotonic() - self._beaten:.0f} s."
+
+    def _tell_waiting(self) -> None:
+        self._made.set()
+        self._made = asyncio.Event()
 
     async def _tick(self) -> None:
         """H9: how much later than asked for the event loop comes back."""
@@ -94,6 +100,8 @@ class Pulse:
             except Exception:  # the top of a thread that must not end
                 log.exception("a heartbeat failed; the next one is made")
                 self._problem = "The heartbeat failed; the log says why."
+            with contextlib.suppress(RuntimeError):  # the event loop has ended: nobody waits there
+                self._loop.call_soon_threadsafe(self._tell_waiting)
             self._wanted.wait(BEAT_SECONDS)
             self._wanted.clear()
 

@@ -2,11 +2,11 @@
 fails in one of them keeps the others from being taken (C14)."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 #: Told to end by a signal, the process is gone after so long, whatever stands still in it. The steps take less.
 LONGEST_STOP = 9.7
 CLEAN_UP_SECONDS = 0.4  # for what is left on the event loop after the last step
-LOOK_SECONDS = 0.02
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -97,9 +96,12 @@ async def _suspend(gateway: "Gateway", reason: str) -> None:
 
 
 async def _wait_for_lanes(gateway: "Gateway", seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while any(lane.slot is not None for lane in gateway.lanes.values()) and time.monotonic() < end:
-        await asyncio.sleep(LOOK_SECONDS)
+    """Nothing new is begun any more: those that run now are all there are."""
+    running = [lane.slot for lane in gateway.lanes.values() if lane.slot is not None]
+    with contextlib.suppress(TimeoutError):  # they are cut, or left behind
+        async with asyncio.timeout(seconds):
+            for slot in running:
+                await slot.ended.wait()
 
 
 # --- the process

@@ -43,7 +43,6 @@ log = logging.getLogger(__name__)
 
 #: A turn that was told to stop and does not is left behind after so many seconds (C4: five, with what comes after).
 STOP_PATIENCE = 4.0
-STOP_AGAIN = 0.05
 LONGEST_BACK_OFF = 60.0
 STORE_PAUSE = 1.0
 LOOKED_AT = 200  # open messages that one look sees
@@ -123,6 +122,7 @@ class Slot:
     clocks: clocks.TurnClocks
     is_turn: bool
     abandoned: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: str = ""
 
 
@@ -421,6 +421,7 @@ class Lane:
         finally:
             self._progress = slot.clocks.progress
             self.slot = None
+            slot.ended.set()
             self._steered.clear()
             self._told.clear()
             self.wake()
@@ -500,11 +501,10 @@ class Lane:
 
     async def _insist(self, slot: Slot) -> None:
         """Tell the turn to stop; leave it behind when it does not end."""
-        end = time.monotonic() + STOP_PATIENCE
         slot.live.stop(slot.stopping)
-        while self.slot is slot and time.monotonic() < end:
-            await asyncio.sleep(STOP_AGAIN)
-        if self.slot is slot:
+        try:
+            await asyncio.wait_for(slot.ended.wait(), STOP_PATIENCE)
+        except TimeoutError:
             log.error("a turn of %s does not stop; it is left behind", self.key, extra=self.about)
             slot.abandoned.set()
 
