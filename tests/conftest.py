@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from built_in_model import end_built_in_model
 from hypothesis import HealthCheck, settings
 
 from agent.providers.health import health
@@ -32,6 +33,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.endswith(("_API_KEY", "_TOKEN")) or name == "HERMES_PROFILE":
             monkeypatch.delenv(name)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_model_is_left() -> Iterator[None]:
+    """The built-in model serves all tests of a process, and would go on until that is gone."""
+    yield
+    end_built_in_model()
 
 
 @pytest.fixture(autouse=True)

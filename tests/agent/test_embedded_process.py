@@ -61,7 +61,8 @@ def test_it_begins_to_load_when_somebody_comes(monkeypatch: pytest.MonkeyPatch) 
     embedded.start_soon()
     (start,) = embedded._starts
     assert embedded.ensure_started() is start.result()
-    start.result().process.kill()
+    with start.result().process as process:
+        process.kill()
 
 
 def test_it_ends_with_whoever_started_it() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from built_in_model import end_built_in_model
 from moody_model import MoodyModel, answer, fail, hang_up
 from waiting import wait_until
 
@@ -46,14 +47,15 @@ class Engine:
 
 
 @pytest.fixture(autouse=True)
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """It is installed, it starts, and it never says that it is ready."""
     made = Engine(tmp_path)
     made.write(SILENT)
     monkeypatch.setattr(embedded, "is_installed", lambda: True)
     monkeypatch.setattr(embedded, "sys", SimpleNamespace(executable=str(made.program)))
     monkeypatch.setattr(embedded, "_starts", [], raising=False)
-    return made
+    yield made
+    end_built_in_model()
 
 
 def test_a_start_that_does_not_end_is_given_up_and_can_be_tried_again(
@@ -67,8 +69,6 @@ def test_a_start_that_does_not_end_is_given_up_and_can_be_tried_again(
     engine.write(GOOD)
     server = embedded.ensure_started()
     assert embedded.ensure_started() is server
-    server.process.kill()
-    server.process.wait()
 
 
 def test_who_is_stopped_waits_no_longer_and_the_others_go_on_waiting(engine: Engine) -> None:
@@ -151,7 +151,6 @@ def test_a_built_in_model_that_died_is_started_anew_for_the_next_turn(engine: En
         kill_engine()
         assert agent.run_conversation("hi again")["final_response"] == "anew"
         assert len(first.requests) == 1
-        embedded.ensure_started().process.kill()
 
 
 def test_a_built_in_model_that_dies_in_a_turn_is_started_anew_for_the_last_try(
@@ -174,7 +173,6 @@ def test_a_built_in_model_that_dies_in_a_turn_is_started_anew_for_the_last_try(
 
         first.mood, second.mood = die, answer("anew")
         assert agent.run_conversation("hi")["final_response"] == "anew"
-        embedded.ensure_started().process.kill()
 
 
 def test_a_built_in_model_that_died_under_a_fallback_is_had_again_where_it_is_now(engine: Engine) -> None:
@@ -190,4 +188,3 @@ def test_a_built_in_model_that_died_under_a_fallback_is_had_again_where_it_is_no
         kill_engine()
         health.forget()
         assert agent.run_conversation("hi again")["final_response"] == "anew"
-        embedded.ensure_started().process.kill()

@@ -46,13 +46,10 @@ class RawClient:
         self.sock.close()
 
     def _read(self) -> None:
-        reader = self.sock.makefile("rb")
-        try:
+        with suppress(OSError), self.sock, self.sock.makefile("rb") as reader:
             for line in reader:
                 message = wire.decode_from_gateway(line)
                 self.lines.append(message)
                 if self._confirm and isinstance(message, wire.Deliver):
                     self.send(wire.Got(message.row))
-        except OSError:
-            pass
         self.closed = True

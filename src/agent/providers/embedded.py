@@ -85,10 +85,12 @@ def _has_failed(start: "Future[EmbeddedServer]") -> bool:
         return False
     if start.exception() is not None:
         return True
-    code = start.result().process.poll()
-    if code is not None:
-        log.warning("the built-in model has ended (exit code %s); it is started anew", code)
-    return code is not None
+    process = start.result().process
+    if process.poll() is None:
+        return False
+    with process:  # its pipes are closed
+        log.warning("the built-in model has ended (exit code %s); it is started anew", process.returncode)
+    return True
 
 
 def _wait(start: "Future[EmbeddedServer]", cancel: CancelToken) -> EmbeddedServer:
@@ -130,6 +132,7 @@ def _start() -> EmbeddedServer:
         found = json.loads(told)
         return EmbeddedServer(str(found["base_url"]), str(found["api_key"]), process)
     except FORM_ERRORS as error:
-        process.kill()  # most often it has ended by itself
+        with process:
+            process.kill()  # most often it has ended by itself
         what = f"exit code {process.wait()}; it may take {START_SECONDS:.0f} s"
         raise ConfigProblem(f"The built-in model did not start ({what}).", fix=_FIX) from error
