@@ -227,14 +227,17 @@ async def _run(app: LabApp, listener: socket.socket, stop: asyncio.Event, announ
     try:
         await stop.wait()
     finally:
-        server.close()
+        loop.remove_reader(listener)  # first: who is being let in while a server closes is forgotten unclosed
         await _close_connections(state)
+        server.close()
         await server.wait_closed()
 
 
 async def _close_connections(state: ServerState) -> None:
-    """Abort what is open; an answer under way sees its client leave and ends by itself."""
-    while state.connections or state.tasks:
+    """Abort what is open; an answer under way sees its client leave and ends by itself.
+
+    What is left on the loop are these answers, and clients that are just being let in."""
+    while state.connections or asyncio.all_tasks() - {asyncio.current_task()}:
         for connection in list(state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
