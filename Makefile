@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled once is kept: tests start many processes
 
-.PHONY: help run chat test check bench soak constraints clean
+.PHONY: help run chat test check coverage pythons bench soak constraints clean
 
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
@@ -31,6 +31,15 @@ check: $(INSTALLED)  ## lint, types, import contracts, sizes, dependencies
 	$(BIN)/python scripts/size_gate.py src lab
 	$(BIN)/python scripts/dependency_gate.py
 
+coverage: $(INSTALLED)  ## how much of src the tests run, and the least covered modules (TESTS=tests/agent for a part)
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export COVERAGE_FILE="$$folder/data" && failed=0 && \
+	{ $(BIN)/coverage run --source="$(CURDIR)/src" -m pytest -m "not soak" -n auto --maxprocesses=4 \
+	  --basetemp="$$folder/t" $(TESTS) || failed=1; } && \
+	$(BIN)/coverage combine -q && $(BIN)/coverage report --sort=cover --skip-empty | sed -n '1,22p;/^TOTAL/p' && exit $$failed
+
+pythons: $(INSTALLED)  ## run the quick tests on every Python that is on this machine
+	@$(BIN)/python scripts/pythons.py
+
 bench: $(INSTALLED)  ## measure against the limits
 	@$(BIN)/python -m benches
 
@@ -42,4 +51,4 @@ constraints: $(INSTALLED)  ## write the tested versions anew (needs uv)
 	@uv pip compile -q pyproject.toml lab/pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate --upgrade >> constraints.txt
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
