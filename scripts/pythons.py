@@ -61,7 +61,7 @@ def run_tests(version: tuple[int, ...], python: Path) -> bool:
     except subprocess.CalledProcessError as problem:
         print(f"no environment could be made: {problem}")
         return False
-    tests = [made, "-m", "pytest", "-m", "not soak", "-n", "2", "-p", "no:cacheprovider", *TESTS]
+    tests = [str(made), "-m", "pytest", "-m", "not soak", "-n", "2", "-p", "no:cacheprovider", *TESTS]
     return subprocess.run(tests, cwd=ROOT, check=False).returncode == 0
 
 
