@@ -173,21 +173,22 @@ def test_a_head_that_does_not_come_is_not_waited_for(web: WebHouse, monkeypatch:
     stream = visitor.watch(visitor.open())
     silent = socket.create_connection(("127.0.0.1", web.port))
     dripping = socket.create_connection(("127.0.0.1", web.port))
-    begun = time.monotonic()
-    gone = False
-    for byte in b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"x" * 500:
-        try:
-            dripping.sendall(bytes([byte]))
-        except OSError:
-            gone = True
-            break
-        time.sleep(0.02)
-    assert gone
-    assert time.monotonic() - begun < 8
-    silent.settimeout(10)
-    assert silent.recv(1) == b""
-    assert not stream.ended.is_set()
-    assert visitor.http.get("/web/me").status_code == 200
+    with silent, dripping:
+        begun = time.monotonic()
+        gone = False
+        for byte in b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"x" * 500:
+            try:
+                dripping.sendall(bytes([byte]))
+            except OSError:
+                gone = True
+                break
+            time.sleep(0.02)
+        assert gone
+        assert time.monotonic() - begun < 8
+        silent.settimeout(10)
+        assert silent.recv(1) == b""
+        assert not stream.ended.is_set()
+        assert visitor.http.get("/web/me").status_code == 200
 
 
 def test_a_body_that_stops_is_not_waited_for(web: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:
