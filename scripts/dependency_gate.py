@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LATE_IMPORTS = {"import_module", "load_sdk"}
 #: Tools that run beside the code: nothing in `src` imports them.
 TOOLS = "dev"
+#: Ours, beside `src`: its command is not offered where it is not installed.
+BESIDE = {"hermes_lab"}
 
 
 class Imports(NamedTuple):
@@ -36,7 +38,7 @@ def read_declared(project: Mapping[str, object]) -> tuple[set[str], set[str]]:
 
 
 def read_imports(root: Path) -> Imports:
-    ours = {path.stem for path in root.iterdir()} | set(sys.stdlib_module_names)
+    ours = {path.stem for path in root.iterdir()} | set(sys.stdlib_module_names) | BESIDE
     found = Imports({}, {}, set())
     for path in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

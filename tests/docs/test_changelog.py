@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from hermes_constants import VERSION
-from hermes_state.schema import SCHEMA_VERSION
+from hermes_state.sql.schema import SCHEMA_VERSION
 
 TEXT = (Path(__file__).resolve().parents[2] / "CHANGELOG.md").read_text("utf-8")
 SECTIONS = re.findall(r"^## (\S+)[^\n]*\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)

@@ -1,6 +1,6 @@
 """Ends the built-in model that tests have started."""
 
-from agent import embedded
+from agent.providers import embedded
 
 
 def end_built_in_model() -> None:
