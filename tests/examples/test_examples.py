@@ -63,6 +63,7 @@ def test_a_tool_of_a_plugin(home: Path, model: LabServer) -> None:
     add_plugin(home, "dice")
     model.set_plan([call("roll_dice", dice=3, sides=2), {"text": "Rolled."}])
     assert "Rolled." in run(home, HERMES, "-q", "Roll three coins.")
+    assert b"roll_dice" in model.requests[0].body
     assert any(f'"{a}, {b}, {c}"' in str(model.requests[1]).replace("'", '"') for a in "12" for b in "12" for c in "12")
 
 
