@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from turn_bench import ACCOUNT, ENGINES, USAGE, Bench, answer, make_bench, say, written
 
@@ -14,6 +15,7 @@ from hermes_base.errors import Fenced
 from hermes_state.store import NewSession
 from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo, OutboxRow
 
+USUAL, MANY = 50, 1_000  # examples, in every run and in the long one
 CONVERSATIONS = ("c0", "c1")
 NODES = 3
 #: What a worker must have for a step to mean something.
@@ -265,10 +267,7 @@ class Driver:
         assert usage.calls == sum(versions)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, min_size=10, max_size=60))
-def test_nothing_is_lost_and_nothing_is_doubled(program: list[tuple[str, Any, Any]]) -> None:
-    """B6, B7, C1, C3: whatever the nodes do and whenever they die; and both stores answer alike."""
+def live_through(program: list[tuple[str, Any, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         drivers = [Driver(make_bench(engine, Path(folder))) for engine in ENGINES]
         for driver in drivers:
@@ -281,6 +280,21 @@ def test_nothing_is_lost_and_nothing_is_doubled(program: list[tuple[str, Any, An
         for driver in drivers:
             driver.settle()
             driver.bench.store.close()
+
+
+@settings(max_examples=USUAL)
+@given(st.lists(steps, min_size=10, max_size=60))
+def test_nothing_is_lost_and_nothing_is_doubled(program: list[tuple[str, Any, Any]]) -> None:
+    """B6, B7, C1, C3: whatever the nodes do and whenever they die; and both stores answer alike."""
+    live_through(program)
+
+
+@pytest.mark.soak
+@settings(max_examples=MANY)
+@given(st.lists(steps, min_size=10, max_size=60))
+def test_nothing_is_lost_and_nothing_is_doubled_in_many_lives(program: list[tuple[str, Any, Any]]) -> None:
+    """B6, B7, C1, C3: the same."""
+    live_through(program)
 
 
 delivery = st.one_of(
@@ -364,10 +378,7 @@ class Sender:
             assert still[1:] == ["waiting"] * len(still[1:])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(delivery, min_size=10, max_size=40))
-def test_chats_get_their_messages_in_order_whatever_happens(program: list[tuple[str, str]]) -> None:
-    """C3, C7, C9: no message is skipped, none is given back to a sender that is at it, and both stores answer alike."""
+def deliver_all(program: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         senders = [Sender(make_bench(engine, Path(folder))) for engine in ENGINES]
         for sender in senders:
@@ -379,3 +390,18 @@ def test_chats_get_their_messages_in_order_whatever_happens(program: list[tuple[
                 sender.check()
         for sender in senders:
             sender.bench.store.close()
+
+
+@settings(max_examples=USUAL)
+@given(st.lists(delivery, min_size=10, max_size=40))
+def test_chats_get_their_messages_in_order_whatever_happens(program: list[tuple[str, str]]) -> None:
+    """C3, C7, C9: no message is skipped, none is given back to a sender that is at it, and both stores answer alike."""
+    deliver_all(program)
+
+
+@pytest.mark.soak
+@settings(max_examples=MANY)
+@given(st.lists(delivery, min_size=10, max_size=40))
+def test_chats_get_their_messages_in_order_whatever_happens_for_long(program: list[tuple[str, str]]) -> None:
+    """C3, C7, C9: the same."""
+    deliver_all(program)

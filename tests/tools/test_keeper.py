@@ -164,9 +164,19 @@ def count_children(pid: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_thousand_commands_leave_nothing_behind(hands: Hands, backend: str, tmp_path: Path) -> None:
+def test_many_commands_leave_nothing_behind(hands: Hands, backend: str, tmp_path: Path) -> None:
     """F1: descriptors, threads and processes return to where they were, in Hermes and in the keeper; behind walls look
     and unasked work take turns, with something to hide and to watch."""
+    run_many(hands, backend, tmp_path, 200)
+
+
+@pytest.mark.soak
+def test_a_thousand_commands_leave_nothing_behind(hands: Hands, backend: str, tmp_path: Path) -> None:
+    """F1: the same with more."""
+    run_many(hands, backend, tmp_path, 1_000)
+
+
+def run_many(hands: Hands, backend: str, tmp_path: Path, commands: int) -> None:
     hands.facts["settings"] = {"terminal": {"backend": backend, "timeout": 60}, "approvals": {"mode": "auto"}}
     (tmp_path / ".env").write_text("x")
     hands.run("true")
@@ -186,7 +196,7 @@ def test_a_thousand_commands_leave_nothing_behind(hands: Hands, backend: str, tm
 
     wait_until(lambda: count_children(pid) == 0 and not any("process-" in t.name for t in threading.enumerate()))
     before = measure()
-    for turn in range(1000):
+    for turn in range(commands):
         if turn % 10 == 0:
             hands.process("start", command="true")
         hands.run(":", {"pty": turn % 7 == 0, **({"level": "work"} if turn % 2 else {})})
