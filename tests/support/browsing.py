@@ -20,7 +20,7 @@ ARGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000  # a busy machine takes its time, and nothing else waits for it
 DESKTOP = {"width": 1280, "height": 800}
 #: Notes each breach of the content policy and each dialog that a text managed to open.
 WATCH = """
