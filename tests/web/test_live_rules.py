@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from gateway.http.page.live import LiveView, cut_picture, find_fresh, mark
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, strip_way
 from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent
-from gateway.platforms.hub import MOST_WAITING, Ended, Hub, Lost, Watched
+from gateway.platforms.hub import MOST_WAITING, Ended, Hub, Lost, Watch, Watched
 from gateway.platforms.web import picture as pictures
 from gateway.platforms.web.adapter import MOST_PICTURES, WebAdapter
 from gateway.platforms.web.picture import Picture, Tail
@@ -226,3 +227,21 @@ def test_a_conversation_that_does_not_come_to_rest_is_told_all_the_same(tmp_path
 def test_the_end_is_told_even_if_it_comes_with_the_beginning(tmp_path: Path) -> None:
     told = view_of(tmp_path, (OLD, [Ended()]))
     assert [one["type"] for one in told] == ["snapshot", "closing"]
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_watcher_that_leaves_when_something_comes_leaves(steps: int) -> None:
+    """F1: an event, and so many steps of the loop later the end of the page; else its view would stay for ever."""
+
+    async def leave() -> None:
+        watch = Watch()
+        waiting = asyncio.ensure_future(watch.wait(60))
+        await asyncio.sleep(0.01)
+        watch.put(Lost())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if waiting.cancel():  # it still waited
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(leave())

@@ -65,7 +65,8 @@ class Watch:
         if not self._waiting:
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), seconds)
+                async with asyncio.timeout(seconds):  # `wait_for` of 3.11 loses a cancel that comes with the event
+                    await self._woken.wait()
         return self.take_all()
 
     def take_all(self) -> list[Watched]:
