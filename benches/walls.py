@@ -8,7 +8,7 @@ from benches.measure import Figure
 from hermes_base.tool_context import ToolContext
 from tools.shell.sandbox import Walls, is_bubblewrap_usable
 from tools.shell.shell_state import ShellState
-from tools.shell.shells import Start
+from tools.shell.shells import ShellStart
 from tools.terminal_tool import cleanup_vm, run_start
 
 TIMES = 60
@@ -27,7 +27,7 @@ def measure_walls(folder: Path) -> list[Figure]:
     spent: dict[str, list[float]] = {name: [] for name in places}
     for _ in range(TIMES):
         for name, context in places.items():  # in turns, so that a slow moment meets both
-            start = Start("true", ShellState(str(work)), Walls.LOOK)
+            start = ShellStart("true", ShellState(str(work)), Walls.LOOK)
             began = time.perf_counter()
             run_start(start, context, 60.0, pty=False)
             spent[name].append(time.perf_counter() - began)

@@ -80,7 +80,7 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NoteChange:
     """One change of a file of notes, with texts that are clean already."""
 
     action: str
@@ -92,7 +92,7 @@ class Change:
         """The notes after it, or a ToolFailure that says why not."""
         return CHANGES[self.action].apply(self, blocks)
 
-    def bound_to(self, blocks: Sequence[str]) -> "Change":
+    def bound_to(self, blocks: Sequence[str]) -> "NoteChange":
         """The same change, naming the note it is about in full: that one and no other."""
         needs_note = "old_text" in CHANGES[self.action].needs
         return replace(self, old_text=_text_of(blocks[_find(self, blocks)]), whole=True) if needs_note else self
@@ -103,23 +103,23 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeKind:
-    apply: Callable[[Change, Sequence[str]], list[str]]
+    apply: Callable[[NoteChange, Sequence[str]], list[str]]
     needs: tuple[str, ...]
     words: str
 
 
-def _add(change: Change, blocks: Sequence[str]) -> list[str]:
+def _add(change: NoteChange, blocks: Sequence[str]) -> list[str]:
     _refuse_duplicate(change.content, blocks)
     return [*blocks, f"- {change.content}"]
 
 
-def _replace(change: Change, blocks: Sequence[str]) -> list[str]:
+def _replace(change: NoteChange, blocks: Sequence[str]) -> list[str]:
     place = _find(change, blocks)
     _refuse_duplicate(change.content, blocks)
     return [*blocks[:place], f"- {change.content}", *blocks[place + 1 :]]
 
 
-def _remove(change: Change, blocks: Sequence[str]) -> list[str]:
+def _remove(change: NoteChange, blocks: Sequence[str]) -> list[str]:
     place = _find(change, blocks)
     return [*blocks[:place], *blocks[place + 1 :]]
 
@@ -131,12 +131,12 @@ CHANGES = {
 }
 
 
-def _parse_change(action: str, args: Mapping[str, Any], context: ToolContext) -> Change:
+def _parse_change(action: str, args: Mapping[str, Any], context: ToolContext) -> NoteChange:
     texts = {name: clean_text(args.get(name), context.redact) for name in ("content", "old_text")}
     missing = [name for name in CHANGES[action].needs if not texts[name]]
     if missing:
         raise ToolFailure(f"To {action} a note, give {' and '.join(missing)}.")
-    return Change(action, texts["content"], texts["old_text"])
+    return NoteChange(action, texts["content"], texts["old_text"])
 
 
 def _refuse_duplicate(content: str, blocks: Sequence[str]) -> None:
@@ -144,7 +144,7 @@ def _refuse_duplicate(content: str, blocks: Sequence[str]) -> None:
         raise ToolFailure("This is there already; nothing was changed.")
 
 
-def _find(change: Change, blocks: Sequence[str]) -> int:
+def _find(change: NoteChange, blocks: Sequence[str]) -> int:
     """The one note that is meant: equal to the words, or the only one that holds them."""
     texts = [_text_of(block).casefold() for block in blocks]
     wanted = change.old_text.casefold()
@@ -226,7 +226,7 @@ def _report(target: Target, blocks: Sequence[str], context: ToolContext, **more:
 # --- files
 
 
-def _change_file(path: Path, target: Target, change: Change, context: ToolContext) -> list[str]:
+def _change_file(path: Path, target: Target, change: NoteChange, context: ToolContext) -> list[str]:
     """The notes after the change. It is tried before the person is asked: nobody agrees to what cannot be done."""
     before = _read_blocks(path)
     _check_limit(target, before, change.apply(before))

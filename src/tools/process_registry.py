@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tools.shell.shells import Start
+from tools.shell.shells import ShellStart
 from tools.shell.spawning import END_SECONDS, Running
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class TaskProcess:
     """A command that runs, or has run, for a task."""
 
     task: str
-    start: Start
+    start: ShellStart
     running: Running
     background: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])

@@ -17,7 +17,7 @@ from tools.registry import registry, tool_result
 from tools.shell.sandbox import BUBBLEWRAP, MOVED, NOT_BUILT, Walls, choose_backend
 from tools.shell.shells import (
     Launched,
-    Start,
+    ShellStart,
     find_new_obeyed,
     forget_all_shells,
     forget_shell,
@@ -115,7 +115,7 @@ def _seconds(asked: object, limit: float) -> float:
     return min(float(asked), limit) if isinstance(asked, int | float) and asked > 0 else limit
 
 
-def run_start(start: Start, context: ToolContext, seconds: float, *, pty: bool) -> str:
+def run_start(start: ShellStart, context: ToolContext, seconds: float, *, pty: bool) -> str:
     shell = shell_of(context)
     launched = launch(start, shell, context, pty=pty)
     if launched.network:
@@ -139,7 +139,7 @@ def run_start(start: Start, context: ToolContext, seconds: float, *, pty: bool) 
     return tool_result(output=output, exit_code=running.exit_code, folder=after.folder, **outcome)
 
 
-def refuse_unbuilt(start: Start, exit_code: int | None, output: str) -> None:
+def refuse_unbuilt(start: ShellStart, exit_code: int | None, output: str) -> None:
     """A sandbox that could not be built is not the command's own failure."""
     moved = exit_code == NOT_BUILT and output.strip() == MOVED
     if start.walls is not Walls.OUTSIDE and (moved or (exit_code == 1 and output.startswith("bwrap: "))):

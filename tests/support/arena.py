@@ -14,7 +14,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.shell.sandbox import Walls
-from tools.shell.shells import Start, find_state, forget_shell, launch, note_end, shell_of
+from tools.shell.shells import ShellStart, find_state, forget_shell, launch, note_end, shell_of
 from tools.terminal_tool import read_output
 
 TASK = "arena"
@@ -123,7 +123,7 @@ class Arena:
         said = []
         for text in texts:
             state = find_state(shell, context)
-            said.append(self._run(Start(self.fill(text), state, walls, unasked=True), context))
+            said.append(self._run(ShellStart(self.fill(text), state, walls, unasked=True), context))
         return "\n".join(said)
 
     def run_gated(self, texts: tuple[str, ...], context: ToolContext) -> str:
@@ -138,7 +138,7 @@ class Arena:
             said.append(self._run(start, context))
         return "\n".join(said)
 
-    def _run(self, start: Start, context: ToolContext) -> str:
+    def _run(self, start: ShellStart, context: ToolContext) -> str:
         shell = shell_of(context)
         launched = launch(start, shell, context, pty=False)
         if not launched.running.pump(SECONDS):

@@ -17,7 +17,14 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.process_registry import process_registry
 from tools.shell import sandbox
-from tools.shell.sandbox import BACKENDS, View, active_backend, choose_backend, is_bubblewrap_usable, order_inside
+from tools.shell.sandbox import (
+    BACKENDS,
+    CommandView,
+    active_backend,
+    choose_backend,
+    is_bubblewrap_usable,
+    order_inside,
+)
 from tools.terminal_tool import cleanup_vm
 
 TASK = "backends"
@@ -238,7 +245,7 @@ def test_a_bwrap_that_cannot_work_is_not_used(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_pty_keeps_its_session_behind_the_walls() -> None:
-    view = View((), "/srv", {}, network=False)
+    view = CommandView((), "/srv", {}, network=False)
     assert "--new-session" in order_inside("true", view, pty=False).arguments
     assert "--new-session" not in order_inside("true", view, pty=True).arguments
 

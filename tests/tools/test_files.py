@@ -20,7 +20,7 @@ from tools.builtin import file_tools
 from tools.files import file_views
 from tools.files import roots as files_roots
 from tools.files.encodings import decode
-from tools.files.roots import Place, read_bytes, replace_by_staged, stage_bytes
+from tools.files.roots import FilePlace, read_bytes, replace_by_staged, stage_bytes
 from tools.registry import registry
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -251,7 +251,7 @@ def test_a_write_that_fails_in_the_middle_is_taken_back(work: Path, monkeypatch:
         (work / name).write_text(name)
     calls = []
 
-    def fail_third(place: Place, staged: str) -> None:
+    def fail_third(place: FilePlace, staged: str) -> None:
         calls.append(place.name)
         if len(calls) == 3:
             raise OSError(28, "No space left on device")
@@ -369,7 +369,7 @@ def test_a_link_put_in_after_the_check_leads_nowhere(work: Path) -> None:
     """G7: the resolved path is opened part by part without following links."""
     (work.parent / "out").mkdir()
     (work.parent / "out" / "f").write_text("hidden")
-    place = Place(str(work / "sub" / "f"), ())
+    place = FilePlace(str(work / "sub" / "f"), ())
     (work / "sub").symlink_to(work.parent / "out")
     with pytest.raises(ToolFailure, match="became a link"):
         read_bytes(place, 100)

@@ -162,9 +162,9 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_not_searched(
 def test_what_ripgrep_says_is_read_again_without_following_links(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G7: a ripgrep that a swapped link led outside shows nothing of it."""
     led_astray = [
-        searching.Hit("link/other", 1, "hello"),
-        searching.Hit("src/top", 1),
-        searching.Hit("gone", 1),
+        searching.FileHit("link/other", 1, "hello"),
+        searching.FileHit("src/top", 1),
+        searching.FileHit("gone", 1),
     ]
     monkeypatch.setattr(searching, "find_program", lambda name: "/usr/bin/rg")
     monkeypatch.setattr(searching, "_run_rg", lambda query, rg, folder: iter(led_astray))

@@ -15,7 +15,7 @@ from tools.policy.command_gate import approve_input, clear_command
 from tools.shell import sandbox
 from tools.shell.sandbox import Walls
 from tools.shell.shell_state import ShellState
-from tools.shell.shells import Start, forget_shell, shell_of
+from tools.shell.shells import ShellStart, forget_shell, shell_of
 
 TASK = "gate"
 
@@ -113,7 +113,7 @@ def test_what_is_typed_into_a_program_is_asked_for_like_the_program(
     make_context: Callable[..., ToolContext], tmp_path: Path, unasked: bool
 ) -> None:
     """G4, G5: a shell that was agreed to is no way around the policy."""
-    start = Start("bash", ShellState(str(tmp_path)), Walls.WORK, unasked=unasked)
+    start = ShellStart("bash", ShellState(str(tmp_path)), Walls.WORK, unasked=unasked)
     person = Person()
     assert approve_input(make_context(person), start, "rm -rf x") is None
     assert [question.text for question in person.asked] == [f"cd {tmp_path}\nbash\n<<< rm -rf x"] * (not unasked)

@@ -10,7 +10,7 @@ from tools.files.encodings import FileText, decode, find_line_end, with_line_end
 from tools.files.file_changes import Rewrite
 from tools.files.file_views import show_path
 from tools.files.patch_plans import find_places, plan_rewrites, read_edits
-from tools.files.roots import WRITE, FileBytes, Place, find_place, read_bytes
+from tools.files.roots import WRITE, FileBytes, FilePlace, find_place, read_bytes
 from tools.files.searching import find_in_files
 from tools.files.writing import FILE_BYTES, change_files, refuse_unknown, shorten
 from tools.registry import registry
@@ -82,7 +82,7 @@ def write_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
     return f"{'Wrote' if made.before else 'Created'} {place.path} ({len(made.after or b''):,} bytes)."
 
 
-def _plan_write(context: ToolContext, place: Place, content: str, overwrite: bool) -> Rewrite:
+def _plan_write(context: ToolContext, place: FilePlace, content: str, overwrite: bool) -> Rewrite:
     before = read_bytes(place, FILE_BYTES)
     if before is not None and not overwrite:
         refuse_unknown(context.task, place.path, before)
@@ -106,7 +106,7 @@ def search_files(args: Mapping[str, Any], *, context: ToolContext) -> str:
     return find_in_files(context, args)
 
 
-def _refuse_hidden(context: ToolContext, place: Place, before: FileBytes) -> None:
+def _refuse_hidden(context: ToolContext, place: FilePlace, before: FileBytes) -> None:
     """Who was shown a file without its secrets would write it back without them."""
     text = decode(before.data)
     if text is not None and context.redact(text.text) != text.text:
@@ -116,7 +116,7 @@ def _refuse_hidden(context: ToolContext, place: Place, before: FileBytes) -> Non
         )
 
 
-def _encode_like(before: FileBytes | None, content: str, place: Place) -> bytes:
+def _encode_like(before: FileBytes | None, content: str, place: FilePlace) -> bytes:
     known = decode(before.data) if before is not None else None
     if known is None:
         return FileText("").encode(content, place.path)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hermes_base.errors import ToolFailure
-from tools.files.patching import ADD, DROP, KEEP, Hunk, Step
+from tools.files.patching import ADD, DROP, KEEP, Hunk, PatchStep
 
 _HUNK = re.compile(r"@@(?: -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))?)? ?.*@@|@@")
 _NOTHING = "/dev/null"
@@ -140,9 +140,9 @@ def _read_hunk(lines: Sequence[str], at: int, files: list[FileDiff]) -> int:
 _SIDES = {KEEP: ("old", "new"), DROP: ("old",), ADD: ("new",)}
 
 
-def _read_steps(lines: Sequence[str], at: int, left: dict[str, int]) -> tuple[list[Step], set[str], int]:
+def _read_steps(lines: Sequence[str], at: int, left: dict[str, int]) -> tuple[list[PatchStep], set[str], int]:
     """The lines of a hunk; the counts of its header help, but lines that go on past them belong to it too."""
-    steps: list[Step] = []
+    steps: list[PatchStep] = []
     ends: set[str] = set()
     while at < len(lines):
         line = lines[at]
@@ -150,9 +150,9 @@ def _read_steps(lines: Sequence[str], at: int, left: dict[str, int]) -> tuple[li
         if line.startswith(_NO_END):
             ends.update(_SIDES[steps[-1].kind] if steps else ())
         elif line[:1] in _SIDES and (counted or not _is_header(lines, at)):
-            steps.append(Step(line[0], line[1:]))
+            steps.append(PatchStep(line[0], line[1:]))
         elif not line and (counted or _goes_on(lines, at)):
-            steps.append(Step(KEEP, ""))  # many editors and models drop the blank of an empty line
+            steps.append(PatchStep(KEEP, ""))  # many editors and models drop the blank of an empty line
         else:
             break
         if not line.startswith(_NO_END):

@@ -22,7 +22,7 @@ from hermes_base.settings import SECRET_FILES
 from tools.files.encodings import decode, printable
 from tools.files.roots import (
     FileBytes,
-    Place,
+    FilePlace,
     make_folders,
     read_bytes,
     remove_empty_folder,
@@ -48,7 +48,7 @@ write_lock = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """One file that was written or removed: hashes of its bytes before and after, None where there was no file."""
 
     turn: str
@@ -69,7 +69,7 @@ def hash_bytes(data: bytes | None) -> str | None:
 class Rewrite:
     """One file to be replaced: what it was (None: not there) and what it becomes (None: removed)."""
 
-    place: Place
+    place: FilePlace
     before: FileBytes | None
     after: bytes | None
     mode: int | None = None  # of a new file that takes the place of another one
@@ -125,7 +125,7 @@ def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence
             _write_private(folder / kept, data)
         mode = None if before is None else before.status.st_mode
         size = 0 if data is None else len(data)
-        change = Change(turn, path, kept, hash_bytes(rewrite.after), size, mode, tuple(folders), time.time())
+        change = FileChange(turn, path, kept, hash_bytes(rewrite.after), size, mode, tuple(folders), time.time())
         _write_journal(folder, _bound([*_read_journal(folder), change]))
 
 
@@ -138,7 +138,7 @@ def forget_last(home: Path, task: str, count: int) -> None:
             _write_journal(folder, changes[:-count])
 
 
-def list_changes(home: Path, task: str, turn: str | None = None) -> list[Change]:
+def list_changes(home: Path, task: str, turn: str | None = None) -> list[FileChange]:
     """What can still be taken back, oldest first; one line for each file and turn."""
     with write_lock:
         changes = _merge(_read_journal(_task_folder(home, task)))
@@ -177,32 +177,32 @@ def undo_last_turn(home: Path, task: str, *, skip_changed: bool = False) -> list
     return [change.path for change in wanted]
 
 
-def _last_turn(folder: Path) -> list[Change]:
+def _last_turn(folder: Path) -> list[FileChange]:
     changes = _merge(_read_journal(folder))
     return [change for change in changes if change.turn == changes[-1].turn]
 
 
-def _merge(changes: Iterable[Change]) -> list[Change]:
+def _merge(changes: Iterable[FileChange]) -> list[FileChange]:
     """A file that one turn changed several times is one change: from what it was first to what it is last."""
-    merged: dict[tuple[str, str], Change] = {}
+    merged: dict[tuple[str, str], FileChange] = {}
     for change in changes:
         first = merged.get((change.turn, change.path), change)
-        merged[change.turn, change.path] = Change(
+        merged[change.turn, change.path] = FileChange(
             first.turn, first.path, first.before, change.after, first.size, first.mode, first.folders, change.time
         )
     return [change for change in merged.values() if change.before != change.after]
 
 
-def _is_as_left(change: Change) -> bool:
+def _is_as_left(change: FileChange) -> bool:
     """Whether the file is what the turn made of it, or still what it was: a crash came before the change."""
     try:
-        now = read_bytes(Place(change.path, ()), READ_LIMIT)
+        now = read_bytes(FilePlace(change.path, ()), READ_LIMIT)
     except (ToolFailure, OSError):
         return False
     return hash_bytes(None if now is None else now.data) in (change.after, change.before)
 
 
-def _load(folder: Path, change: Change) -> bytes | None:
+def _load(folder: Path, change: FileChange) -> bytes | None:
     """The bytes from before; empty for a file that was not there, None when they are not kept."""
     if change.before is None:
         return b""
@@ -212,32 +212,32 @@ def _load(folder: Path, change: Change) -> bytes | None:
     return None
 
 
-def _restore_all(folder: Path, changes: Sequence[Change]) -> None:
+def _restore_all(folder: Path, changes: Sequence[FileChange]) -> None:
     """Stage everything first: a full disk then leaves all files as they are."""
-    staged: list[tuple[Change, str]] = []
+    staged: list[tuple[FileChange, str]] = []
     try:
         for change in changes:
-            place = Place(change.path, ())
+            place = FilePlace(change.path, ())
             if change.before is not None:
                 make_folders(place.folder)
                 staged.append((change, stage_bytes(place, _load(folder, change) or b"", change.mode)))
     except OSError as problem:
         for change, name in staged:
-            remove_name(Place(change.path, ()), name)
+            remove_name(FilePlace(change.path, ()), name)
         raise ToolFailure(f"Undoing failed: {problem.strerror or problem}.", kept="Nothing was undone.") from problem
     for change, name in staged:
-        replace_by_staged(Place(change.path, ()), name)
+        replace_by_staged(FilePlace(change.path, ()), name)
     for change in changes:
         if change.before is None:
-            remove_name(Place(change.path, ()), os.path.basename(change.path))
+            remove_name(FilePlace(change.path, ()), os.path.basename(change.path))
         for made in reversed(change.folders):
             remove_empty_folder(made)
 
 
-def _describe_one(folder: Path, change: Change, secrets: Sequence[str]) -> str:
+def _describe_one(folder: Path, change: FileChange, secrets: Sequence[str]) -> str:
     if not _is_as_left(change):
         return f"{change.path} changed since; it cannot be undone.\n"
-    now = read_bytes(Place(change.path, ()), READ_LIMIT)
+    now = read_bytes(FilePlace(change.path, ()), READ_LIMIT)
     before = _load(folder, change)
     if before is None:
         return f"{change.path}: what it was is not kept; it cannot be undone.\n"
@@ -251,7 +251,7 @@ def _describe_one(folder: Path, change: Change, secrets: Sequence[str]) -> str:
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
-def _bound(changes: Sequence[Change]) -> list[Change]:
+def _bound(changes: Sequence[FileChange]) -> list[FileChange]:
     """The newest changes that fit the limits; a turn goes as a whole, the newest turn never goes."""
     kept = list(changes)
     while len({change.turn for change in kept}) > 1 and (
@@ -283,20 +283,20 @@ def _drop_old_tasks(folder: Path) -> None:
         shutil.rmtree(task, ignore_errors=True)
 
 
-def _read_journal(folder: Path) -> list[Change]:
+def _read_journal(folder: Path) -> list[FileChange]:
     """The journal; a line that a crash cut short is passed over."""
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     with contextlib.suppress(FileNotFoundError):
         for line in (folder / JOURNAL).read_text("utf-8").splitlines():
             try:
                 data = json.loads(line)
-                changes.append(Change(**{**data, "folders": tuple(data["folders"])}))
+                changes.append(FileChange(**{**data, "folders": tuple(data["folders"])}))
             except (ValueError, TypeError, KeyError):
                 log.warning("a line of %s cannot be read and is passed over", folder / JOURNAL)
     return changes
 
 
-def _write_journal(folder: Path, changes: Sequence[Change]) -> None:
+def _write_journal(folder: Path, changes: Sequence[FileChange]) -> None:
     """Replace the journal and drop the bytes that it no longer names."""
     text = "".join(json.dumps(asdict(change)) + "\n" for change in changes)
     _write_private(folder / JOURNAL, text.encode(), replace=True)

@@ -10,8 +10,8 @@ from typing import Any
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.files.encodings import FileText, decode, find_image_type, find_line_end, printable
-from tools.files.patching import Line, split_lines
-from tools.files.roots import READ, FileBytes, Place, explain, find_place, open_listing, read_bytes
+from tools.files.patching import FileLine, split_lines
+from tools.files.roots import READ, FileBytes, FilePlace, explain, find_place, open_listing, read_bytes
 from tools.files.writing import FILE_BYTES, note_read
 
 PAGE_LINES = 1000
@@ -41,7 +41,7 @@ def show_path(context: ToolContext, args: Mapping[str, Any]) -> str | dict[str, 
     return _show_page(context, place, text, args)
 
 
-def _show_page(context: ToolContext, place: Place, text: FileText, args: Mapping[str, Any]) -> str:
+def _show_page(context: ToolContext, place: FilePlace, text: FileText, args: Mapping[str, Any]) -> str:
     lines = split_lines(text.text)
     first = _whole_number(args, "offset", 1)
     count = min(_whole_number(args, "limit", PAGE_LINES), PAGE_LINES)
@@ -54,7 +54,7 @@ def _show_page(context: ToolContext, place: Place, text: FileText, args: Mapping
     return "\n".join([head, *_number(context, page, first), *tail])
 
 
-def _fit_page(lines: list[Line], room: int) -> list[Line]:
+def _fit_page(lines: list[FileLine], room: int) -> list[FileLine]:
     """As many lines as fit, at least one (E9)."""
     for i, line in enumerate(lines):
         room -= min(len(line.body), LINE_CHARS) + 8
@@ -68,7 +68,7 @@ def _page_chars(context: ToolContext) -> int:
     return max(2000, min(PAGE_CHARS, context.window_tokens)) if context.window_tokens else PAGE_CHARS
 
 
-def _number(context: ToolContext, page: list[Line], first: int) -> list[str]:
+def _number(context: ToolContext, page: list[FileLine], first: int) -> list[str]:
     """Numbered lines without secrets (G6); a secret over several lines is taken out of the page as a whole."""
     if not page:
         return []
@@ -91,7 +91,7 @@ def _describe_writing(text: FileText) -> str:
     return "".join(f", {word}" for word in (encoding, ends) if word)
 
 
-def _show_image(place: Place, file: FileBytes, media_type: str) -> str | dict[str, Any]:
+def _show_image(place: FilePlace, file: FileBytes, media_type: str) -> str | dict[str, Any]:
     size = len(file.data)
     if size > IMAGE_BYTES:
         return f"{place.path} is an image ({media_type}) of {size:,} bytes; up to {IMAGE_BYTES:,} are shown."
@@ -101,7 +101,7 @@ def _show_image(place: Place, file: FileBytes, media_type: str) -> str | dict[st
     return {"_multimodal": True, "content": content}
 
 
-def _list_folder(place: Place) -> str:
+def _list_folder(place: FilePlace) -> str:
     try:
         with open_listing(place.path) as folder, os.scandir(folder) as entries:
             names = sorted(_name_entry(entry) for entry in entries)
@@ -116,7 +116,7 @@ def _name_entry(entry: os.DirEntry[str]) -> str:
     return printable(entry.name) + next((mark for test, mark in _KINDS if test(mode)), " (special)")
 
 
-def _suggest(place: Place) -> str:
+def _suggest(place: FilePlace) -> str:
     """Names in the same folder that are close to the one that is not there."""
     try:
         with open_listing(place.folder) as folder:

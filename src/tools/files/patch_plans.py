@@ -10,7 +10,7 @@ from tools.files.diffs import FileDiff, parse_diff
 from tools.files.encodings import FileText, decode
 from tools.files.file_changes import Rewrite
 from tools.files.patching import apply_hunks, replace_text
-from tools.files.roots import WRITE, FileBytes, Place, find_place, read_bytes
+from tools.files.roots import WRITE, FileBytes, FilePlace, find_place, read_bytes
 from tools.files.writing import FILE_BYTES, refuse_unknown
 
 
@@ -25,10 +25,10 @@ class Replacement:
 
 
 @dataclass
-class Draft:
+class FileDraft:
     """A file in the middle of the plan."""
 
-    place: Place
+    place: FilePlace
     before: FileBytes | None
     data: bytes | None
     mode: int | None = None
@@ -47,15 +47,15 @@ def read_edits(args: Mapping[str, Any]) -> list[Edit]:
     return [edit for number, raw in enumerate(edits, 1) for edit in _read_edit(number, raw)]
 
 
-def find_places(context: ToolContext, edits: Sequence[Edit]) -> dict[str, Place]:
+def find_places(context: ToolContext, edits: Sequence[Edit]) -> dict[str, FilePlace]:
     """Every path that the edits name, checked before anything is read."""
     names = [name for edit in edits for name in _name_paths(edit)]
     return {name: find_place(context, name, WRITE) for name in dict.fromkeys(names)}
 
 
-def plan_rewrites(task: str, edits: Sequence[Edit], places: Mapping[str, Place]) -> list[Rewrite]:
+def plan_rewrites(task: str, edits: Sequence[Edit], places: Mapping[str, FilePlace]) -> list[Rewrite]:
     """What the files become; a ToolFailure when one edit does not fit."""
-    plan = Plan(task, places)
+    plan = PatchPlan(task, places)
     for edit in edits:
         path = next(iter(_name_paths(edit)))
         try:
@@ -66,13 +66,13 @@ def plan_rewrites(task: str, edits: Sequence[Edit], places: Mapping[str, Place])
     return plan.rewrites()
 
 
-class Plan:
+class PatchPlan:
     """Drafts of files; later edits see what earlier ones made."""
 
-    def __init__(self, task: str, places: Mapping[str, Place]) -> None:
+    def __init__(self, task: str, places: Mapping[str, FilePlace]) -> None:
         self._task = task
         self._places = places
-        self._drafts: dict[str, Draft] = {}
+        self._drafts: dict[str, FileDraft] = {}
 
     def add(self, edit: Edit) -> None:
         if isinstance(edit, Replacement):
@@ -104,12 +104,12 @@ class Plan:
             if diff.old != diff.new:
                 self._rename(draft, self._open(diff.new))
 
-    def _create(self, diff: FileDiff, draft: Draft) -> None:
+    def _create(self, diff: FileDiff, draft: FileDraft) -> None:
         if draft.data is not None:
             raise ToolFailure("The diff creates the file, but it exists.", fix="Write the diff against the file.")
         draft.data = FileText("").encode(apply_hunks("", diff.hunks), draft.place.path)
 
-    def _delete(self, diff: FileDiff, draft: Draft) -> None:
+    def _delete(self, diff: FileDiff, draft: FileDraft) -> None:
         if diff.hunks:
             _rewrite(draft, lambda text: apply_hunks(text, diff.hunks))
             if draft.data and decode(draft.data) != FileText(""):
@@ -117,29 +117,29 @@ class Plan:
         _need(draft)
         draft.data = None
 
-    def _rename(self, draft: Draft, target: Draft) -> None:
+    def _rename(self, draft: FileDraft, target: FileDraft) -> None:
         if target.data is not None:
             raise ToolFailure(f"The diff renames it to {target.place.path}, which exists.", fix="Choose another name.")
         target.data, target.mode = draft.data, draft.before.status.st_mode if draft.before else draft.mode
         draft.data = None
 
-    def _open(self, name: str) -> Draft:
+    def _open(self, name: str) -> FileDraft:
         place = self._places[name]
         if place.path not in self._drafts:
             file = read_bytes(place, FILE_BYTES)
             if file is not None and place.closed:  # whether an edit fits tells what the file holds
                 refuse_unknown(self._task, place.path, file, "Read it first; the person is asked.")
-            self._drafts[place.path] = Draft(place, file, file.data if file else None)
+            self._drafts[place.path] = FileDraft(place, file, file.data if file else None)
         return self._drafts[place.path]
 
 
-def _need(draft: Draft) -> bytes:
+def _need(draft: FileDraft) -> bytes:
     if draft.data is None:
         raise ToolFailure("There is no such file.", fix="Look for it with search_files.")
     return draft.data
 
 
-def _rewrite(draft: Draft, change: Callable[[str], str]) -> None:
+def _rewrite(draft: FileDraft, change: Callable[[str], str]) -> None:
     """Change the text of a draft in its own encoding."""
     text = decode(_need(draft))
     if text is None:

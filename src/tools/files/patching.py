@@ -21,7 +21,7 @@ _LINE = re.compile(r"([^\n]*?)(\r?\n)|([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FileLine:
     """One line of a file and how it ends; only the last one may have no end."""
 
     body: str
@@ -29,7 +29,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PatchStep:
     """One line of a change: kept, dropped or added."""
 
     kind: str
@@ -43,7 +43,7 @@ class Hunk:
     `end_old` and `end_new` say that the last line of that side has no line end.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[PatchStep, ...]
     start: int | None = None
     end_old: bool = False
     end_new: bool = False
@@ -65,12 +65,12 @@ class Match:
     fit: Callable[[str], str]
 
 
-def split_lines(text: str) -> list[Line]:
+def split_lines(text: str) -> list[FileLine]:
     """A text as lines; joined again they give exactly the text. Only \\n and \\r\\n end a line."""
-    return [Line(*((m[1], m[2]) if m[2] else (m[3], ""))) for m in _LINE.finditer(text)]
+    return [FileLine(*((m[1], m[2]) if m[2] else (m[3], ""))) for m in _LINE.finditer(text)]
 
 
-def join_lines(lines: Iterable[Line]) -> str:
+def join_lines(lines: Iterable[FileLine]) -> str:
     return "".join(line.body + line.end for line in lines)
 
 
@@ -102,7 +102,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> str:
     return join_lines(lines)
 
 
-def describe_nearest(lines: Sequence[Line], old: Sequence[str]) -> str:
+def describe_nearest(lines: Sequence[FileLine], old: Sequence[str]) -> str:
     """The lines that come closest to what was looked for, with their numbers."""
     wanted = [body.strip() for body in old]
     bodies = [line.body.strip() for line in lines[:_NEAR_LIMIT]]
@@ -180,12 +180,14 @@ def _make_hunk(old: str, new: str) -> Hunk:
     ended = old.endswith("\n")
     old_lines = (old[:-1] if ended else old).split("\n")
     new_lines = [] if not new else (new.removesuffix("\n") if ended else new).split("\n")
-    steps: list[Step] = []
+    steps: list[PatchStep] = []
     for kind, i, j, k, m in difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
         if kind == "equal":
-            steps += [Step(KEEP, body) for body in old_lines[i:j]]
+            steps += [PatchStep(KEEP, body) for body in old_lines[i:j]]
         else:
-            steps += [Step(DROP, body) for body in old_lines[i:j]] + [Step(ADD, body) for body in new_lines[k:m]]
+            steps += [PatchStep(DROP, body) for body in old_lines[i:j]] + [
+                PatchStep(ADD, body) for body in new_lines[k:m]
+            ]
     return Hunk(tuple(steps))
 
 
@@ -240,7 +242,7 @@ def _all_shifted(indents: Iterable[tuple[str, str]], shift: str) -> bool:
     return all(longer == shift + shorter for longer, shorter in indents)
 
 
-def _place_hunk(lines: Sequence[Line], hunk: Hunk, moved: int, first: int) -> Match:
+def _place_hunk(lines: Sequence[FileLine], hunk: Hunk, moved: int, first: int) -> Match:
     """Where a hunk belongs: at its line number when it fits there, else at the one place where it fits."""
     expected = None if hunk.start is None else hunk.start - 1 + moved
     if not hunk.old:
@@ -260,16 +262,16 @@ def _place_hunk(lines: Sequence[Line], hunk: Hunk, moved: int, first: int) -> Ma
     return matches[0]
 
 
-def _splice(lines: Sequence[Line], match: Match, hunk: Hunk) -> list[Line]:
+def _splice(lines: Sequence[FileLine], match: Match, hunk: Hunk) -> list[FileLine]:
     """The lines with the hunk applied; lines it keeps stay as the file has them."""
     stop = match.at + len(hunk.old)
     there = list(lines[match.at : stop])
     end = _choose_end(there, lines)
-    made: list[Line] = []
+    made: list[FileLine] = []
     taken = 0
     for step in hunk.steps:
         if step.kind == ADD:
-            made.append(Line(match.fit(step.body), end))
+            made.append(FileLine(match.fit(step.body), end))
             continue
         if step.kind == KEEP:
             made.append(there[taken])
@@ -280,12 +282,12 @@ def _splice(lines: Sequence[Line], match: Match, hunk: Hunk) -> list[Line]:
     if made and hunk.adds_last and stop == len(lines):
         had_end = not lines or bool(lines[-1].end)
         wants_end = not hunk.end_new and (had_end or hunk.end_old)
-        done[-1] = Line(done[-1].body, done[-1].end if wants_end else "")
+        done[-1] = FileLine(done[-1].body, done[-1].end if wants_end else "")
     # What was the last line of the file may not be it any more.
-    return [line if line.end else Line(line.body, end) for line in done[:-1]] + done[-1:]
+    return [line if line.end else FileLine(line.body, end) for line in done[:-1]] + done[-1:]
 
 
-def _choose_end(there: Iterable[Line], lines: Sequence[Line]) -> str:
+def _choose_end(there: Iterable[FileLine], lines: Sequence[FileLine]) -> str:
     """The line end of the neighbours, else the one that most lines of the file have."""
     near = next((line.end for line in there if line.end), "")
     return near or find_line_end(join_lines(lines))

@@ -60,7 +60,7 @@ Inode = tuple[int, int]  # device and number: what a file is, whatever it is cal
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A resolved path that may be used: absolute, without links, `.` and `..`."""
 
     path: str
@@ -107,7 +107,7 @@ class FileBytes:
     status: os.stat_result
 
 
-def find_place(context: ToolContext, path: object, use: str) -> Place:
+def find_place(context: ToolContext, path: object, use: str) -> FilePlace:
     """Resolve a path and judge it; this is the one place that decides (G7).
 
     What may not be read unasked is asked for here. What may not be written unasked is asked for by `change_files`,
@@ -125,7 +125,7 @@ def find_place(context: ToolContext, path: object, use: str) -> Place:
     if use == READ:
         note_upload(context, real)
     folders = tuple(dict.fromkeys(map(os.path.realpath, (os.path.expanduser("~"), context.folder))))
-    return Place(real, homes, reasons, closed, KnownFiles(homes, folders, list_secret_patterns(context)))
+    return FilePlace(real, homes, reasons, closed, KnownFiles(homes, folders, list_secret_patterns(context)))
 
 
 def find_reasons(context: ToolContext, path: str, use: str, homes: tuple[str, ...]) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ def make_folders(path: str) -> list[str]:
     return missing
 
 
-def read_bytes(place: Place, limit: int) -> FileBytes | None:
+def read_bytes(place: FilePlace, limit: int) -> FileBytes | None:
     """The bytes of an ordinary file, or None when there is none; anything else is refused by name."""
     try:
         with open_folder(place.folder) as folder:
@@ -311,7 +311,7 @@ def read_bytes(place: Place, limit: int) -> FileBytes | None:
             raise explain(place.path, problem) from problem
 
 
-def stage_bytes(place: Place, data: bytes, mode: int | None) -> str:
+def stage_bytes(place: FilePlace, data: bytes, mode: int | None) -> str:
     """Write the bytes beside the file under a name of their own; returns that name."""
     name = f".{uuid.uuid4().hex[:12]}{place.name[-80:]}"  # with its ending: what is a secret is known for one
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -330,13 +330,13 @@ def stage_bytes(place: Place, data: bytes, mode: int | None) -> str:
     return name
 
 
-def replace_by_staged(place: Place, staged: str) -> None:
+def replace_by_staged(place: FilePlace, staged: str) -> None:
     """The staged bytes take the file's place in one step."""
     with open_folder(place.folder) as folder:
         os.replace(staged, place.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def remove_name(place: Place, name: str) -> None:
+def remove_name(place: FilePlace, name: str) -> None:
     with contextlib.suppress(FileNotFoundError), open_folder(place.folder) as folder:
         os.unlink(name, dir_fd=folder)
 
@@ -397,7 +397,7 @@ def _is_link(part: str, descriptor: int) -> bool:
     return False
 
 
-def _refuse_special(place: Place, status: os.stat_result) -> None:
+def _refuse_special(place: FilePlace, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
         raise ToolFailure(f"{place.path} is {kind}, not a file.")
@@ -405,7 +405,7 @@ def _refuse_special(place: Place, status: os.stat_result) -> None:
         _refuse_other_name(place, (status.st_dev, status.st_ino))
 
 
-def _refuse_other_name(place: Place, inode: Inode) -> None:
+def _refuse_other_name(place: FilePlace, inode: Inode) -> None:
     """A hard link has a name of its own, which says nothing of what the file is."""
     if place.known is None:
         return

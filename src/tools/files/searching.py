@@ -25,7 +25,7 @@ from tools.files.patterns import LinearPattern
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
 from tools.files.roots import (
     READ,
-    Place,
+    FilePlace,
     explain,
     find_home_around,
     find_place,
@@ -57,7 +57,7 @@ RG_OPTIONS = (
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Hit:
+class FileHit:
     """One line of a file, or the file itself when `line` is 0."""
 
     path: str
@@ -68,7 +68,7 @@ class Hit:
 class Sight:
     """Which files below a folder a search may show: none of another home, of Hermes itself or of other people."""
 
-    def __init__(self, context: ToolContext, place: Place) -> None:
+    def __init__(self, context: ToolContext, place: FilePlace) -> None:
         self._context = context
         self._place = place
         self._home = find_home_around(place.path, place.homes)
@@ -122,7 +122,7 @@ class Query:
     """What is looked for, where."""
 
     context: ToolContext
-    place: Place
+    place: FilePlace
     pattern: str
     kind: str
     glob: str
@@ -179,7 +179,7 @@ def match_name(path: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(os.path.basename(path), pattern)
 
 
-def search_with_rg(query: Query, rg: str) -> Iterator[Hit]:
+def search_with_rg(query: Query, rg: str) -> Iterator[FileHit]:
     """Hits by ripgrep, started inside the checked folders so that their paths are not looked up again (G7)."""
     starts = query.sight.list_starts()
     if query.kind == CONTENT:  # which files there are is told by their names alone
@@ -188,7 +188,7 @@ def search_with_rg(query: Query, rg: str) -> Iterator[Hit]:
     yield from _check_hits(query, itertools.chain.from_iterable(_run_rg(query, rg, start) for start in starts))
 
 
-def search_by_walk(query: Query) -> Iterator[Hit]:
+def search_by_walk(query: Query) -> Iterator[FileHit]:
     """Hits without ripgrep: every folder and file is opened relative to the one before, links are not followed."""
     with open_folder(query.place.path) as folder:
         for path, name, parent in _walk(query, folder):
@@ -197,7 +197,7 @@ def search_by_walk(query: Query) -> Iterator[Hit]:
                 continue
             if query.expression is None:
                 if query.hits_name(path):
-                    yield Hit(path)
+                    yield FileHit(path)
             else:
                 yield from _search_text(query, path, _read_at(name, parent, query), query.expression)
 
@@ -223,14 +223,14 @@ def _read_query(context: ToolContext, args: Mapping[str, Any]) -> Query:
     return Query(context, place, pattern, kind, str(glob), LinearPattern(pattern) if kind == CONTENT else None)
 
 
-def _search(query: Query) -> Iterator[Hit]:
+def _search(query: Query) -> Iterator[FileHit]:
     if not os.path.isdir(query.place.path):
         return _search_one(query)
     rg = find_program("rg")
     return search_with_rg(query, rg) if rg else search_by_walk(query)
 
 
-def _search_one(query: Query) -> Iterator[Hit]:
+def _search_one(query: Query) -> Iterator[FileHit]:
     """A path that names a file."""
     if query.expression is None:
         raise ToolFailure(f"{query.place.path} is a file.", fix="Search names in a folder.")
@@ -242,11 +242,11 @@ def _search_one(query: Query) -> Iterator[Hit]:
     return _pipe_through_rg(query, rg, data)
 
 
-def _search_text(query: Query, path: str, data: bytes, expression: LinearPattern) -> Iterator[Hit]:
+def _search_text(query: Query, path: str, data: bytes, expression: LinearPattern) -> Iterator[FileHit]:
     for number, line in enumerate(_split_lines(data), 1):
         _stop_when_told(query.context)
         if expression.finds(line):
-            yield Hit(path, number, line)
+            yield FileHit(path, number, line)
 
 
 def _split_lines(data: bytes) -> list[str]:
@@ -255,7 +255,7 @@ def _split_lines(data: bytes) -> list[str]:
     return [line.removesuffix("\r") for line in text.text.split("\n")] if text else []
 
 
-def _pipe_through_rg(query: Query, rg: str, data: bytes) -> Iterator[Hit]:
+def _pipe_through_rg(query: Query, rg: str, data: bytes) -> Iterator[FileHit]:
     """What we read of a file is handed to ripgrep as it is, so that no path is looked up again (G7)."""
     lines = _split_lines(data)
     with tempfile.TemporaryFile() as text:
@@ -264,7 +264,7 @@ def _pipe_through_rg(query: Query, rg: str, data: bytes) -> Iterator[Hit]:
         command = [rg, *RG_OPTIONS, "--text", "--encoding=none"]
         for hit in _read_rg(query, command, inside="/", where="-", given=text):
             if hit.line <= len(lines):
-                yield Hit(query.place.name, hit.line, lines[hit.line - 1])
+                yield FileHit(query.place.name, hit.line, lines[hit.line - 1])
 
 
 def _walk(query: Query, folder: int) -> Iterator[tuple[str, str, int]]:
@@ -313,7 +313,7 @@ def _is_other_name(query: Query, status: os.stat_result) -> bool:
     return known is not None and (inode in known.private or inode in known.secret)
 
 
-def _run_rg(query: Query, rg: str, start: str) -> Iterator[Hit]:
+def _run_rg(query: Query, rg: str, start: str) -> Iterator[FileHit]:
     """What ripgrep finds below a start, as paths below the folder that is searched."""
     prefix = os.path.relpath(start, query.place.path) + "/" if start != query.place.path else ""
     closed = () if prefix else query.sight.list_closed()
@@ -331,7 +331,7 @@ def _keep_out(query: Query, homes: Sequence[str]) -> list[str]:
 
 def _read_rg(
     query: Query, command: Sequence[str], inside: str, where: str = "./", given: IO[bytes] | int = subprocess.DEVNULL
-) -> Iterator[Hit]:
+) -> Iterator[FileHit]:
     """What ripgrep prints, as hits; it ends with the search and with the turn."""
     what = ["--json", f"--regexp={query.pattern}"] if query.kind == CONTENT else ["--files"]
     try:
@@ -371,15 +371,15 @@ def _refuse_bad_pattern(process: subprocess.Popen[bytes]) -> None:
             raise ToolFailure(f"ripgrep cannot search for this: {said[-300:]}", fix="Escape special letters.")
 
 
-def _read_name(line: bytes) -> Iterator[Hit]:
-    yield Hit(os.fsdecode(line.rstrip(b"\n")).removeprefix("./"))
+def _read_name(line: bytes) -> Iterator[FileHit]:
+    yield FileHit(os.fsdecode(line.rstrip(b"\n")).removeprefix("./"))
 
 
-def _read_match(line: bytes) -> Iterator[Hit]:
+def _read_match(line: bytes) -> Iterator[FileHit]:
     event = json.loads(line)
     if event.get("type") == "match":
         data = event["data"]
-        yield Hit(os.fsdecode(_to_bytes(data["path"])).removeprefix("./"), data["line_number"])
+        yield FileHit(os.fsdecode(_to_bytes(data["path"])).removeprefix("./"), data["line_number"])
 
 
 def _to_bytes(value: Mapping[str, str]) -> bytes:
@@ -387,7 +387,7 @@ def _to_bytes(value: Mapping[str, str]) -> bytes:
     return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 
-def _check_hits(query: Query, hits: Iterator[Hit]) -> Iterator[Hit]:
+def _check_hits(query: Query, hits: Iterator[FileHit]) -> Iterator[FileHit]:
     """What ripgrep found, read again by us: it opens folders by name, so a link may have misled it (G7)."""
     known, lines = "", [""]
     for hit in hits:
@@ -396,7 +396,7 @@ def _check_hits(query: Query, hits: Iterator[Hit]) -> Iterator[Hit]:
         if hit.path != known:
             known, lines = hit.path, _read_lines(query, hit.path)
         if hit.line < len(lines):
-            yield Hit(hit.path, hit.line, lines[hit.line])
+            yield FileHit(hit.path, hit.line, lines[hit.line])
 
 
 def _read_lines(query: Query, path: str) -> list[str]:
@@ -413,7 +413,7 @@ def _read_lines(query: Query, path: str) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _format(context: ToolContext, hits: Sequence[Hit], limit: int) -> str:
+def _format(context: ToolContext, hits: Sequence[FileHit], limit: int) -> str:
     if not hits:
         return "Nothing was found."
     lines: list[str] = []
@@ -431,7 +431,7 @@ def _format(context: ToolContext, hits: Sequence[Hit], limit: int) -> str:
     return "\n".join(lines)
 
 
-def _format_hit(context: ToolContext, hit: Hit) -> str:
+def _format_hit(context: ToolContext, hit: FileHit) -> str:
     """Secrets go before the line is cut (G6)."""
     path = printable(hit.path)
     if not hit.line:

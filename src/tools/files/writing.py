@@ -15,7 +15,7 @@ from tools.files.file_changes import Rewrite, hash_bytes, show_rewrite, write_lo
 from tools.files.roots import (
     WRITE,
     FileBytes,
-    Place,
+    FilePlace,
     ask_for_consent,
     explain,
     make_folders,
@@ -116,7 +116,7 @@ def _refuse_changed(rewrite: Rewrite) -> None:
         raise ToolFailure(f"{rewrite.place.path} changed meanwhile; nothing was written.", fix="Read it again.")
 
 
-def _put(place: Place, staged: str) -> None:
+def _put(place: FilePlace, staged: str) -> None:
     if staged:
         replace_by_staged(place, staged)
     else:
@@ -139,7 +139,7 @@ def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]
         remove_empty_folder(folder)
 
 
-def _note_written(task: str, place: Place) -> None:
+def _note_written(task: str, place: FilePlace) -> None:
     file = None
     with contextlib.suppress(OSError, ToolFailure):
         file = read_bytes(place, FILE_BYTES)

@@ -1,15 +1,15 @@
 """The policy for shell commands: allow, ask or deny, decided on the parsed command and explained in a sentence.
 
 It decides about comfort. What a command that runs unasked can do is decided by the walls it runs behind; without walls
-only what cannot be led astray (`policy_plain.py`) runs unasked.
+only what cannot be led astray (`plain.py`) runs unasked.
 """
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from hermes_base.settings import SECRET_FILES
-from tools.policy.judging import Finding, Walk, judge_source
-from tools.policy.paths import Place, tidy
+from tools.policy.judging import CommandFinding, Walk, ask, judge_source
+from tools.policy.paths import CommandPlace, tidy
 from tools.policy.plain import is_plain
 from tools.policy.tables import Level
 from tools.shell.sandbox import Walls
@@ -49,7 +49,7 @@ def judge(command: str, terms: Terms) -> Verdict:
     """What may happen with the command. Behind walls nothing is looked up on the disk."""
     roots = tuple(tidy(root) for root in (terms.folder or ".", *terms.roots) if root)
     at = tidy(terms.at) if terms.at else roots[0]
-    place = Place((at,), roots, tidy(terms.home) if terms.home else "", terms.secrets)
+    place = CommandPlace((at,), roots, tidy(terms.home) if terms.home else "", terms.secrets)
     walk = Walk(place, place)
     finding = judge_source(command, walk)
     walls = _choose_walls(finding, terms, sets_up=bool(walk.sets_up))
@@ -61,7 +61,7 @@ def judge(command: str, terms: Terms) -> Verdict:
     return replace(verdict, walls=walls, blind=bool(walk.blind), moves=bool(walk.moves))
 
 
-def decide(finding: Finding, mode: str) -> Verdict:
+def decide(finding: CommandFinding, mode: str) -> Verdict:
     if finding.level is Level.DENY:
         return Verdict("deny", finding.reason)
     if finding.level <= FREE.get(mode, Level.LOOK):
@@ -71,7 +71,7 @@ def decide(finding: Finding, mode: str) -> Verdict:
     return Verdict("ask", finding.reason)
 
 
-def _choose_walls(finding: Finding, terms: Terms, *, sets_up: bool) -> Walls:
+def _choose_walls(finding: CommandFinding, terms: Terms, *, sets_up: bool) -> Walls:
     wanted = terms.wanted
     if not terms.walled and terms.own_word and terms.mode == "auto" and wanted is None:
         return Walls.WORK  # there are no walls, and one command finds what another left
@@ -82,15 +82,15 @@ def _choose_walls(finding: Finding, terms: Terms, *, sets_up: bool) -> Walls:
     return Walls.LOOK if finding.level is Level.LOOK and wanted is None else Walls.WORK
 
 
-def _raise_level(finding: Finding, terms: Terms, command: str, place: Place) -> Finding:
+def _raise_level(finding: CommandFinding, terms: Terms, command: str, place: CommandPlace) -> CommandFinding:
     """What the model wants more than the command needs, and what the missing walls make dangerous, is asked for."""
     wanted = ASKED_FOR.get(terms.wanted, Level.LOOK) if terms.wanted else Level.LOOK
     if wanted > finding.level:
-        finding = Finding(wanted, f"it is to run at level {terms.wanted}")
+        finding = CommandFinding(wanted, f"it is to run at level {terms.wanted}")
     if terms.walled or (terms.own_word and terms.mode == "auto" and finding.level <= Level.WORK):
         return finding
     if finding.level is Level.LOOK and is_plain(command, place):
         return finding
     if finding.level is Level.ASK:
         return finding
-    return Finding(Level.ASK, f"there is no sandbox around it{'; ' if finding.reason else ''}{finding.reason}")
+    return ask(f"there is no sandbox around it{'; ' if finding.reason else ''}{finding.reason}")

@@ -15,13 +15,12 @@ from tools.approval import ask_approval
 from tools.files.roots import list_homes
 from tools.files.sensitive import list_secret_patterns
 from tools.policy import Terms, Verdict, decide, judge
-from tools.policy.judging import Finding
-from tools.policy.tables import Level
-from tools.shell.folder_scan import Found
+from tools.policy.judging import ask
+from tools.shell.folder_scan import ScanResult
 from tools.shell.sandbox import AUTO, BUBBLEWRAP, LOCAL, Walls, choose_backend
 from tools.shell.sandbox_view import check_root
 from tools.shell.shell_state import ShellState
-from tools.shell.shells import TASK_FOLDERS, Start, find_state, identify, search_roots, shell_of
+from tools.shell.shells import TASK_FOLDERS, ShellStart, find_state, identify, search_roots, shell_of
 
 MOST_QUESTIONS = 3
 MOST_SHOWN = 3
@@ -36,7 +35,7 @@ MEANING = {
 }
 
 
-def clear_command(context: ToolContext, command: str, wanted: Walls | None = None) -> Start:
+def clear_command(context: ToolContext, command: str, wanted: Walls | None = None) -> ShellStart:
     """What may start now; raises with the sentence that says why nothing does."""
     shell = shell_of(context)
     walled, outside = choose_backend(context) == BUBBLEWRAP, wanted is Walls.OUTSIDE
@@ -51,7 +50,7 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
         bare = verdict.walls is Walls.OUTSIDE or not walled
         unasked = verdict.decision == "allow"
         given = _keep_shown(state) if bare or not unasked else state
-        start = Start(command, given, verdict.walls, place, unasked, verdict.blind and walled, found)
+        start = ShellStart(command, given, verdict.walls, place, unasked, verdict.blind and walled, found)
         if unasked:
             return start
         if not ask_approval(context, show(start), explain(start, verdict.reason, context, walled=walled)):
@@ -62,7 +61,7 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
     raise ToolFailure("The command was not run: its folder or its variables changed each time while it was asked for.")
 
 
-def approve_input(context: ToolContext, start: Start, text: str) -> str | None:
+def approve_input(context: ToolContext, start: ShellStart, text: str) -> str | None:
     """What is typed into a running process: one that started unasked takes input unasked; else it is asked for."""
     if start.unasked:
         return None
@@ -71,7 +70,7 @@ def approve_input(context: ToolContext, start: Start, text: str) -> str | None:
     return "The input was not sent: nobody approved it."
 
 
-def show(start: Start) -> str:
+def show(start: ShellStart) -> str:
     """The command as a person approves it: where it starts, with which variables that earlier commands set."""
     lines = [f"cd {shlex.quote(start.state.folder)}", start.command]
     for name, value in sorted(start.state.changes.items()):
@@ -79,7 +78,7 @@ def show(start: Start) -> str:
     return "\n".join(lines)
 
 
-def explain(start: Start, reason: str, context: ToolContext, *, walled: bool) -> str:
+def explain(start: ShellStart, reason: str, context: ToolContext, *, walled: bool) -> str:
     """Why it is asked, and what it can do where it runs."""
     network = ", with the network" if context.setting("terminal", "network", True) else ", without network"
     meaning = MEANING[start.walls].format(network=network) if walled else BARE
@@ -99,7 +98,7 @@ def _keep_shown(state: ShellState) -> ShellState:
 
 def _judge(
     context: ToolContext, command: str, state: ShellState, wanted: Walls | None
-) -> tuple[Verdict, tuple[Found, ...]]:
+) -> tuple[Verdict, tuple[ScanResult, ...]]:
     """The verdict, and what was found in the folders if it depends on that."""
     shell = shell_of(context)
     walled = choose_backend(context) == BUBBLEWRAP
@@ -121,15 +120,15 @@ def _judge(
     found = search_roots(shell, context)
     if verdict.moves and verdict.walls is Walls.WORK and (kept := _list_own(found, shell.root)):
         shown = ", ".join(kept[:MOST_SHOWN])
-        moved = Finding(Level.ASK, f"other versions of files that other programs obey may come with it ({shown})")
+        moved = ask(f"other versions of files that other programs obey may come with it ({shown})")
         return replace(decide(moved, mode), walls=Walls.SETUP), ()
     if verdict.decision == "allow" and not all(one.complete for one in found):
-        too_large = Finding(Level.ASK, "the folder is too large, or has too many secrets, to hide these from it")
+        too_large = ask("the folder is too large, or has too many secrets, to hide these from it")
         return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
     return verdict, found if verdict.decision == "allow" else ()  # while a person thinks, the folder may change
 
 
-def _list_own(found: tuple[Found, ...], root: str) -> list[str]:
+def _list_own(found: tuple[ScanResult, ...], root: str) -> list[str]:
     """Files that other programs obey and that a project may have under version control."""
     paths = [os.path.relpath(path, root) for one in found for path in one.obeyed]
     return [path for path in paths if not re.search(r"(^|/)(\.git|\.?venv|node_modules)(/|$)|^\.\./", path)]

@@ -2,7 +2,7 @@
 
 import re
 
-from tools.policy.paths import DISK, Place, fill_known, find_write_denial, is_critical
+from tools.policy.paths import DISK, CommandPlace, fill_known, find_write_denial, is_critical
 from tools.policy.tables import DISK_TOOLS, ENDERS, PATH_WRITERS, RECURSIVE_HARM, SYSTEMCTL_ENDERS
 from tools.policy.words import Word
 
@@ -10,7 +10,7 @@ RECURSIVE = re.compile(r"-[A-Za-z]*[rR][A-Za-z]*|--recursive|--no-preserve-root"
 EVERYONE = frozenset({"-1", "1"})
 
 
-def find_denial(place: Place, name: str, rest: list[Word]) -> str:
+def find_denial(place: CommandPlace, name: str, rest: list[Word]) -> str:
     """Why this command is denied in every mode; empty: it is not."""
     texts = [word.text for word in rest]
     if name in ENDERS or (name in ("init", "telinit") and texts[:1] in (["0"], ["6"])):
@@ -24,7 +24,7 @@ def find_denial(place: Place, name: str, rest: list[Word]) -> str:
     return find_tree_denial(place, name, rest) or find_path_denial(place, name, rest)
 
 
-def find_tree_denial(place: Place, name: str, rest: list[Word]) -> str:
+def find_tree_denial(place: CommandPlace, name: str, rest: list[Word]) -> str:
     texts = [word.text for word in rest]
     critical = any(is_critical(place, word) for word in rest if not word.text.startswith("-"))
     recursive = any(RECURSIVE.fullmatch(text) for text in texts)
@@ -40,7 +40,7 @@ def find_tree_denial(place: Place, name: str, rest: list[Word]) -> str:
     return ""
 
 
-def find_path_denial(place: Place, name: str, rest: list[Word]) -> str:
+def find_path_denial(place: CommandPlace, name: str, rest: list[Word]) -> str:
     if name not in PATH_WRITERS:
         return ""
     if name in ("cp", "install", "ln", "rsync") and len(rest) > 1:

@@ -9,7 +9,7 @@ from tools.files.sensitive import names_secret
 from tools.policy.denials import find_denial
 from tools.policy.parser import ASSIGNMENT, parse
 from tools.policy.paths import (
-    Place,
+    CommandPlace,
     fill_known,
     find_read_problem,
     find_write_denial,
@@ -38,7 +38,7 @@ from tools.policy.tables import (
     Program,
     Wrapper,
 )
-from tools.policy.words import UNKNOWN, Budget, Command, Redirect, Script, Unparsable, Word
+from tools.policy.words import UNKNOWN, ParseBudget, Redirect, Script, SimpleCommand, Unparsable, Word
 
 DEEPEST_WRAP = 6
 MOST_FOLDERS = 8
@@ -56,35 +56,35 @@ HIDDEN_CODE = re.compile(r"\$\(|`|\[")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CommandFinding:
     level: Level
     reason: str = ""
 
 
-FINE = Finding(Level.LOOK)
+FINE = CommandFinding(Level.LOOK)
 
 
-def find_worst(findings: Iterable[Finding]) -> Finding:
+def find_worst(findings: Iterable[CommandFinding]) -> CommandFinding:
     return max(findings, key=lambda finding: finding.level, default=FINE)
 
 
-def ask(reason: str) -> Finding:
-    return Finding(Level.ASK, reason)
+def ask(reason: str) -> CommandFinding:
+    return CommandFinding(Level.ASK, reason)
 
 
 @dataclass(slots=True)
 class Walk:
     """What is known on the way through a command line: where it may be, what it wrote, what it runs."""
 
-    start: Place
-    place: Place
+    start: CommandPlace
+    place: CommandPlace
     chain: int = -1
     wrote: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     sets_up: list[str] = field(default_factory=list)  # what changes files that other programs obey
     moves: list[str] = field(default_factory=list)  # what brings other versions of files into the folder
     blind: list[str] = field(default_factory=list)  # what sees only the sandbox where it is meant to see the machine
-    budget: Budget = field(default_factory=Budget)
+    budget: ParseBudget = field(default_factory=ParseBudget)
 
     def enter_chain(self, chain: int) -> None:
         if chain != self.chain:
@@ -104,7 +104,7 @@ class Walk:
         self.place = replace(self.place, folders=moved)
 
 
-def judge_source(source: str, walk: Walk, depth: int = 0) -> Finding:
+def judge_source(source: str, walk: Walk, depth: int = 0) -> CommandFinding:
     """The worst finding of the command line; what cannot be parsed asks."""
     findings = [FINE]
     try:
@@ -115,9 +115,9 @@ def judge_source(source: str, walk: Walk, depth: int = 0) -> Finding:
     return find_worst(findings)
 
 
-def judge_script(script: Script, walk: Walk, depth: int) -> Iterator[Finding]:
+def judge_script(script: Script, walk: Walk, depth: int) -> Iterator[CommandFinding]:
     if script.bombs:
-        yield Finding(Level.DENY, "it starts copies of itself without end")
+        yield CommandFinding(Level.DENY, "it starts copies of itself without end")
     if script.functions:
         yield ask(f"it gives {script.functions[0]!r} a new meaning")
     for word in script.strays:
@@ -128,7 +128,7 @@ def judge_script(script: Script, walk: Walk, depth: int) -> Iterator[Finding]:
     yield judge_written(walk)
 
 
-def judge_written(walk: Walk) -> Finding:
+def judge_written(walk: Walk) -> CommandFinding:
     """Writing a file and running the project in one go hides the code that runs."""
     names = [posixpath.basename(path) for path in walk.wrote]
     risky = [name for path, name in zip(walk.wrote, names, strict=True) if not INERT_FILE.fullmatch(path)]
@@ -137,7 +137,7 @@ def judge_written(walk: Walk) -> Finding:
     return FINE
 
 
-def judge_command(command: Command, walk: Walk, depth: int) -> Iterator[Finding]:
+def judge_command(command: SimpleCommand, walk: Walk, depth: int) -> Iterator[CommandFinding]:
     for name, value in command.assignments:
         yield judge_assignment(name, value)
     for redirect in command.redirects:
@@ -148,12 +148,12 @@ def judge_command(command: Command, walk: Walk, depth: int) -> Iterator[Finding]
         yield judge_words(command.words, walk, depth)
 
 
-def judge_variables(word: Word) -> Finding:
+def judge_variables(word: Word) -> CommandFinding:
     secret = next((name for name in word.names if SECRET_VARIABLE.search(name)), "")
     return ask(f"${secret} may hold a secret") if secret else FINE
 
 
-def judge_assignment(name: str, value: Word) -> Finding:
+def judge_assignment(name: str, value: Word) -> CommandFinding:
     if not HARMLESS_NAMES.fullmatch(name):
         return ask(f"it sets {name}, which can change what programs do")
     if HIDDEN_CODE.search(value.text):
@@ -161,7 +161,7 @@ def judge_assignment(name: str, value: Word) -> Finding:
     return judge_variables(value)
 
 
-def judge_redirect(redirect: Redirect, walk: Walk) -> Finding:
+def judge_redirect(redirect: Redirect, walk: Walk) -> CommandFinding:
     target, operator = redirect.target, redirect.operator
     if operator in TEXTS:
         return judge_variables(target)
@@ -172,20 +172,20 @@ def judge_redirect(redirect: Redirect, walk: Walk) -> Finding:
         problem = problem or find_read_problem(walk.place, target)
         return ask(problem) if problem else FINE
     if denial := find_write_denial(walk.place, target):
-        return Finding(Level.DENY, denial)
+        return CommandFinding(Level.DENY, denial)
     problem = find_write_problem(walk.place, target)
     if operator == ">&":
         problem = problem or "bash expands the name after >& twice"
     if problem or target.globbed:
         return ask(problem or "what it writes is not known beforehand")
     walk.wrote.append(target.text)
-    return FINE if target.text.startswith("/dev/") else Finding(Level.WORK, f"it writes {target.text}")
+    return FINE if target.text.startswith("/dev/") else CommandFinding(Level.WORK, f"it writes {target.text}")
 
 
 # Words
 
 
-def judge_words(words: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_words(words: list[Word], walk: Walk, depth: int) -> CommandFinding:
     """One command by its words; `depth` counts the wrappers around it."""
     if depth > DEEPEST_WRAP:
         return ask("it is wrapped too deeply")
@@ -198,11 +198,11 @@ def judge_words(words: list[Word], walk: Walk, depth: int) -> Finding:
         return judge_own_program(words, walk)
     name = SAME.get(name, name)
     if denial := find_denial(walk.place, name, words[1:]):
-        return Finding(Level.DENY, denial)
+        return CommandFinding(Level.DENY, denial)
     return judge_known(name, words[1:], walk, depth)
 
 
-def judge_known(name: str, rest: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_known(name: str, rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     if any(word.text in SETS_UP.get(name, "").split() for word in rest):
         walk.sets_up.append(name)
     if name in BLIND.split():
@@ -242,13 +242,13 @@ def join_step(name: str, rest: list[Word]) -> tuple[str, list[Word]]:
     return name, rest
 
 
-def find_inner_denials(words: list[Word], walk: Walk, depth: int) -> Iterator[Finding]:
+def find_inner_denials(words: list[Word], walk: Walk, depth: int) -> Iterator[CommandFinding]:
     """What is denied stays denied behind a program that runs its words as a command."""
     words = words[:LONGEST_LOOK] if depth <= DEEPEST_LOOK else []
     for at in range(min(len(words), LOOK_AHEAD)):
         name = posixpath.basename(words[at].text)
         if denial := find_denial(walk.place, name, words[at + 1 :]):
-            yield Finding(Level.DENY, denial)
+            yield CommandFinding(Level.DENY, denial)
         elif name in SHELLS or name in WRAPPERS or name == "eval":
             aside = Walk(walk.start, walk.place, budget=walk.budget)
             finding = judge_words(words[at:], aside, depth + 2)
@@ -256,7 +256,7 @@ def find_inner_denials(words: list[Word], walk: Walk, depth: int) -> Iterator[Fi
                 yield finding
 
 
-def judge_own_program(words: list[Word], walk: Walk) -> Finding:
+def judge_own_program(words: list[Word], walk: Walk) -> CommandFinding:
     """A program of the project, named by its path."""
     path = words[0].text
     name = posixpath.basename(path)
@@ -273,7 +273,7 @@ def judge_own_program(words: list[Word], walk: Walk) -> Finding:
     return judge_program(path, Program(Level.WORK, runs=True), words[1:], walk)
 
 
-def judge_program(name: str, program: Program, rest: list[Word], walk: Walk) -> Finding:
+def judge_program(name: str, program: Program, rest: list[Word], walk: Walk) -> CommandFinding:
     """A known program: its options and words must be known-safe too."""
     plain = [word for word in rest if not is_option(word)]
     odd = next((word for word in rest if not is_expected(program, word)), None)
@@ -287,7 +287,7 @@ def judge_program(name: str, program: Program, rest: list[Word], walk: Walk) -> 
         walk.ran += [name, *(word.text for word in plain)]
     if name in ("tee", "sed -i"):
         walk.wrote += [word.text for word in plain[program.skip :]]
-    return Finding(program.level, f"{name} changes files or runs the project" if program.level else "")
+    return CommandFinding(program.level, f"{name} changes files or runs the project" if program.level else "")
 
 
 def is_option(word: Word) -> bool:
@@ -303,7 +303,7 @@ def is_expected(program: Program, word: Word) -> bool:
     return re.fullmatch(program.options if is_option(word) else program.words, word.text, re.DOTALL) is not None
 
 
-def find_path_problem(program: Program, plain: list[Word], rest: list[Word], place: Place) -> str:
+def find_path_problem(program: Program, plain: list[Word], rest: list[Word], place: CommandPlace) -> str:
     """Why the paths need a person; with an option that takes the pattern's place, every word is a path."""
     find = find_write_problem if program.level else find_read_problem
     replaced = any(re.match(r"-\w*[ef]|--(regexp|file|expression|files)", word.text) for word in rest)
@@ -334,7 +334,7 @@ def split_option(text: str, level: Level) -> list[str]:
 # Wrappers, shells and the few programs that need a look of their own
 
 
-def judge_wrapped(name: str, wrapper: Wrapper, rest: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_wrapped(name: str, wrapper: Wrapper, rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     at = 0
     while at < len(rest) and rest[at].text.startswith("-"):
         if name == "env" and rest[at].text == "-C" and len(rest) > at + 1:
@@ -349,7 +349,7 @@ def judge_wrapped(name: str, wrapper: Wrapper, rest: list[Word], walk: Walk, dep
                 [ask(f"{name} with {show_word(rest[at])} is not followed"), *find_inner_denials(rest, walk, depth)]
             )
         at += 1
-    findings = [Finding(wrapper.level, f"{name} runs a command")]
+    findings = [CommandFinding(wrapper.level, f"{name} runs a command")]
     while name == "env" and at < len(rest) and (found := ASSIGNMENT.match(rest[at].text)):
         findings.append(judge_assignment(found[1], replace(rest[at], text=rest[at].text[found.end() :])))
         at += 1
@@ -364,7 +364,7 @@ def judge_wrapped(name: str, wrapper: Wrapper, rest: list[Word], walk: Walk, dep
     return find_worst([*findings, judge_words(inner + extra, walk.branch(), depth + 1)])
 
 
-def judge_shell(rest: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_shell(rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     """A shell with code is judged by the code; with a file of the project it runs the project."""
     flags = 0
     while flags < len(rest) and rest[flags].text in ("-e", "-u", "-x", "-ex", "-eu", "-eux"):
@@ -377,7 +377,7 @@ def judge_shell(rest: list[Word], walk: Walk, depth: int) -> Finding:
     return judge_own_program([replace(rest[0], text=posixpath.join(".", rest[0].text)), *rest[1:]], walk)
 
 
-def judge_text(word: Word, walk: Walk, depth: int) -> Finding:
+def judge_text(word: Word, walk: Walk, depth: int) -> CommandFinding:
     if UNKNOWN in word.text:
         return ask("it runs code that is not known beforehand")
     return (
@@ -385,12 +385,12 @@ def judge_text(word: Word, walk: Walk, depth: int) -> Finding:
     )
 
 
-def judge_eval(rest: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_eval(rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     text = " ".join(word.text for word in rest)
     return find_worst([ask("it runs text as a command"), judge_text(Word(text), walk, depth)])
 
 
-def judge_find(rest: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_find(rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     """`find` without actions reads; with `-exec` it does what the command does."""
     findings, kept, at = [], [], 0
     while at < len(rest):
@@ -415,7 +415,7 @@ def judge_find(rest: list[Word], walk: Walk, depth: int) -> Finding:
     )
 
 
-def judge_python(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+def judge_python(rest: list[Word], walk: Walk, _depth: int) -> CommandFinding:
     flags = 0
     while flags < len(rest) and re.fullmatch(r"-[uBOq]+", rest[flags].text):
         flags += 1
@@ -435,7 +435,7 @@ def judge_python(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return judge_file_run("python", rest, walk)
 
 
-def judge_code(rest: list[Word], option: str) -> Finding | None:
+def judge_code(rest: list[Word], option: str) -> CommandFinding | None:
     """Code on the command line that looks as if it only computed and printed; None: something else is to be judged."""
     if len(rest) != 2 or rest[0].text != option:
         return None
@@ -443,7 +443,7 @@ def judge_code(rest: list[Word], option: str) -> Finding | None:
     return FINE if small else ask("it runs code given on the command line")
 
 
-def judge_node(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+def judge_node(rest: list[Word], walk: Walk, _depth: int) -> CommandFinding:
     if code := judge_code(rest, "-e") or judge_code(rest, "-p"):
         return code
     if rest and rest[0].text == "--test":
@@ -451,14 +451,14 @@ def judge_node(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return judge_file_run("node", rest, walk)
 
 
-def judge_file_run(name: str, rest: list[Word], walk: Walk) -> Finding:
+def judge_file_run(name: str, rest: list[Word], walk: Walk) -> CommandFinding:
     """An interpreter with a file of the project; the file's own options are free, its paths are not."""
     if not rest or not rest[0].known or rest[0].text.startswith("-") or not lies_inside(walk.place, rest[0].text):
         return ask(f"{name} runs something that is not a file of the working folder")
     return judge_program(name, Program(Level.WORK, runs=True), rest, walk)
 
 
-def judge_cd(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+def judge_cd(rest: list[Word], walk: Walk, _depth: int) -> CommandFinding:
     if not rest or (len(rest) == 1 and not rest[0].globbed and fill_known(rest[0]).startswith("~")):
         walk.change_folder(fill_known(rest[0]) if rest else "~")
         return ask("it changes to the home")
@@ -471,7 +471,7 @@ def judge_cd(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return ask(problem) if problem else FINE
 
 
-def judge_source_file(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+def judge_source_file(rest: list[Word], walk: Walk, _depth: int) -> CommandFinding:
     """`source .venv/bin/activate` only sets variables; any other file may do anything to the shell."""
     known = len(rest) == 1 and rest[0].known and rest[0].text.endswith("/bin/activate")
     if known and not find_read_problem(walk.place, rest[0]):
@@ -479,11 +479,11 @@ def judge_source_file(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return ask(RISK_OF["source"])
 
 
-def judge_pushd(rest: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_pushd(rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     return find_worst([judge_cd(rest, walk, depth), ask(RISK_OF["pushd"])])
 
 
-def judge_export(rest: list[Word], _walk: Walk, _depth: int) -> Finding:
+def judge_export(rest: list[Word], _walk: Walk, _depth: int) -> CommandFinding:
     found = [
         (match[1], replace(word, text=word.text[match.end() :]))
         for word in rest
@@ -491,16 +491,16 @@ def judge_export(rest: list[Word], _walk: Walk, _depth: int) -> Finding:
     ]
     if not rest or len(found) != len(rest):
         return ask("it shows or changes settings that may hold secrets")
-    return find_worst([Finding(Level.WORK, "it changes settings"), *(judge_assignment(*pair) for pair in found)])
+    return find_worst([CommandFinding(Level.WORK, "it changes settings"), *(judge_assignment(*pair) for pair in found)])
 
 
-def judge_command_builtin(rest: list[Word], walk: Walk, depth: int) -> Finding:
+def judge_command_builtin(rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     if rest and rest[0].text in ("-v", "-V"):
         return FINE
     return judge_wrapped("command", WRAPPERS["command"], rest, walk, depth)
 
 
-def judge_rm(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+def judge_rm(rest: list[Word], walk: Walk, _depth: int) -> CommandFinding:
     """Removing a whole root, or all that a bare pattern finds, is asked for."""
     roots = {path for root in walk.place.roots for path in (root, ".")}
     for word in rest:
@@ -512,7 +512,7 @@ def judge_rm(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return judge_program("rm", PROGRAMS["rm"], rest, walk)
 
 
-def judge_git(rest: list[Word], walk: Walk, _depth: int) -> Finding:
+def judge_git(rest: list[Word], walk: Walk, _depth: int) -> CommandFinding:
     """`git -C folder` works like git in that folder; other settings on the command line can run programs."""
     if len(rest) > 2 and rest[0].text == "-C":
         if problem := find_write_problem(walk.place, rest[1]):
@@ -527,7 +527,7 @@ def judge_git(rest: list[Word], walk: Walk, _depth: int) -> Finding:
     return judge_program(key, program, after, walk) if program else ask(f"{key!r} is not known to be harmless")
 
 
-SPECIAL: dict[str, Callable[[list[Word], Walk, int], Finding]] = {
+SPECIAL: dict[str, Callable[[list[Word], Walk, int], CommandFinding]] = {
     "eval": judge_eval,
     "find": judge_find,
     "python": judge_python,

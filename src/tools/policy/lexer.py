@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from tools.policy.words import UNKNOWN, Budget, Unparsable, Word
+from tools.policy.words import UNKNOWN, ParseBudget, Unparsable, Word
 
 #: Marks for unquoted braces and commas until they are expanded; such characters cannot be in a command.
 OPEN, COMMA, CLOSE = "\x01", "\x02", "\x03"
@@ -35,7 +35,7 @@ def check_characters(source: str) -> None:
             raise Unparsable(f"it holds the hidden character U+{ord(char):04X}")
 
 
-class Piece:
+class WordPiece:
     """Collects one word while it is read."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ def restore_marks(text: str) -> str:
 class Lexer:
     """A position in the source and the reading of words; the parser on top of it reads commands."""
 
-    def __init__(self, source: str, budget: Budget, depth: int = 0) -> None:
+    def __init__(self, source: str, budget: ParseBudget, depth: int = 0) -> None:
         if depth > DEEPEST:
             raise Unparsable("it is nested too deeply")
         budget.spend(1 + len(source) // 8)
@@ -120,7 +120,7 @@ class Lexer:
 
     def read_word(self) -> list[Word]:
         """The word at the position; empty when there is none."""
-        piece = Piece()
+        piece = WordPiece()
         self.budget.spend()
         while (char := self.peek()) and (char not in WORD_ENDS or self.peek(2) in ("<(", ">(")):
             reader = self.READERS.get(char)
@@ -139,7 +139,7 @@ class Lexer:
         self.budget.spend(len(words))
         return words
 
-    def read_escape(self, piece: Piece) -> None:
+    def read_escape(self, piece: WordPiece) -> None:
         escaped = self.peek(2)[1:]
         if not escaped:
             raise Unparsable("it ends in a backslash")
@@ -147,21 +147,21 @@ class Lexer:
             piece.add_quoted(escaped)
         self.at += 2
 
-    def read_single(self, piece: Piece) -> None:
+    def read_single(self, piece: WordPiece) -> None:
         end = self.source.find("'", self.at + 1)
         if end < 0:
             raise Unparsable("a quote is open")
         piece.add_quoted(self.source[self.at + 1 : end])
         self.at = end + 1
 
-    def read_double(self, piece: Piece) -> None:
+    def read_double(self, piece: WordPiece) -> None:
         self.at += 1
         piece.add_quoted("")
         while self.peek() != '"':
             self.read_inside(piece, '"')
         self.at += 1
 
-    def read_inside(self, piece: Piece, quote: str) -> None:
+    def read_inside(self, piece: WordPiece, quote: str) -> None:
         """One step inside double quotes or a here-document."""
         char = self.peek()
         if not char:
@@ -178,7 +178,7 @@ class Lexer:
             piece.add_quoted(char)
             self.at += 1
 
-    def read_dollar(self, piece: Piece, inside: bool = False) -> None:
+    def read_dollar(self, piece: WordPiece, inside: bool = False) -> None:
         following = self.peek(2)[1:]
         if following == "(":
             self.read_parenthesis(piece)
@@ -199,7 +199,7 @@ class Lexer:
             piece.add_quoted("$")
             self.at += 1
 
-    def read_parenthesis(self, piece: Piece) -> None:
+    def read_parenthesis(self, piece: WordPiece) -> None:
         if self.peek(3) == "$((":
             found = ARITHMETIC.match(self.source, self.at + 1)
             if not found:
@@ -210,7 +210,7 @@ class Lexer:
             self.read_substitution()
         piece.add_unknown()
 
-    def read_ansi(self, piece: Piece) -> None:
+    def read_ansi(self, piece: WordPiece) -> None:
         """`$'...'` with the plain escapes only: the others spell what a person cannot read."""
         if self.peek(2) != "$'":
             raise Unparsable("it has a translated string")
@@ -223,7 +223,7 @@ class Lexer:
         piece.add_quoted("")
         self.at += 1
 
-    def read_backticks(self, piece: Piece, quote: str = "") -> None:
+    def read_backticks(self, piece: WordPiece, quote: str = "") -> None:
         self.at += 1
         inner = []
         while (char := self.peek()) != "`":
@@ -245,7 +245,7 @@ class Lexer:
         """Read commands of a text of their own."""
         raise NotImplementedError
 
-    READERS: dict[str, Callable[["Lexer", Piece], None]] = {
+    READERS: dict[str, Callable[["Lexer", WordPiece], None]] = {
         "\\": read_escape,
         "'": read_single,
         '"': read_double,

@@ -7,8 +7,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
-from tools.policy.lexer import DEEPEST, Lexer, Piece, check_characters
-from tools.policy.words import Budget, Command, Redirect, Script, Unparsable, Word
+from tools.policy.lexer import DEEPEST, Lexer, WordPiece, check_characters
+from tools.policy.words import ParseBudget, Redirect, Script, SimpleCommand, Unparsable, Word
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 REDIRECT = re.compile(r"(?:[0-9]*(?=[<>]))(<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)(?!\()|(&>>|&>)(?!\()")
@@ -18,7 +18,7 @@ CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "}", "esac", "i
 REFUSED_WORDS = frozenset({"case", "select", "function", "coproc"})
 
 
-def parse(source: str, budget: Budget, depth: int = 0) -> Script:
+def parse(source: str, budget: ParseBudget, depth: int = 0) -> Script:
     """All simple commands in the command line; raises `Unparsable`."""
     check_characters(source)
     parser = Parser(source, Script(), itertools.count(1), budget, depth)
@@ -27,7 +27,7 @@ def parse(source: str, budget: Budget, depth: int = 0) -> Script:
 
 
 class Parser(Lexer):
-    def __init__(self, source: str, script: Script, chains: Iterator[int], budget: Budget, depth: int = 0) -> None:
+    def __init__(self, source: str, script: Script, chains: Iterator[int], budget: ParseBudget, depth: int = 0) -> None:
         super().__init__(source, budget, depth)
         self.script = script
         self.chains = chains
@@ -83,7 +83,7 @@ class Parser(Lexer):
             # Commands of substitutions have their number already.
             command.chain = command.chain or (number if single else next(self.chains))
 
-    def read_pipeline(self) -> Command | None:
+    def read_pipeline(self) -> SimpleCommand | None:
         """The only simple command of the pipeline, or None when it is more than that."""
         self.skip_blanks()
         negated = False
@@ -112,7 +112,7 @@ class Parser(Lexer):
             end += 1
         return self.source[self.at : end].replace("\\\n", "")
 
-    def read_command(self) -> Command | None:
+    def read_command(self) -> SimpleCommand | None:
         word = self.peek_reserved()
         if self.peek() == "(":
             if self.peek(2) == "((":
@@ -164,7 +164,7 @@ class Parser(Lexer):
         name = NAME.match(self.source, self.at)
         if not name:
             raise Unparsable("the loop is not understood")
-        self.script.commands.append(Command(assignments=[(name[0], Word("\0"))], chain=next(self.chains)))
+        self.script.commands.append(SimpleCommand(assignments=[(name[0], Word("\0"))], chain=next(self.chains)))
         self.at = name.end()
         self.expect("in")
         self.skip_blanks()
@@ -186,15 +186,15 @@ class Parser(Lexer):
         self.expect("}")
 
     def read_trailing_redirects(self) -> None:
-        command = Command(chain=next(self.chains))
+        command = SimpleCommand(chain=next(self.chains))
         self.skip_blanks()
         while self.read_redirect(command):
             self.skip_blanks()
         if command.redirects:
             self.script.commands.append(command)
 
-    def read_simple(self) -> Command | None:
-        command = Command()
+    def read_simple(self) -> SimpleCommand | None:
+        command = SimpleCommand()
         while True:
             self.skip_blanks()
             if self.read_redirect(command):
@@ -211,7 +211,7 @@ class Parser(Lexer):
         self.script.commands.append(command)
         return command
 
-    def add_words(self, command: Command, words: list[Word]) -> None:
+    def add_words(self, command: SimpleCommand, words: list[Word]) -> None:
         found = ASSIGNMENT.match(words[0].text)
         if found and not command.words and words[0].bare >= found.end():
             if len(words) > 1:
@@ -242,7 +242,7 @@ class Parser(Lexer):
 
     # Redirections, here-documents, substitutions
 
-    def read_redirect(self, command: Command) -> bool:
+    def read_redirect(self, command: SimpleCommand) -> bool:
         found = REDIRECT.match(self.source, self.at)
         if not found:
             return False
@@ -282,7 +282,7 @@ class Parser(Lexer):
         if "\\\n" in text:
             raise Unparsable("a here-document joins lines")
         inner = Parser(text, self.script, self.chains, self.budget, self.depth + 1)
-        piece = Piece()
+        piece = WordPiece()
         while inner.peek():
             inner.read_inside(piece, "")
         self.script.strays.append(Word("".join(piece.text), names=tuple(piece.names)))

@@ -27,7 +27,7 @@ KNOWN_VARIABLES = {"HOME": "~", "HERMES_HOME": "~/.hermes", "PWD": "."}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandPlace:
     """Where a command may be at work: every folder it can be in, and the roots it may use."""
 
     folders: tuple[str, ...]
@@ -52,7 +52,7 @@ def lies_under(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def lies_inside(place: Place, text: str) -> bool:
+def lies_inside(place: CommandPlace, text: str) -> bool:
     """In a root from every folder the command may be in; the whole disk is no root."""
     roots = [root for root in place.roots if root != "/"]
     return all(any(lies_under(path, root) for root in roots) for path in place.resolve(text))
@@ -62,7 +62,7 @@ def show_word(word: Word) -> str:
     return word.text.replace(UNKNOWN, "…")
 
 
-def find_read_problem(place: Place, word: Word) -> str:
+def find_read_problem(place: CommandPlace, word: Word) -> str:
     """Why reading this needs a person; empty: it does not."""
     if len(word.text) > LONGEST_PATH:
         return "what it reads is not known beforehand"
@@ -76,7 +76,7 @@ def find_read_problem(place: Place, word: Word) -> str:
     return "" if public else f"{show_word(word)} is outside of the working folder"
 
 
-def find_write_problem(place: Place, word: Word) -> str:
+def find_write_problem(place: CommandPlace, word: Word) -> str:
     """Why writing this needs a person; empty: it does not."""
     if word.text in HARMLESS_DEVICES:
         return ""
@@ -99,7 +99,7 @@ def fill_known(word: Word) -> str:
     return text.replace("\x04", UNKNOWN)
 
 
-def find_write_denial(place: Place, word: Word) -> str:
+def find_write_denial(place: CommandPlace, word: Word) -> str:
     """Why nobody may write this, whatever the mode."""
     for path in place.resolve(fill_known(word)):
         if DISK.fullmatch(path):
@@ -109,7 +109,7 @@ def find_write_denial(place: Place, word: Word) -> str:
     return ""
 
 
-def is_hermes_state(place: Place, path: str) -> bool:
+def is_hermes_state(place: CommandPlace, path: str) -> bool:
     _, found, rest = path.rpartition("/.hermes")
     if found and (not rest or rest.startswith("/")):
         return bool(HERMES_FILE.fullmatch(rest.lstrip("/")))
@@ -118,7 +118,7 @@ def is_hermes_state(place: Place, path: str) -> bool:
     return False
 
 
-def is_critical(place: Place, word: Word) -> bool:
+def is_critical(place: CommandPlace, word: Word) -> bool:
     """Whether losing it loses the machine or a person's files."""
     text = fill_known(word)
     if not text:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tools.files.sensitive import names_secret
 from tools.policy.parser import parse
-from tools.policy.paths import Place, lies_under
-from tools.policy.words import Budget, Command, Redirect, Unparsable, Word
+from tools.policy.paths import CommandPlace, lies_under
+from tools.policy.words import ParseBudget, Redirect, SimpleCommand, Unparsable, Word
 
 NONE, ANY = r"(?!)", r"[\s\S]*"
 
@@ -64,10 +64,10 @@ PLAIN = {
 SYSTEM_FOLDERS = frozenset({"", "/bin", "/usr/bin"})
 
 
-def is_plain(source: str, place: Place) -> bool:
+def is_plain(source: str, place: CommandPlace) -> bool:
     """Whether a command line holds nothing else; files are looked up on the disk."""
     try:
-        script = parse(source, Budget())
+        script = parse(source, ParseBudget())
     except Unparsable:
         return False
     if script.functions or script.strays or not script.commands:
@@ -75,7 +75,7 @@ def is_plain(source: str, place: Place) -> bool:
     return all(_is_plain_command(command, place) for command in script.commands)
 
 
-def _is_plain_command(command: Command, place: Place) -> bool:
+def _is_plain_command(command: SimpleCommand, place: CommandPlace) -> bool:
     if command.assignments or not command.words or not all(word.known for word in command.words):
         return False
     if not all(_is_quiet(redirect) for redirect in command.redirects):
@@ -94,7 +94,7 @@ def _is_quiet(redirect: Redirect) -> bool:
     return redirect.operator == ">&" and redirect.target.text in ("1", "2")
 
 
-def _are_plain_words(plain: Plain, words: list[Word], place: Place) -> bool:
+def _are_plain_words(plain: Plain, words: list[Word], place: CommandPlace) -> bool:
     texts, value = plain.texts, False
     for word in words:
         if value:
@@ -112,7 +112,7 @@ def _are_plain_words(plain: Plain, words: list[Word], place: Place) -> bool:
     return True
 
 
-def may_be_read(text: str, place: Place, *, folders: bool) -> bool:
+def may_be_read(text: str, place: CommandPlace, *, folders: bool) -> bool:
     """Whether a file, links followed, lies in a root, and is neither a secret nor another name of some file."""
     if "~" in text:
         return False  # where bash puts a home in its place is not for us to guess

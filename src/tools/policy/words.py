@@ -11,7 +11,7 @@ class Unparsable(Exception):
 
 
 @dataclass(slots=True)
-class Budget:
+class ParseBudget:
     """The steps that the judgement of one command may take; what needs more is asked for."""
 
     left: int = 60_000
@@ -41,7 +41,7 @@ class Redirect:
 
 
 @dataclass(slots=True)
-class Command:
+class SimpleCommand:
     """One simple command; without words it is only assignments or the redirections of a compound command."""
 
     words: list[Word] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Command:
 
 @dataclass(slots=True)
 class Script:
-    commands: list[Command] = field(default_factory=list)
+    commands: list[SimpleCommand] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)  # names that are defined
     bombs: list[str] = field(default_factory=list)  # functions that start copies of themselves
     strays: list[Word] = field(default_factory=list)  # words outside of commands: loop lists, here-documents

@@ -38,7 +38,7 @@ SMALL_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScanResult:
     """What a search found, as absolute paths without links."""
 
     secrets: tuple[str, ...] = ()
@@ -75,14 +75,14 @@ class FolderScan:
     _listings: dict[str, _Listing] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def search(self) -> Found:
+    def search(self) -> ScanResult:
         """What is there now; names that are moved while they are looked at make it incomplete."""
         try:
             return self._search()
         except OSError:
-            return Found(complete=False)
+            return ScanResult(complete=False)
 
-    def _search(self) -> Found:
+    def _search(self) -> ScanResult:
         with self._lock:
             listings: dict[str, _Listing] = {}
             waiting, entries = [self.root], 0
@@ -95,7 +95,7 @@ class FolderScan:
                     waiting += [os.path.join(path, name) for name in listing.folders]
             self._listings = listings
             if self.root not in listings:
-                return Found(complete=False)
+                return ScanResult(complete=False)
             return self._sum_up(complete=not waiting and entries <= MOST_ENTRIES)
 
     def _list(self, path: str, most: int) -> _Listing | None:
@@ -145,7 +145,7 @@ class FolderScan:
         marks = frozenset(names & DEEP)
         return _Listing(facts, settled and not marks, len(found), folders, secrets, tuple(obeyed), prompts, marks)
 
-    def _sum_up(self, *, complete: bool) -> Found:
+    def _sum_up(self, *, complete: bool) -> ScanResult:
         every = self._listings.items()
         secrets = {os.path.join(path, name) for path, listing in every for name in listing.secrets}
         obeyed = {os.path.join(path, name) for path, listing in every for name in listing.obeyed}
@@ -154,7 +154,7 @@ class FolderScan:
         secrets |= set(self._find_other_names(secrets))
         secrets |= {path for path, listing in every if listing.closed and path != self.root}
         complete = complete and len(secrets) <= MOST_SECRETS and not self._listings[self.root].closed
-        return Found(
+        return ScanResult(
             tuple(sorted(self._follow(secrets))),
             tuple(sorted(self._follow(obeyed))),
             tuple(sorted(self._follow(prompts))),
@@ -284,7 +284,7 @@ _lock = threading.Lock()
 _scans: dict[tuple[str, tuple[str, ...], bool], FolderScan] = {}
 
 
-def search_folder(root: str, patterns: tuple[str, ...], *, dotted: bool = True) -> Found:
+def search_folder(root: str, patterns: tuple[str, ...], *, dotted: bool = True) -> ScanResult:
     """What there is in a folder now; the searches of the folders in use are remembered."""
     key = root, patterns, dotted
     with _lock:

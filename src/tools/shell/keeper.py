@@ -107,7 +107,7 @@ def send_signal(pid: int, number: int) -> None:
         return  # gone, or set-uid and not ours to end
 
 
-class Guard:
+class ProcessGuard:
     """Runs one command and answers for everything that comes out of it."""
 
     def __init__(self, order: dict[str, Any], fds: list[int], control: int) -> None:
@@ -278,7 +278,7 @@ class Keeper:
         code = NOT_FOUND
         try:
             close_others(frozenset({0, 1, 2, *fds, control}))
-            code = Guard(order, fds, control).keep()
+            code = ProcessGuard(order, fds, control).keep()
         finally:
             os._exit(code)
 

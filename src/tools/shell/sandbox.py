@@ -43,7 +43,7 @@ class Walls(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CommandView:
     """What a command has in sight behind the walls. `mounts` are in order: what comes later lies over the earlier."""
 
     mounts: tuple[tuple[str, ...], ...]
@@ -63,7 +63,7 @@ def find_bubblewrap() -> str:
     return find_program("bwrap") or ""
 
 
-def order_inside(script: str, view: View, *, pty: bool) -> Order:
+def order_inside(script: str, view: CommandView, *, pty: bool) -> Order:
     """The program that runs a script behind the walls: no privileges even for root, its own processes only."""
     words = [word for mount in view.mounts for word in mount]
     words += ["--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL"]
@@ -79,7 +79,7 @@ def order_inside(script: str, view: View, *, pty: bool) -> Order:
     return Order(argv, "/", CLEAN_ENVIRONMENT, pty, arguments=words)
 
 
-def _check_first(view: View) -> str:
+def _check_first(view: CommandView) -> str:
     """Before anything of the command runs: bubblewrap finds by name what it mounts, and names can be moved."""
     fails = f"|| {{ echo {MOVED} >&2; exit {NOT_BUILT}; }}\n"
     lines = [f"[ {shlex.quote(path)} -ef {shlex.quote(mask)} ] {fails}" for path, mask in view.masks]

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from hermes_base.errors import ToolFailure
 from tools.files.roots import open_folder
-from tools.shell.folder_scan import Found
-from tools.shell.sandbox import STATE_FOLDER, View, Walls
+from tools.shell.folder_scan import ScanResult
+from tools.shell.sandbox import STATE_FOLDER, CommandView, Walls
 from tools.shell.toolchains import Toolchains, find_toolchains
 
 #: The system as every program expects it, read-only.
@@ -101,7 +101,7 @@ class Ground:
     readable: tuple[str, ...] = ()  # folders in them that may be looked at all the same
     links: tuple[tuple[str, str], ...] = ()  # names under which home and folder are known, and where they lead
     path: str = ""  # where programs are looked for
-    found: tuple[Found, ...] = field(default=())  # in each root
+    found: tuple[ScanResult, ...] = field(default=())  # in each root
 
     @property
     def mask_file(self) -> str:
@@ -139,7 +139,7 @@ def make_environment(inherited: Mapping[str, str], walls: Walls, git: str) -> di
     return {**inherited, **NO_WAITING, **CACHES, **settings, **(QUIET if walls is Walls.LOOK else {})}
 
 
-def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str]) -> View:
+def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str]) -> CommandView:
     """What runs unasked never has both the secrets of the folder and the network."""
     walls = reach.walls
     network = reach.network and walls is not Walls.LOOK
@@ -168,7 +168,7 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
     # What is written to a folder that is only there to be gone through would be lost, so it cannot be.
     words += [("--remount-ro", mount.path) for mount in arranged if "--tmpfs" in mount.words] + [("--remount-ro", "/")]
     masks = tuple((mount.path, os.path.join(PROPS, os.path.basename(mount.words[1]))) for mount in masked)
-    return View(tuple(words), folder, env, network, tuple(held), masks)
+    return CommandView(tuple(words), folder, env, network, tuple(held), masks)
 
 
 def identify_place(path: str) -> tuple[int, int]:
@@ -205,7 +205,7 @@ def close_folder(path: str) -> tuple[str, ...]:
     return "--perms", "0111", "--tmpfs", path
 
 
-def list_kept_by_mounts(found: Iterable[Found], *, foreign: bool) -> list[str]:
+def list_kept_by_mounts(found: Iterable[ScanResult], *, foreign: bool) -> list[str]:
     """Of what a command must leave as it is, what is held fast; what is deeper is looked at afterwards."""
     paths = [path for one in found for path in one.list_kept(foreign=foreign)]
     return sorted(paths, key=lambda path: (path.count("/"), path))[:MOST_KEPT]

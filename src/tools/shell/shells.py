@@ -17,7 +17,7 @@ from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from tools.files.roots import list_homes
 from tools.files.sensitive import list_secret_patterns
-from tools.shell.folder_scan import Found, find_shared_git, search_folder
+from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
 from tools.shell.keeper import remove_folder
 from tools.shell.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
@@ -50,7 +50,7 @@ TASK_FOLDERS = ("/tmp", "/var/tmp")
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ShellStart:
     """Everything about a command that is settled before it runs: what a question shows is what starts."""
 
     command: str
@@ -59,13 +59,13 @@ class Start:
     place: tuple[int, int] | None = None  # the folder by device and inode; what has another name may be another folder
     unasked: bool = True
     blind: bool = False  # behind the walls its answer is not about the machine
-    found: tuple[Found, ...] = ()  # in its folders, if they were searched just now
+    found: tuple[ScanResult, ...] = ()  # in its folders, if they were searched just now
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
     running: Running
-    start: Start
+    start: ShellStart
     env: Mapping[str, str]  # what the command began with
     note: str  # name of the file in which its shell notes its state
     network: bool  # it could reach the network, so what it says may be anybody's words
@@ -160,7 +160,7 @@ def _is_walled(context: ToolContext, outside: bool) -> bool:
     return not outside and choose_backend(context) == BUBBLEWRAP
 
 
-def search_roots(shell: TaskShell, context: ToolContext) -> tuple[Found, ...]:
+def search_roots(shell: TaskShell, context: ToolContext) -> tuple[ScanResult, ...]:
     """What there is in the folders of the task that commands must not see or change."""
     patterns = list_secret_patterns(context)
     home = os.path.realpath(Path.home())
@@ -176,7 +176,9 @@ def list_roots(shell: TaskShell, context: ToolContext) -> tuple[str, ...]:
     return tuple(dict.fromkeys([shell.root, *(root for root in beside if root and os.path.isdir(root))]))
 
 
-def launch(start: Start, shell: TaskShell, context: ToolContext, *, pty: bool, with_stdin: bool = False) -> Launched:
+def launch(
+    start: ShellStart, shell: TaskShell, context: ToolContext, *, pty: bool, with_stdin: bool = False
+) -> Launched:
     """Start what was settled: in its folder, with its variables, behind the walls of its level."""
     own, note = _make_own_folder(shell), uuid.uuid4().hex
     walled = choose_backend(context) == BUBBLEWRAP and start.walls is not Walls.OUTSIDE
@@ -264,7 +266,7 @@ def find_new_obeyed(launched: Launched, context: ToolContext) -> tuple[str, ...]
     return tuple(sorted(path for path, print_ in now.items() if launched.obeyed.get(path) != print_))
 
 
-def _fingerprint(found: tuple[Found, ...], *, foreign: bool) -> dict[str, tuple[int, ...]]:
+def _fingerprint(found: tuple[ScanResult, ...], *, foreign: bool) -> dict[str, tuple[int, ...]]:
     """Each with what changes when it does; what mounts hold fast cannot, whatever lies in it is read."""
     held = set(list_kept_by_mounts(found, foreign=foreign))
     paths = [path for one in found for path in one.list_kept(foreign=foreign)]
@@ -279,7 +281,7 @@ def _stamp(path: str) -> tuple[int, ...]:
     return status.st_ino, status.st_ctime_ns
 
 
-def _survey(shell: TaskShell, context: ToolContext, found: tuple[Found, ...]) -> Ground:
+def _survey(shell: TaskShell, context: ToolContext, found: tuple[ScanResult, ...]) -> Ground:
     homes = list_homes(context)
     check_root(shell.root, homes)
     return Ground(
@@ -296,7 +298,7 @@ def _survey(shell: TaskShell, context: ToolContext, found: tuple[Found, ...]) ->
     )
 
 
-def _choose_environment(start: Start, shell: TaskShell, context: ToolContext, *, walled: bool) -> dict[str, str]:
+def _choose_environment(start: ShellStart, shell: TaskShell, context: ToolContext, *, walled: bool) -> dict[str, str]:
     if not walled and start.walls is Walls.LOOK:
         return dict(PLAIN_ENV)
     inherited = choose_inherited(
