@@ -1,4 +1,4 @@
-"""The tools of the house. A module of this folder registers its tools when it is imported; nothing else names it."""
+"""The built-in tools. A module of this folder registers its tools when it is imported; nothing else names it."""
 
 import importlib
 import pkgutil

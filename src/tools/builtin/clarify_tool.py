@@ -38,35 +38,26 @@ SCHEMA = {
 
 def ask_person(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """The person's answer, or a word that there is none."""
-    question = _parse_question(args, context)
+    text, given = args.get("question"), args.get("choices")
+    if not isinstance(text, str) or not text.strip():
+        raise ToolFailure("There is no question to ask.")
+    if len(text) > QUESTION_CHARS:
+        raise ToolFailure(f"A question has at most {QUESTION_CHARS} characters; this one has {len(text)}.")
+    if given is None:
+        given = []
+    if not isinstance(given, list) or not all(isinstance(choice, str) for choice in given):
+        raise ToolFailure("Choices are a list of texts.")
+    choices = list(dict.fromkeys(choice.strip() for choice in given if choice.strip()))
+    if len(choices) > MAX_CHOICES or any(len(choice) > CHOICE_CHARS for choice in choices):
+        raise ToolFailure(f"Give at most {MAX_CHOICES} choices of at most {CHOICE_CHARS} characters.")
+    shown = tuple(map(context.redact, choices))
+    question = Question(uuid.uuid4().hex[:12], "clarification", context.redact(text.strip()), shown, EXPIRES_SECONDS)
     answer = _wait_for_answer(context.asker, question, context) if context.asker is not None else Answer("", False)
     if context.cancel.cancelled:
         raise ToolFailure("The turn was stopped before the person answered.")
     if not answer.given or not answer.text.strip():
         return tool_result(answer=None, note=UNANSWERED)
     return tool_result(answer=context.redact(answer.text))
-
-
-def _parse_question(args: Mapping[str, Any], context: ToolContext) -> Question:
-    text = args.get("question")
-    if not isinstance(text, str) or not text.strip():
-        raise ToolFailure("There is no question to ask.")
-    if len(text) > QUESTION_CHARS:
-        raise ToolFailure(f"A question has at most {QUESTION_CHARS} characters; this one has {len(text)}.")
-    choices = tuple(context.redact(choice) for choice in _parse_choices(args.get("choices")))
-    return Question(uuid.uuid4().hex[:12], "clarification", context.redact(text.strip()), choices, EXPIRES_SECONDS)
-
-
-def _parse_choices(given: object) -> list[str]:
-    """Choices without empty and repeated ones."""
-    if given is None:
-        return []
-    if not isinstance(given, list) or not all(isinstance(choice, str) for choice in given):
-        raise ToolFailure("Choices are a list of texts.")
-    choices = list(dict.fromkeys(choice.strip() for choice in given if choice.strip()))
-    if len(choices) > MAX_CHOICES or any(len(choice) > CHOICE_CHARS for choice in choices):
-        raise ToolFailure(f"Give at most {MAX_CHOICES} choices of at most {CHOICE_CHARS} characters.")
-    return choices
 
 
 def _wait_for_answer(asker: Asker, question: Question, context: ToolContext) -> Answer:

@@ -8,10 +8,10 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.files.encodings import FileText, decode, find_line_end, with_line_ends
 from tools.files.file_changes import Rewrite
-from tools.files.file_views import show_path
+from tools.files.file_views import read_file
 from tools.files.patch_plans import find_places, plan_rewrites, read_edits
-from tools.files.roots import WRITE, FileBytes, FilePlace, find_place, read_bytes
-from tools.files.searching import find_in_files
+from tools.files.roots import WRITE, find_place, read_bytes
+from tools.files.searching import search_files
 from tools.files.writing import FILE_BYTES, change_files, refuse_unknown, shorten
 from tools.registry import registry
 
@@ -66,28 +66,30 @@ SEARCH_SCHEMA = _schema(
 )
 
 
-def read_file(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[str, Any]:
-    return show_path(context, args)
-
-
 def write_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """Replace or create a file; one that exists keeps its encoding, line ends and mode."""
     content = args.get("content")
     if not isinstance(content, str):
         raise ToolFailure("write_file needs the content as text.")
     place = find_place(context, args.get("path"), WRITE)
-    (made,) = change_files(context, lambda: [_plan_write(context, place, content, args.get("overwrite") is True)])
+
+    def plan() -> list[Rewrite]:
+        before = read_bytes(place, FILE_BYTES)
+        known = (decode(before.data) if before is not None else None) or FileText("")
+        if before is not None and args.get("overwrite") is not True:
+            refuse_unknown(context.task, place.path, before)
+            if context.redact(known.text) != known.text:  # who was not shown the secrets would write it without them
+                raise ToolFailure(
+                    f"{place.path} holds secrets that you were not shown; writing it whole would lose them.",
+                    fix="Use patch for the lines to change.",
+                )
+        text = with_line_ends(content, find_line_end(known.text)) if "\n" in known.text else content
+        return [Rewrite(place, before, known.encode(text, place.path))]
+
+    (made,) = change_files(context, plan)
     if not made.changes:
         return f"{place.path} already holds this; nothing was written."
     return f"{'Wrote' if made.before else 'Created'} {place.path} ({len(made.after or b''):,} bytes)."
-
-
-def _plan_write(context: ToolContext, place: FilePlace, content: str, overwrite: bool) -> Rewrite:
-    before = read_bytes(place, FILE_BYTES)
-    if before is not None and not overwrite:
-        refuse_unknown(context.task, place.path, before)
-        _refuse_hidden(context, place, before)
-    return Rewrite(place, before, _encode_like(before, content, place))
 
 
 def patch(args: Mapping[str, Any], *, context: ToolContext) -> str:
@@ -102,40 +104,14 @@ def patch(args: Mapping[str, Any], *, context: ToolContext) -> str:
     return "\n".join(_describe(rewrite, context.folder) for rewrite in rewrites)
 
 
-def search_files(args: Mapping[str, Any], *, context: ToolContext) -> str:
-    return find_in_files(context, args)
-
-
-def _refuse_hidden(context: ToolContext, place: FilePlace, before: FileBytes) -> None:
-    """Who was shown a file without its secrets would write it back without them."""
-    text = decode(before.data)
-    if text is not None and context.redact(text.text) != text.text:
-        raise ToolFailure(
-            f"{place.path} holds secrets that you were not shown; writing it whole would lose them.",
-            fix="Use patch for the lines to change.",
-        )
-
-
-def _encode_like(before: FileBytes | None, content: str, place: FilePlace) -> bytes:
-    known = decode(before.data) if before is not None else None
-    if known is None:
-        return FileText("").encode(content, place.path)
-    ends_known = "\n" in known.text
-    return known.encode(with_line_ends(content, find_line_end(known.text)) if ends_known else content, place.path)
-
-
 def _describe(rewrite: Rewrite, folder: str) -> str:
     name = shorten(rewrite.place.path, folder)
     if rewrite.after is None:
         return f"deleted {name}"
-    added, dropped = _count_lines(rewrite.before.data if rewrite.before else b"", rewrite.after)
+    old = Counter((rewrite.before.data if rewrite.before else b"").split(b"\n"))
+    new = Counter(rewrite.after.split(b"\n"))
+    added, dropped = (new - old).total(), (old - new).total()
     return f"{'changed' if rewrite.before else 'created'} {name} (+{added} -{dropped})"
-
-
-def _count_lines(before: bytes, after: bytes) -> tuple[int, int]:
-    """Lines added and dropped."""
-    old, new = Counter(before.split(b"\n")), Counter(after.split(b"\n"))
-    return (new - old).total(), (old - new).total()
 
 
 TOOLS: tuple[tuple[Mapping[str, Any], Callable[..., Any], str], ...] = (

@@ -85,20 +85,16 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
         entry.drained.set()
         new = tell_new(launched, context)
         if context.notices is not None and (new or not entry.killed):
-            said = _describe_end(entry)
-            met = describe_walls_met(launched, said, context)
-            said = "\n".join([said, *met, *new])
-            context.notices.post(entry.task, f"proc:{entry.id}:exit", context.redact(said))
+            spool, code = entry.running.spool, entry.running.exit_code
+            tail = spool.read(spool.total - NOTICE_BYTES, NOTICE_BYTES)[1].decode("utf-8", "replace").strip()
+            said = f"Its last output:\n{tail}" if tail else "It printed nothing."
+            ended = (
+                f"Background process {entry.id} ended with exit code {code}: {entry.command[:COMMAND_CHARS]}\n{said}"
+            )
+            notice = "\n".join([ended, *describe_walls_met(launched, ended, context), *new])
+            context.notices.post(entry.task, f"proc:{entry.id}:exit", context.redact(notice))
     except Exception:
         log.exception("following background process %s failed", entry.id)
-
-
-def _describe_end(entry: TaskProcess) -> str:
-    spool = entry.running.spool
-    tail = spool.read(spool.total - NOTICE_BYTES, NOTICE_BYTES)[1].decode("utf-8", "replace").strip()
-    said = f"Its last output:\n{tail}" if tail else "It printed nothing."
-    command = entry.command[:COMMAND_CHARS]
-    return f"Background process {entry.id} ended with exit code {entry.running.exit_code}: {command}\n{said}"
 
 
 def _list(_args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:

@@ -34,14 +34,10 @@ def send_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
     found = read_bytes(place, MOST_BYTES)
     if found is None:
         raise ToolFailure(f"There is no file {place.path}.")
-    file = FileRef(place.path, place.name, _find_kind(place.name), len(found.data))
+    kind = (mimetypes.guess_type(place.name)[0] or "").partition("/")[0]
+    file = FileRef(place.path, place.name, kind if kind in _SEEN_OR_HEARD else "file", len(found.data))
     context.send_file(file, context.redact(str(args.get("caption") or "")[:CAPTION_CHARS]), found.data)
     return tool_result(sent=file.name, bytes=file.size)
-
-
-def _find_kind(name: str) -> str:
-    kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
-    return kind if kind in _SEEN_OR_HEARD else "file"
 
 
 registry.register("send_file", TOOLSET, SCHEMA, send_file, emoji="📎")

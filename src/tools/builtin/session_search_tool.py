@@ -1,6 +1,6 @@
 """Finds what was said in earlier conversations, and shows it by session with its date."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -32,30 +32,25 @@ def search_sessions(args: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailure("There are no words to search for.")
     if context.search is None:
         raise ToolFailure("Earlier conversations cannot be searched here: this conversation is not stored.")
+    limit = args.get("limit")
+    limit = min(limit, MAX_HITS) if isinstance(limit, int) and limit > 0 else DEFAULT_HITS
     try:
-        hits = context.search(words, limit=_parse_limit(args.get("limit")))
+        hits = context.search(words, limit=limit)
     except StoreFailure as problem:
         raise ToolFailure(str(problem)) from problem
     if not hits:
         return tool_result(sessions=[], note="Nothing was found. All words must occur; try fewer or other words.")
     if any(str(hit["session"]) != context.session for hit in hits):
         context.foreign.note(EARLIER)  # what was foreign there is foreign here (G9)
-    return tool_result(sessions=_group(hits, context))
-
-
-def _parse_limit(given: object) -> int:
-    return min(given, MAX_HITS) if isinstance(given, int) and given > 0 else DEFAULT_HITS
-
-
-def _group(hits: Sequence[Mapping[str, Any]], context: ToolContext) -> list[dict[str, Any]]:
-    """Sessions in the order of their first hit."""
-    sessions: dict[str, list[dict[str, Any]]] = {}
+    sessions: dict[str, list[dict[str, Any]]] = {}  # in the order of their first hit
     for hit in hits:
         sessions.setdefault(str(hit["session"]), []).append(_show(hit, context.redact))
-    return [
-        {"session": session, **({"current": True} if session == context.session else {}), "said": said}
-        for session, said in sessions.items()
-    ]
+    return tool_result(
+        sessions=[
+            {"session": session, **({"current": True} if session == context.session else {}), "said": said}
+            for session, said in sessions.items()
+        ]
+    )
 
 
 def _show(hit: Mapping[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:

@@ -89,22 +89,22 @@ def _parse_items(given: object, redact: Callable[[str], str]) -> list[Item]:
         raise ToolFailure("Items are a list of objects with id, text and status.")
     if len(given) > MAX_ITEMS:
         raise ToolFailure(f"A list holds at most {MAX_ITEMS} items; these are {len(given)}.")
-    return [_parse_item(item, redact) for item in given]
-
-
-def _parse_item(given: Mapping[str, Any], redact: Callable[[str], str]) -> Item:
-    number = given.get("id")
-    item = {
-        "id": clean_text(str(number) if isinstance(number, int) else number, redact),
-        "text": clean_text(given.get("text"), redact),
-        "status": given.get("status") or "",
-    }
-    if item["status"] not in ("", *STATUSES):
-        raise ToolFailure(f"'{item['status']}' is no status; use {', '.join(STATUSES)}.")
-    for field, limit in (("id", ID_CHARS), ("text", TEXT_CHARS)):
-        if len(item[field]) > limit:
-            raise ToolFailure(f"The {field} of an item has at most {limit} characters: '{item[field][:ID_CHARS]}…'.")
-    return {field: value for field, value in item.items() if value}
+    items = []
+    for fields in given:
+        number = fields.get("id")
+        item = {
+            "id": clean_text(str(number) if isinstance(number, int) else number, redact),
+            "text": clean_text(fields.get("text"), redact),
+            "status": fields.get("status") or "",
+        }
+        if item["status"] not in ("", *STATUSES):
+            raise ToolFailure(f"'{item['status']}' is no status; use {', '.join(STATUSES)}.")
+        for field, limit in (("id", ID_CHARS), ("text", TEXT_CHARS)):
+            text = item[field]
+            if len(text) > limit:
+                raise ToolFailure(f"The {field} of an item has at most {limit} characters: '{text[:ID_CHARS]}…'.")
+        items.append({field: value for field, value in item.items() if value})
+    return items
 
 
 def _merge(known: Sequence[Item], given: Sequence[Item]) -> list[Item]:

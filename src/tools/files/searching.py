@@ -148,7 +148,7 @@ class Query:
         return self.pattern.lower() in os.path.basename(path).lower()
 
 
-def find_in_files(context: ToolContext, args: Mapping[str, Any]) -> str:
+def search_files(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """The hits as text, bounded, with the number of those left out (E9)."""
     query = _read_query(context, args)
     limit = args.get("limit")
@@ -160,16 +160,12 @@ def find_in_files(context: ToolContext, args: Mapping[str, Any]) -> str:
     _stop_when_told(context)
     for folder in dict.fromkeys(os.path.dirname(hit.path) for hit in hits):
         note_upload(context, os.path.join(query.place.path, folder, ""))
-    return "\n".join([_format(context, sorted(hits), limit), *_tell_hidden(query)])
-
-
-def _tell_hidden(query: Query) -> list[str]:
-    """How many secrets were left out, whether or not they hold what was looked for: that would tell what they hold."""
-    count = len(query.hidden)
-    if not count:
-        return []
-    files = "1 file that may hold secrets was" if count == 1 else f"{count} files that may hold secrets were"
-    return [f"[{files} not searched; read_file asks the person]"]
+    lines = [_format(context, sorted(hits), limit)]
+    # Told whether or not these hold what was looked for: that would tell what they hold.
+    if count := len(query.hidden):
+        files = "1 file that may hold secrets was" if count == 1 else f"{count} files that may hold secrets were"
+        lines.append(f"[{files} not searched; read_file asks the person]")
+    return "\n".join(lines)
 
 
 def match_name(path: str, pattern: str) -> bool:
@@ -185,7 +181,15 @@ def search_with_rg(query: Query, rg: str) -> Iterator[FileHit]:
     if query.kind == CONTENT:  # which files there are is told by their names alone
         for hit in itertools.chain.from_iterable(_run_rg(replace(query, kind=NAME), rg, start) for start in starts):
             query.wants(hit.path)
-    yield from _check_hits(query, itertools.chain.from_iterable(_run_rg(query, rg, start) for start in starts))
+    # What ripgrep found is read again by us: it opens folders by name, so a link may have misled it (G7).
+    known, lines = "", [""]
+    for hit in itertools.chain.from_iterable(_run_rg(query, rg, start) for start in starts):
+        if not query.wants(hit.path) or (query.kind == NAME and not query.hits_name(hit.path)):
+            continue
+        if hit.path != known:
+            known, lines = hit.path, _read_lines(query, hit.path)
+        if hit.line < len(lines):
+            yield FileHit(hit.path, hit.line, lines[hit.line])
 
 
 def search_by_walk(query: Query) -> Iterator[FileHit]:
@@ -224,19 +228,13 @@ def _read_query(context: ToolContext, args: Mapping[str, Any]) -> Query:
 
 
 def _search(query: Query) -> Iterator[FileHit]:
-    if not os.path.isdir(query.place.path):
-        return _search_one(query)
     rg = find_program("rg")
-    return search_with_rg(query, rg) if rg else search_by_walk(query)
-
-
-def _search_one(query: Query) -> Iterator[FileHit]:
-    """A path that names a file."""
+    if os.path.isdir(query.place.path):
+        return search_with_rg(query, rg) if rg else search_by_walk(query)
     if query.expression is None:
         raise ToolFailure(f"{query.place.path} is a file.", fix="Search names in a folder.")
     file = read_bytes(query.place, FILE_BYTES)
     data = file.data if file else b""
-    rg = find_program("rg")
     if rg is None:
         return _search_text(query, query.place.name, data, query.expression)
     return _pipe_through_rg(query, rg, data)
@@ -275,14 +273,14 @@ def _walk(query: Query, folder: int) -> Iterator[tuple[str, str, int]]:
         base = "" if root == "." else root[2:] + "/"
         here = rules.get(os.path.dirname(base[:-1]), IgnoreRules()).extended(read_rules(base, descriptor))
         rules[base[:-1]] = here
-        folders[:] = sorted(name for name in folders if _is_entered(query, base + name, here))
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name != ".git" and query.sight.enters(base + name) and not here.ignores(base + name, folder=True)
+        )
         for name in sorted(names):
             if name != ".git" and not here.ignores(base + name, folder=False) and not _is_link(name, descriptor):
                 yield base + name, name, descriptor
-
-
-def _is_entered(query: Query, path: str, rules: IgnoreRules) -> bool:
-    return os.path.basename(path) != ".git" and query.sight.enters(path) and not rules.ignores(path, folder=True)
 
 
 def _is_link(name: str, descriptor: int) -> bool:
@@ -302,31 +300,28 @@ def _read_at(name: str, parent: int, query: Query) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         is_file = (status.st_mode & 0o170000) == 0o100000
-        if not is_file or status.st_size > FILE_BYTES or (status.st_nlink > 1 and _is_other_name(query, status)):
-            return b""
-        return file.read(FILE_BYTES)
-
-
-def _is_other_name(query: Query, status: os.stat_result) -> bool:
-    """Whether it is a hard link to a private or secret file."""
-    known, inode = query.place.known, (status.st_dev, status.st_ino)
-    return known is not None and (inode in known.private or inode in known.secret)
+        known, inode = query.place.known, (status.st_dev, status.st_ino)
+        # A hard link may be another name of a private or secret file.
+        linked = status.st_nlink > 1 and known is not None and (inode in known.private or inode in known.secret)
+        return file.read(FILE_BYTES) if is_file and status.st_size <= FILE_BYTES and not linked else b""
 
 
 def _run_rg(query: Query, rg: str, start: str) -> Iterator[FileHit]:
     """What ripgrep finds below a start, as paths below the folder that is searched."""
     prefix = os.path.relpath(start, query.place.path) + "/" if start != query.place.path else ""
-    closed = () if prefix else query.sight.list_closed()
+    options = [*RG_OPTIONS]
+    # A file type of our own: unlike --glob, it does not bring back what .gitignore leaves out.
+    if query.glob and not set(query.glob) & set("/:{}!"):
+        options += [f"--type-add=wanted:{query.glob}", "--type=wanted"]
+    # Homes are not entered; what their names cannot say here is taken out of the hits.
+    for home in () if prefix else query.sight.list_closed():
+        path = os.path.relpath(home, query.place.path)
+        if path.isprintable():
+            options.append("--glob=!/" + _GLOB_SIGNS.sub(r"[\g<0>]", path))
     with open_folder(start) as folder:
         inside = f"/proc/self/fd/{folder}" if os.path.isdir("/proc/self/fd") else start
-        for hit in _read_rg(query, [rg, *RG_OPTIONS, *_narrow(query.glob), *_keep_out(query, closed)], inside):
+        for hit in _read_rg(query, [rg, *options], inside):
             yield replace(hit, path=prefix + hit.path)
-
-
-def _keep_out(query: Query, homes: Sequence[str]) -> list[str]:
-    """Options that keep ripgrep out of homes; what their names cannot say is taken out of its hits."""
-    below = [os.path.relpath(home, query.place.path) for home in homes]
-    return ["--glob=!/" + _GLOB_SIGNS.sub(r"[\g<0>]", path) for path in below if path.isprintable()]
 
 
 def _read_rg(
@@ -348,27 +343,17 @@ def _read_rg(
     forget = query.context.cancel.on_cancel(process.kill)
     try:
         assert process.stdout is not None
+        assert process.stderr is not None
         read = _read_match if query.kind == CONTENT else _read_name
         for line in process.stdout:
             yield from read(line)
-        _refuse_bad_pattern(process)
+        said = process.stderr.read().decode("utf-8", "replace").strip() if process.wait() == 2 else ""
+        if said:
+            raise ToolFailure(f"ripgrep cannot search for this: {said[-300:]}", fix="Escape special letters.")
     finally:
         forget()
         process.kill()
         process.communicate()
-
-
-def _narrow(glob: str) -> Sequence[str]:
-    """A file type of our own: unlike --glob, it does not bring back what .gitignore leaves out."""
-    simple = glob and not set(glob) & set("/:{}!")
-    return (f"--type-add=wanted:{glob}", "--type=wanted") if simple else ()
-
-
-def _refuse_bad_pattern(process: subprocess.Popen[bytes]) -> None:
-    if process.wait() == 2 and process.stderr is not None:
-        said = process.stderr.read().decode("utf-8", "replace").strip()
-        if said:
-            raise ToolFailure(f"ripgrep cannot search for this: {said[-300:]}", fix="Escape special letters.")
 
 
 def _read_name(line: bytes) -> Iterator[FileHit]:
@@ -378,25 +363,9 @@ def _read_name(line: bytes) -> Iterator[FileHit]:
 def _read_match(line: bytes) -> Iterator[FileHit]:
     event = json.loads(line)
     if event.get("type") == "match":
-        data = event["data"]
-        yield FileHit(os.fsdecode(_to_bytes(data["path"])).removeprefix("./"), data["line_number"])
-
-
-def _to_bytes(value: Mapping[str, str]) -> bytes:
-    """ripgrep gives text, or base64 of what is not UTF-8."""
-    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
-
-
-def _check_hits(query: Query, hits: Iterator[FileHit]) -> Iterator[FileHit]:
-    """What ripgrep found, read again by us: it opens folders by name, so a link may have misled it (G7)."""
-    known, lines = "", [""]
-    for hit in hits:
-        if not query.wants(hit.path) or (query.kind == NAME and not query.hits_name(hit.path)):
-            continue
-        if hit.path != known:
-            known, lines = hit.path, _read_lines(query, hit.path)
-        if hit.line < len(lines):
-            yield FileHit(hit.path, hit.line, lines[hit.line])
+        path = event["data"]["path"]
+        raw = path["text"].encode() if "text" in path else base64.b64decode(path["bytes"])  # what is not UTF-8
+        yield FileHit(os.fsdecode(raw).removeprefix("./"), event["data"]["line_number"])
 
 
 def _read_lines(query: Query, path: str) -> list[str]:
@@ -419,7 +388,12 @@ def _format(context: ToolContext, hits: Sequence[FileHit], limit: int) -> str:
     lines: list[str] = []
     room = RESULT_CHARS
     for hit in hits[:limit]:
-        line = _format_hit(context, hit)
+        if hit.line:
+            text = context.redact(hit.text)  # secrets go before the line is cut (G6)
+            cut = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+            line = f"{printable(hit.path)}:{hit.line}: {cut}"
+        else:
+            line = context.redact(printable(hit.path))
         room -= len(line) + 1
         if room < 0:
             break
@@ -429,13 +403,3 @@ def _format(context: ToolContext, hits: Sequence[FileHit], limit: int) -> str:
         many = f"more than {COUNTED - len(lines)}" if len(hits) > COUNTED else str(left_out)
         lines.append(f"[{many} left out; narrow the search or raise limit]")
     return "\n".join(lines)
-
-
-def _format_hit(context: ToolContext, hit: FileHit) -> str:
-    """Secrets go before the line is cut (G6)."""
-    path = printable(hit.path)
-    if not hit.line:
-        return context.redact(path)
-    text = context.redact(hit.text)
-    cut = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-    return f"{path}:{hit.line}: {cut}"
