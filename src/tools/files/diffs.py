@@ -50,20 +50,20 @@ def _is_header(lines: Sequence[str], at: int) -> bool:
 
 def _read_names(lines: Sequence[str], at: int, files: list[FileDiff]) -> int:
     old, new = _clean_name(lines[at][4:]), _clean_name(lines[at + 1][4:])
-    if old is not None and new is not None:
-        old, new = _strip_sides(old, new)
-    else:
-        old, new = _strip_side(old, "a/"), _strip_side(new, "b/")
     if old is None and new is None:
         raise ToolFailure("The diff names /dev/null on both sides.", fix="Name the file on one of them.")
-    if files and not files[-1].hunks and lines[at - 1 : at] and _continues_git(files[-1], old, new):
+    # `a/` and `b/` are git's only when both are there; without them two names may be a copy and its original.
+    if old is None or new is None or (old.startswith("a/") and new.startswith("b/")):
+        old, new = old and old.removeprefix("a/"), new and new.removeprefix("b/")
+    elif old != new:
+        raise ToolFailure(
+            f"The diff names {old} and {new}.", fix="Use the same name twice, or a/ and b/ before them for a rename."
+        )
+    known = files[-1] if files and not files[-1].hunks and lines[at - 1 : at] else None
+    if known and (old is None or known.old in (None, old)) and (new is None or known.new in (None, new)):
         files.pop()  # the same file, announced by a git header
     files.append(FileDiff(old, new))
     return at + 2
-
-
-def _continues_git(known: FileDiff, old: str | None, new: str | None) -> bool:
-    return (old is None or known.old in (None, old)) and (new is None or known.new in (None, new))
 
 
 def _clean_name(name: str) -> str | None:
@@ -76,27 +76,11 @@ def _unquote(name: str) -> str:
     """git writes names with unusual letters in quotes, byte by byte."""
     if len(name) < 2 or not name[0] == name[-1] == '"':
         return name
-    raw = _ESCAPE.sub(lambda match: _unescape(match[1]), name[1:-1].encode())
+    raw = _ESCAPE.sub(
+        lambda code: bytes([int(code[1], 8)]) if code[1].isdigit() else _LETTERS.get(code[1], code[1]),
+        name[1:-1].encode(),
+    )
     return raw.decode("utf-8", "surrogateescape")
-
-
-def _unescape(code: bytes) -> bytes:
-    return bytes([int(code, 8)]) if code.isdigit() else _LETTERS.get(code, code)
-
-
-def _strip_sides(old: str, new: str) -> tuple[str, str]:
-    """`a/` and `b/` are git's only when both are there; without them two names may be a copy and its original."""
-    if old.startswith("a/") and new.startswith("b/"):
-        return old[2:], new[2:]
-    if old != new:
-        raise ToolFailure(
-            f"The diff names {old} and {new}.", fix="Use the same name twice, or a/ and b/ before them for a rename."
-        )
-    return old, new
-
-
-def _strip_side(name: str | None, side: str) -> str | None:
-    return None if name is None else name.removeprefix(side)
 
 
 def _read_git_header(lines: Sequence[str], at: int, files: list[FileDiff]) -> int:

@@ -49,7 +49,10 @@ def decode(data: bytes) -> FileText | None:
     """The text of a file's bytes, or None when they are no text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
-            return _decode_marked(data, mark, encoding)
+            try:
+                return FileText(data[len(mark) :].decode(encoding), encoding, mark) if encoding else None
+            except UnicodeDecodeError:
+                return None
     if b"\0" in data[:_SNIFF_BYTES]:
         return None
     try:
@@ -76,12 +79,3 @@ def with_line_ends(text: str, line_end: str) -> str:
 def printable(path: str) -> str:
     """A path that may hold bytes which are no UTF-8, as text that can be sent."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _decode_marked(data: bytes, mark: bytes, encoding: str) -> FileText | None:
-    if not encoding:
-        return None
-    try:
-        return FileText(data[len(mark) :].decode(encoding), encoding, mark)
-    except UnicodeDecodeError:
-        return None

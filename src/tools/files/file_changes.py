@@ -120,7 +120,14 @@ def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence
     data = None if before is None else before.data
     kept = hash_bytes(data) if data is None or len(data) <= KEPT_BYTES // 4 else TOO_LARGE
     with write_lock:
-        folder = _make_task_folder(home, task)
+        folder = _task_folder(home, task)
+        if not folder.is_dir():
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Before a task begins, those that changed nothing for longest make room.
+            tasks = sorted(folder.parent.iterdir(), key=lambda task: task.stat().st_mtime_ns)
+            for old in tasks[: max(0, len(tasks) - KEPT_TASKS + 1)]:
+                shutil.rmtree(old, ignore_errors=True)
+            folder.mkdir(mode=0o700)
         if data is not None and kept is not None and kept != TOO_LARGE:
             _write_private(folder / kept, data)
         mode = None if before is None else before.status.st_mode
@@ -265,22 +272,6 @@ def _task_folder(home: Path, task: str) -> Path:
     """A folder name that no task can use to reach another folder, and no two tasks share."""
     readable = re.sub(r"[^A-Za-z0-9_-]", "_", task)[:40]
     return Path(home) / FOLDER / f"{readable}-{hashlib.sha256(task.encode()).hexdigest()[:12]}"
-
-
-def _make_task_folder(home: Path, task: str) -> Path:
-    folder = _task_folder(home, task)
-    if not folder.is_dir():
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _drop_old_tasks(folder.parent)
-        folder.mkdir(mode=0o700)
-    return folder
-
-
-def _drop_old_tasks(folder: Path) -> None:
-    """Before a task begins, those that changed nothing for longest make room."""
-    tasks = sorted(folder.iterdir(), key=lambda task: task.stat().st_mtime_ns)
-    for task in tasks[: max(0, len(tasks) - KEPT_TASKS + 1)]:
-        shutil.rmtree(task, ignore_errors=True)
 
 
 def _read_journal(folder: Path) -> list[FileChange]:

@@ -44,7 +44,19 @@ def read_edits(args: Mapping[str, Any]) -> list[Edit]:
         edits = [edits]
     if not isinstance(edits, list) or not edits:
         raise ToolFailure("patch needs edits.", fix="Give a list of {path, old, new} or {diff}.")
-    return [edit for number, raw in enumerate(edits, 1) for edit in _read_edit(number, raw)]
+    read: list[Edit] = []
+    for number, raw in enumerate(edits, 1):
+        if not isinstance(raw, Mapping):
+            raise ToolFailure(f"Edit {number} must be an object.", fix="Give {path, old, new} or {diff}.")
+        diff = raw.get("diff")
+        if isinstance(diff, str) and diff.strip():
+            read += parse_diff(diff)
+            continue
+        path, old, new = raw.get("path"), raw.get("old"), raw.get("new")
+        if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):
+            raise ToolFailure(f"Edit {number} needs path, old and new as text, or diff.")
+        read.append(Replacement(path, old, new, raw.get("all") is True))
+    return read
 
 
 def find_places(context: ToolContext, edits: Sequence[Edit]) -> dict[str, FilePlace]:
@@ -77,8 +89,22 @@ class PatchPlan:
     def add(self, edit: Edit) -> None:
         if isinstance(edit, Replacement):
             self._replace(edit)
-        else:
-            self._apply_diff(edit)
+        elif edit.old is None and edit.new is not None:
+            self._create(edit, self._open(edit.new))
+        elif edit.new is None and edit.old is not None:
+            self._delete(edit, self._open(edit.old))
+        elif edit.old is not None and edit.new is not None:
+            draft = self._open(edit.old)
+            _rewrite(draft, lambda text: apply_hunks(text, edit.hunks))
+            if edit.old == edit.new:
+                return
+            target = self._open(edit.new)
+            if target.data is not None:
+                raise ToolFailure(
+                    f"The diff renames it to {target.place.path}, which exists.", fix="Choose another name."
+                )
+            target.data, target.mode = draft.data, draft.before.status.st_mode if draft.before else draft.mode
+            draft.data = None
 
     def rewrites(self) -> list[Rewrite]:
         changed = [d for d in self._drafts.values() if d.data != (d.before.data if d.before else None)]
@@ -93,17 +119,6 @@ class PatchPlan:
             return
         _rewrite(draft, lambda text: replace_text(text, edit.old, edit.new, every=edit.every))
 
-    def _apply_diff(self, diff: FileDiff) -> None:
-        if diff.old is None and diff.new is not None:
-            self._create(diff, self._open(diff.new))
-        elif diff.new is None and diff.old is not None:
-            self._delete(diff, self._open(diff.old))
-        elif diff.old is not None and diff.new is not None:
-            draft = self._open(diff.old)
-            _rewrite(draft, lambda text: apply_hunks(text, diff.hunks))
-            if diff.old != diff.new:
-                self._rename(draft, self._open(diff.new))
-
     def _create(self, diff: FileDiff, draft: FileDraft) -> None:
         if draft.data is not None:
             raise ToolFailure("The diff creates the file, but it exists.", fix="Write the diff against the file.")
@@ -115,12 +130,6 @@ class PatchPlan:
             if draft.data and decode(draft.data) != FileText(""):
                 raise ToolFailure("The diff deletes the file, but the file holds more.", fix="Read the file again.")
         _need(draft)
-        draft.data = None
-
-    def _rename(self, draft: FileDraft, target: FileDraft) -> None:
-        if target.data is not None:
-            raise ToolFailure(f"The diff renames it to {target.place.path}, which exists.", fix="Choose another name.")
-        target.data, target.mode = draft.data, draft.before.status.st_mode if draft.before else draft.mode
         draft.data = None
 
     def _open(self, name: str) -> FileDraft:
@@ -145,18 +154,6 @@ def _rewrite(draft: FileDraft, change: Callable[[str], str]) -> None:
     if text is None:
         raise ToolFailure("The file is binary; it cannot be patched.", fix="Use the terminal for it.")
     draft.data = text.encode(change(text.text), draft.place.path)
-
-
-def _read_edit(number: int, raw: object) -> list[Edit]:
-    if not isinstance(raw, Mapping):
-        raise ToolFailure(f"Edit {number} must be an object.", fix="Give {path, old, new} or {diff}.")
-    diff = raw.get("diff")
-    if isinstance(diff, str) and diff.strip():
-        return list(parse_diff(diff))
-    path, old, new = raw.get("path"), raw.get("old"), raw.get("new")
-    if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):
-        raise ToolFailure(f"Edit {number} needs path, old and new as text, or diff.")
-    return [Replacement(path, old, new, raw.get("all") is True)]
 
 
 def _name_paths(edit: Edit) -> list[str]:

@@ -81,11 +81,11 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> str:
         raise ToolFailure("The text to replace is empty.", fix="Name the text, or use write_file for a new file.")
     if plain_old == plain_new:
         raise ToolFailure("The old and the new text are the same; there is nothing to change.")
-    plain, missing = _without_returns(text)
-    starts = _find_all(plain, plain_old)
+    plain = text.replace("\r\n", "\n")
+    starts = [match.start() for match in re.finditer(re.escape(plain_old), plain)]
     if starts:
         _refuse_several([plain.count("\n", 0, at) + 1 for at in starts], every)
-        return _replace_exact(text, missing, starts, plain_old, plain_new)
+        return _replace_exact(text, starts, plain_old, plain_new)
     return _replace_drifted(text, plain_old, plain_new, every)
 
 
@@ -113,20 +113,6 @@ def describe_nearest(lines: Sequence[FileLine], old: Sequence[str]) -> str:
     return "The nearest place is:\n" + "\n".join(f"{n + 1}| {lines[n].body[:300]}" for n in shown)
 
 
-def _without_returns(text: str) -> tuple[str, list[int]]:
-    """The text with \\n ends only, and where in it a carriage return is missing before a line end."""
-    missing = [match.start() - count for count, match in enumerate(_RETURN.finditer(text))]
-    return text.replace("\r\n", "\n"), missing
-
-
-def _find_all(text: str, part: str) -> list[int]:
-    found, at = [], text.find(part)
-    while at >= 0:
-        found.append(at)
-        at = text.find(part, at + len(part))
-    return found
-
-
 def _refuse_several(numbers: Sequence[int], every: bool) -> None:
     if len(numbers) > 1 and not every:
         listed = ", ".join(map(str, numbers[:_LISTED])) + (" …" if len(numbers) > _LISTED else "")
@@ -136,8 +122,13 @@ def _refuse_several(numbers: Sequence[int], every: bool) -> None:
         )
 
 
-def _replace_exact(text: str, missing: Sequence[int], starts: Iterable[int], old: str, new: str) -> str:
-    """Only what differs between old and new is touched, so that line ends around it stay."""
+def _replace_exact(text: str, starts: Iterable[int], old: str, new: str) -> str:
+    """Only what differs between old and new is touched, so that line ends around it stay.
+
+    The starts count in the text with \\n ends only.
+    """
+    # Where in that text a carriage return is missing before a line end.
+    missing = [match.start() - count for count, match in enumerate(_RETURN.finditer(text))]
     head = _count_common(old, new)
     tail = _count_common(old[head:][::-1], new[head:][::-1])
     middle = new[head : len(new) - tail]
@@ -170,7 +161,11 @@ def _replace_drifted(text: str, old: str, new: str, every: bool) -> str:
             "The old text is not in the file.", fix=describe_nearest(lines, hunk.old) or "Read the file again."
         )
     _refuse_several([match.at + 1 for match in matches], every)
-    for match in reversed(_drop_overlaps(matches, len(hunk.old))):
+    apart: list[Match] = []
+    for match in matches:
+        if not apart or match.at >= apart[-1].at + len(hunk.old):
+            apart.append(match)
+    for match in reversed(apart):
         lines = _splice(lines, match, hunk)
     return join_lines(lines)
 
@@ -189,14 +184,6 @@ def _make_hunk(old: str, new: str) -> Hunk:
                 PatchStep(ADD, body) for body in new_lines[k:m]
             ]
     return Hunk(tuple(steps))
-
-
-def _drop_overlaps(matches: Iterable[Match], length: int) -> list[Match]:
-    kept: list[Match] = []
-    for match in matches:
-        if not kept or match.at >= kept[-1].at + length:
-            kept.append(match)
-    return kept
 
 
 def _match_lines(bodies: Sequence[str], old: Sequence[str], first: int = 0) -> list[Match]:
@@ -266,7 +253,8 @@ def _splice(lines: Sequence[FileLine], match: Match, hunk: Hunk) -> list[FileLin
     """The lines with the hunk applied; lines it keeps stay as the file has them."""
     stop = match.at + len(hunk.old)
     there = list(lines[match.at : stop])
-    end = _choose_end(there, lines)
+    # The line end of the neighbours, else the one that most lines of the file have.
+    end = next((line.end for line in there if line.end), "") or find_line_end(join_lines(lines))
     made: list[FileLine] = []
     taken = 0
     for step in hunk.steps:
@@ -285,12 +273,6 @@ def _splice(lines: Sequence[FileLine], match: Match, hunk: Hunk) -> list[FileLin
         done[-1] = FileLine(done[-1].body, done[-1].end if wants_end else "")
     # What was the last line of the file may not be it any more.
     return [line if line.end else FileLine(line.body, end) for line in done[:-1]] + done[-1:]
-
-
-def _choose_end(there: Iterable[FileLine], lines: Sequence[FileLine]) -> str:
-    """The line end of the neighbours, else the one that most lines of the file have."""
-    near = next((line.end for line in there if line.end), "")
-    return near or find_line_end(join_lines(lines))
 
 
 def _find_nearest(bodies: Sequence[str], wanted: Sequence[str]) -> int | None:

@@ -401,14 +401,10 @@ def _refuse_special(place: FilePlace, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
         raise ToolFailure(f"{place.path} is {kind}, not a file.")
-    if status.st_nlink > 1:
-        _refuse_other_name(place, (status.st_dev, status.st_ino))
-
-
-def _refuse_other_name(place: FilePlace, inode: Inode) -> None:
-    """A hard link has a name of its own, which says nothing of what the file is."""
-    if place.known is None:
+    if status.st_nlink <= 1 or place.known is None:
         return
+    # A hard link has a name of its own, which says nothing of what the file is.
+    inode = status.st_dev, status.st_ino
     if inode in place.known.private:
         raise ToolFailure(f"{place.path} is another name of a file of Hermes itself; tools neither read nor write it.")
     if SECRET not in place.reasons and inode in place.known.secret:

@@ -84,11 +84,15 @@ def _apply(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
         for rewrite in rewrites:
             folders = make_folders(rewrite.place.folder) if rewrite.after is not None else []
             created += folders
-            staged.append((rewrite, _stage(rewrite)))
+            mode = rewrite.before.status.st_mode if rewrite.before else rewrite.mode
+            name = "" if rewrite.after is None else stage_bytes(rewrite.place, rewrite.after, mode)
+            staged.append((rewrite, name))
             file_changes.record(home, context.task, context.turn, rewrite, folders)
             done += 1
         for rewrite, name in staged:
-            _refuse_changed(rewrite)
+            now = read_bytes(rewrite.place, FILE_BYTES)
+            if (now.data if now else None) != (rewrite.before.data if rewrite.before else None):
+                raise ToolFailure(f"{rewrite.place.path} changed meanwhile; nothing was written.", fix="Read it again.")
             _put(rewrite.place, name)
             finished.append(rewrite)
     except BaseException as problem:
@@ -100,20 +104,6 @@ def _apply(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
         raise
     for rewrite in rewrites:
         _note_written(context.task, rewrite.place)
-
-
-def _stage(rewrite: Rewrite) -> str:
-    if rewrite.after is None:
-        return ""
-    mode = rewrite.before.status.st_mode if rewrite.before else rewrite.mode
-    return stage_bytes(rewrite.place, rewrite.after, mode)
-
-
-def _refuse_changed(rewrite: Rewrite) -> None:
-    """The file must still be what the change was made from."""
-    now = read_bytes(rewrite.place, FILE_BYTES)
-    if (now.data if now else None) != (rewrite.before.data if rewrite.before else None):
-        raise ToolFailure(f"{rewrite.place.path} changed meanwhile; nothing was written.", fix="Read it again.")
 
 
 def _put(place: FilePlace, staged: str) -> None:
