@@ -69,7 +69,11 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
         return _report(target, _read_blocks(path), context)
     if action not in CHANGES:
         raise ToolFailure("The action is 'add', 'replace', 'remove' or 'list'.")
-    change = _parse_change(action, args, context)
+    texts = {name: clean_text(args.get(name), context.redact) for name in ("content", "old_text")}
+    missing = [name for name in CHANGES[action].needs if not texts[name]]
+    if missing:
+        raise ToolFailure(f"To {action} a note, give {' and '.join(missing)}.")
+    change = NoteChange(action, texts["content"], texts["old_text"])
     after = _change_file(path, target, change, context)
     if context.tell_model is not None:
         context.tell_model(f"Memory was changed: {_shorten(change.describe(target))}")
@@ -131,14 +135,6 @@ CHANGES = {
 }
 
 
-def _parse_change(action: str, args: Mapping[str, Any], context: ToolContext) -> NoteChange:
-    texts = {name: clean_text(args.get(name), context.redact) for name in ("content", "old_text")}
-    missing = [name for name in CHANGES[action].needs if not texts[name]]
-    if missing:
-        raise ToolFailure(f"To {action} a note, give {' and '.join(missing)}.")
-    return NoteChange(action, texts["content"], texts["old_text"])
-
-
 def _refuse_duplicate(content: str, blocks: Sequence[str]) -> None:
     if content.casefold() in (_text_of(block).casefold() for block in blocks):
         raise ToolFailure("This is there already; nothing was changed.")
@@ -176,24 +172,17 @@ def clean_text(value: object, redact: Callable[[str], str]) -> str:
         return ""
     if len(value) > TEXT_CHARS:
         raise ToolFailure(f"A text here has at most {TEXT_CHARS} characters; this one has {len(value)}.")
+    visible = [
+        sign
+        for sign in redact(value)
+        if sign.isspace() or sign in _JOINERS or unicodedata.category(sign) not in ("Cc", "Cf", "Cs")
+    ]
+    text, before = " ".join("".join(visible).split()), ""
+    while text != before:  # what is left can be another marker
+        # A marker keeps its word and loses its signs: a note may well speak of `/home/<user>`.
+        before, text = text, _MARKERS.sub(lambda marker: re.sub(r"[^\w\s=.-]", "", marker[0]), text)
     # Twice: cleaning can take a secret apart that stood in the text, or put one together.
-    return redact(_defuse(redact(value)))
-
-
-def _defuse(text: str) -> str:
-    """A marker keeps its word and loses its signs: a note may well speak of `/home/<user>`."""
-    text = " ".join("".join(sign for sign in text if _is_visible(sign)).split())
-    while (shorter := _MARKERS.sub(_bare_word, text)) != text:  # what is left can be another marker
-        text = shorter
-    return _BULLET.sub("", " ".join(text.split()))
-
-
-def _bare_word(marker: re.Match[str]) -> str:
-    return re.sub(r"[^\w\s=.-]", "", marker[0])
-
-
-def _is_visible(sign: str) -> bool:
-    return sign.isspace() or sign in _JOINERS or unicodedata.category(sign) not in ("Cc", "Cf", "Cs")
+    return redact(_BULLET.sub("", " ".join(text.split())))
 
 
 def _split(text: str) -> list[str]:
@@ -285,18 +274,14 @@ def replace_file(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)
-        _sync_folder(path.parent)
+        # Without this a power cut could bring the old name back.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as problem:
         raise ToolFailure(f"{path.name} cannot be written: {problem.strerror}. It is as it was.") from problem
-
-
-def _sync_folder(folder: Path) -> None:
-    """Without this a power cut could bring the old name back."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 registry.register("memory", TOOLSET, SCHEMA, manage_memory, emoji="🧠")

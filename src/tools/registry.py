@@ -14,7 +14,6 @@ from hermes_base.errors import STOPS, ToolFailure
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 30.0
-DEFAULT_RESULT_CHARS = 40_000
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,13 @@ class ToolRegistry:
 
     def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
         """Schemas in the form of the API, sorted by name; tools whose check fails are left out."""
-        entries = [self._tools[name] for name in sorted(names) if name in self._tools]
-        return [_definition(entry) for entry in entries if self._is_usable(entry, quiet=quiet)]
+        definitions: list[dict[str, Any]] = []
+        for name in sorted(names):
+            entry = self._tools.get(name)
+            if entry is not None and self._is_usable(entry, quiet=quiet):
+                overrides = entry.dynamic_schema_overrides() if entry.dynamic_schema_overrides is not None else {}
+                definitions.append({"type": "function", "function": {**entry.schema, **overrides, "name": name}})
+        return definitions
 
     def dispatch(self, name: str, args: Mapping[str, Any], **kwargs: Any) -> str:
         """Run a tool; whatever goes wrong comes back as a JSON error, never as an exception."""
@@ -169,13 +173,6 @@ def _passes(entry: ToolEntry) -> bool:
     except BaseException:
         log.exception("the check of tool %s failed", entry.name)
         return False
-
-
-def _definition(entry: ToolEntry) -> dict[str, Any]:
-    schema = dict(entry.schema)
-    if entry.dynamic_schema_overrides is not None:
-        schema |= dict(entry.dynamic_schema_overrides())
-    return {"type": "function", "function": {**schema, "name": entry.name}}
 
 
 def _accepted(handler: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,8 @@ def run_terminal(args: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailure("The terminal needs a command.")
     if "\0" in command:
         raise ToolFailure("A command cannot contain a NUL character.")
-    seconds = _seconds(args.get("timeout"), float(context.setting("terminal", "timeout", DEFAULT_SECONDS)))
+    asked, limit = args.get("timeout"), float(context.setting("terminal", "timeout", DEFAULT_SECONDS))
+    seconds = min(float(asked), limit) if isinstance(asked, int | float) and asked > 0 else limit
     start = clear_command(context, command, read_level(args))
     return run_start(start, context, seconds, pty=args.get("pty") is True)
 
@@ -109,10 +110,6 @@ def close_all() -> None:
     process_registry.kill_all()
     forget_all_shells()
     keeper.close()
-
-
-def _seconds(asked: object, limit: float) -> float:
-    return min(float(asked), limit) if isinstance(asked, int | float) and asked > 0 else limit
 
 
 def run_start(start: ShellStart, context: ToolContext, seconds: float, *, pty: bool) -> str:
