@@ -30,7 +30,7 @@ from commands import Hands
 from tools.shell.spawning import keeper
 from hermes_base.tool_context import ToolContext
 from tools.shell.sandbox import Walls
-from tools.shell.shells import Start, find_state, launch, shell_of
+from tools.shell.shells import ShellStart, find_state, launch, shell_of
 folder, backend, level, command = sys.argv[1:]
 hands = Hands("child", Path(folder), backend)
 hands.run("true")
@@ -38,7 +38,7 @@ if level == "look":  # as if it had been judged to only look
     context = ToolContext(**hands.facts)
     shell = shell_of(context)
     for _ in range(2):
-        start = Start(command, find_state(shell, context), Walls.LOOK)
+        start = ShellStart(command, find_state(shell, context), Walls.LOOK)
         running = launch(start, shell, context, pty=False).running
         threading.Thread(target=running.pump, daemon=True).start()
 else:
