@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +54,21 @@ def use_skills(args: Mapping[str, Any], *, context: ToolContext) -> str:
 
 
 def _list(root: Path, context: ToolContext) -> str:
-    found = dict(_described(root))
+    found: dict[str, str] = {}
+    for name in _names_in(root):
+        try:
+            head = _read_bytes(root, _locate(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
+        except ToolFailure:
+            continue  # no skill, or one that leads elsewhere
+        # What the front matter says it is for, else its first line of text.
+        named = _DESCRIPTION.search(head)
+        plain = (line.strip() for line in head.splitlines() if line.strip() and not line.startswith(("#", "---")))
+        found[name] = (named[1] if named else next(plain, "")).strip().strip("\"'")[:LINE_CHARS]
     if not found:
         return tool_result(skills={}, note=f"There are no skills in {root}.")
     names = sorted(found)[:MAX_SKILLS]
     more = {"left_out": len(found) - MAX_SKILLS} if len(found) > MAX_SKILLS else {}
     return tool_result(skills={name: context.redact(found[name]) for name in names}, **more)
-
-
-def _described(root: Path) -> Iterator[tuple[str, str]]:
-    """Each skill that can be read, with its description."""
-    for name in _names_in(root):
-        try:
-            head = _read_bytes(root, _locate(root, name, MAIN_FILE), HEAD_BYTES)
-        except ToolFailure:
-            continue  # no skill, or one that leads elsewhere
-        yield name, _find_description(head.decode("utf-8", "replace"))
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -79,14 +78,6 @@ def _names_in(folder: Path) -> list[str]:
         return []
     except OSError as problem:
         raise ToolFailure(f"The skills in {folder} cannot be listed: {problem.strerror}.") from problem
-
-
-def _find_description(text: str) -> str:
-    """What the front matter says it is for, else its first line of text."""
-    named = _DESCRIPTION.search(text)
-    plain = (line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "---")))
-    line = named[1] if named else next(plain, "")
-    return line.strip().strip("\"'")[:LINE_CHARS]
 
 
 # --- reading
@@ -100,17 +91,14 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     raw = _read_bytes(root, path, MAX_BYTES + 1)
     if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
         raise ToolFailure(f"'{file}' of skill '{name}' is no text, or too large to be read here: {path}")
-    page = _cut_page(context.redact(raw.decode("utf-8", "replace")), args.get("offset"))
-    files = {"files": _list_files(root / name)} if file == MAIN_FILE and page["offset"] == 0 else {}
-    return tool_result(skill=name, file=file, folder=str(root / name), **page, **files)
-
-
-def _cut_page(text: str, offset: object) -> dict[str, Any]:
-    """A part of the text, which is redacted as a whole before, so that no page edge can hide a secret (G6)."""
+    # Redacted as a whole before it is cut, so that no page edge can hide a secret (G6).
+    text, offset = context.redact(raw.decode("utf-8", "replace")), args.get("offset")
     start = min(max(offset, 0), len(text)) if isinstance(offset, int) else 0
     end = start + PAGE_CHARS
     more = {"next_offset": end, "of": len(text)} if end < len(text) else {}
-    return {"offset": start, **more, "text": text[start:end]}
+    files = {"files": _list_files(root / name)} if file == MAIN_FILE and start == 0 else {}
+    page = {"offset": start, **more, "text": text[start:end]}
+    return tool_result(skill=name, file=file, folder=str(root / name), **page, **files)
 
 
 def _list_files(folder: Path) -> list[str]:

@@ -23,6 +23,8 @@ from tools.shell.shell_state import ShellState
 from tools.shell.shells import TASK_FOLDERS, ShellStart, find_state, identify, search_roots, shell_of
 
 MOST_QUESTIONS = 3
+#: Of the files that other programs obey, those that a project cannot have under version control.
+NOT_VERSIONED = re.compile(r"(^|/)(\.git|\.?venv|node_modules)(/|$)|^\.\./")
 MOST_SHOWN = 3
 LONGEST_SHOWN = 4_000  # of all variables that earlier commands set; the longest are left out
 BARE = "without a sandbox, with all of your rights on this machine"
@@ -118,17 +120,13 @@ def _judge(
     if verdict.decision == "deny" or not walled:
         return verdict, ()
     found = search_roots(shell, context)
-    if verdict.moves and verdict.walls is Walls.WORK and (kept := _list_own(found, shell.root)):
-        shown = ", ".join(kept[:MOST_SHOWN])
-        moved = ask(f"other versions of files that other programs obey may come with it ({shown})")
-        return replace(decide(moved, mode), walls=Walls.SETUP), ()
+    if verdict.moves and verdict.walls is Walls.WORK:
+        obeyed = [os.path.relpath(path, shell.root) for one in found for path in one.obeyed]
+        if own := [path for path in obeyed if not NOT_VERSIONED.search(path)]:
+            shown = ", ".join(own[:MOST_SHOWN])
+            moved = ask(f"other versions of files that other programs obey may come with it ({shown})")
+            return replace(decide(moved, mode), walls=Walls.SETUP), ()
     if verdict.decision == "allow" and not all(one.complete for one in found):
         too_large = ask("the folder is too large, or has too many secrets, to hide these from it")
         return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
     return verdict, found if verdict.decision == "allow" else ()  # while a person thinks, the folder may change
-
-
-def _list_own(found: tuple[ScanResult, ...], root: str) -> list[str]:
-    """Files that other programs obey and that a project may have under version control."""
-    paths = [os.path.relpath(path, root) for one in found for path in one.obeyed]
-    return [path for path in paths if not re.search(r"(^|/)(\.git|\.?venv|node_modules)(/|$)|^\.\./", path)]

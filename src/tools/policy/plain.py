@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tools.files.sensitive import names_secret
 from tools.policy.parser import parse
 from tools.policy.paths import CommandPlace, lies_under
-from tools.policy.words import ParseBudget, Redirect, SimpleCommand, Unparsable, Word
+from tools.policy.words import ParseBudget, SimpleCommand, Unparsable, Word
 
 NONE, ANY = r"(?!)", r"[\s\S]*"
 
@@ -62,6 +62,8 @@ PLAIN = {
     "du": Plain(r"-[hsac]+", paths=True, folders=True),
 }
 SYSTEM_FOLDERS = frozenset({"", "/bin", "/usr/bin"})
+#: Redirections that write nothing.
+QUIET = frozenset({(">", "/dev/null"), (">&", "1"), (">&", "2")})
 
 
 def is_plain(source: str, place: CommandPlace) -> bool:
@@ -78,20 +80,13 @@ def is_plain(source: str, place: CommandPlace) -> bool:
 def _is_plain_command(command: SimpleCommand, place: CommandPlace) -> bool:
     if command.assignments or not command.words or not all(word.known for word in command.words):
         return False
-    if not all(_is_quiet(redirect) for redirect in command.redirects):
+    if not all((redirect.operator, redirect.target.text) in QUIET for redirect in command.redirects):
         return False
     folder, _, name = command.words[0].text.rpartition("/")
     plain = PLAIN.get(name)
     if plain is None or folder not in SYSTEM_FOLDERS:
         return False
     return _are_plain_words(plain, command.words[1:], place)
-
-
-def _is_quiet(redirect: Redirect) -> bool:
-    """`> /dev/null` and `2>&1`."""
-    if redirect.operator == ">":
-        return redirect.target.text == "/dev/null"
-    return redirect.operator == ">&" and redirect.target.text in ("1", "2")
 
 
 def _are_plain_words(plain: Plain, words: list[Word], place: CommandPlace) -> bool:

@@ -158,7 +158,7 @@ class FolderScan:
             tuple(sorted(self._follow(secrets))),
             tuple(sorted(self._follow(obeyed))),
             tuple(sorted(self._follow(prompts))),
-            any(_logs_in(path) for path in obeyed if path.endswith("/config")),
+            any(CREDENTIALS.search(_read_small(path)) for path in obeyed if path.endswith("/config")),
             complete,
         )
 
@@ -257,10 +257,6 @@ def _may_be_there(path: str) -> bool:
     except OSError:
         return True  # in a folder that cannot be entered now
     return True
-
-
-def _logs_in(path: str) -> bool:
-    return CREDENTIALS.search(_read_small(path)) is not None
 
 
 def _read_small(path: str) -> bytes:

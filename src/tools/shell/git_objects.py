@@ -25,13 +25,12 @@ def is_committed(path: str, git: str) -> bool:
     name = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
     objects = os.path.join(git, "objects")
     loose = os.path.join(objects, name.hexdigest()[:2], name.hexdigest()[2:])
-    return os.path.isfile(loose) or _is_packed(os.path.join(objects, "pack"), name.digest())
-
-
-def _is_packed(folder: str, name: bytes) -> bool:
+    if os.path.isfile(loose):
+        return True
     try:
-        indexes = [entry.path for entry in os.scandir(folder) if entry.name.endswith(".idx") and entry.is_file()]
-        return any(_is_in_index(index, name) for index in indexes)
+        packs = os.scandir(os.path.join(objects, "pack"))
+        indexes = [entry.path for entry in packs if entry.name.endswith(".idx") and entry.is_file()]
+        return any(_is_in_index(index, name.digest()) for index in indexes)
     except OSError:
         return False
 

@@ -46,7 +46,12 @@ def read_git_settings(root: str) -> GitSettings:
     """The person's settings as they hold in a folder: they may depend on where a repository lies."""
     listed = _list(root)
     kept = [entry for entry in listed if KEPT.fullmatch(entry[0]) or KEPT_PROGRAMS.fullmatch("\n".join(entry))]
-    ignored = _read_ignored(dict(listed).get("core.excludesfile", ""))
+    named = dict(listed).get("core.excludesfile", "")
+    path = Path(os.path.expanduser(named)) if named else Path.home() / ".config" / "git" / "ignore"
+    try:
+        ignored = path.read_text(errors="replace")[:MOST_IGNORED] if path.is_file() else ""
+    except OSError:
+        ignored = ""
     lines = [ADDED, *(_write(name, value) for name, value in kept)]
     name = hashlib.sha256("".join([*lines, ignored]).encode()).hexdigest()[:12]
     lines.append(_write("core.excludesfile", IGNORED.format(name=name)))
@@ -66,14 +71,6 @@ def _list(root: str) -> list[tuple[str, str]]:
         return []
     entries = done.stdout.decode("utf-8", "replace").split("\0")
     return [(name, value or "true") for entry in entries if entry for name, _, value in [entry.partition("\n")]]
-
-
-def _read_ignored(named: str) -> str:
-    path = Path(os.path.expanduser(named)) if named else Path.home() / ".config" / "git" / "ignore"
-    try:
-        return path.read_text(errors="replace")[:MOST_IGNORED] if path.is_file() else ""
-    except OSError:
-        return ""
 
 
 def _write(name: str, value: str) -> str:

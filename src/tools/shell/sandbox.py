@@ -75,19 +75,15 @@ def order_inside(script: str, view: CommandView, *, pty: bool) -> Order:
     for name, value in view.env.items():
         words += ["--setenv", name, value]
     words += ["--chdir", view.folder]
-    argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", _check_first(view) + script]
-    return Order(argv, "/", CLEAN_ENVIRONMENT, pty, arguments=words)
-
-
-def _check_first(view: CommandView) -> str:
-    """Before anything of the command runs: bubblewrap finds by name what it mounts, and names can be moved."""
+    # Checked before anything of the command runs: bubblewrap finds by name what it mounts, and names can be moved.
     fails = f"|| {{ echo {MOVED} >&2; exit {NOT_BUILT}; }}\n"
-    lines = [f"[ {shlex.quote(path)} -ef {shlex.quote(mask)} ] {fails}" for path, mask in view.masks]
+    checks = [f"[ {shlex.quote(path)} -ef {shlex.quote(mask)} ] {fails}" for path, mask in view.masks]
     if view.held:
         paths = " ".join(shlex.quote(path) for path, _, _ in view.held)
         expected = shlex.quote("\n".join(f"{device}:{inode}" for _, device, inode in view.held))
-        lines.append(f'[ "$({STAT} -c %d:%i -- {paths} 2>&1)" = {expected} ] {fails}')
-    return "".join(lines)
+        checks.append(f'[ "$({STAT} -c %d:%i -- {paths} 2>&1)" = {expected} ] {fails}')
+    argv = [find_bubblewrap(), "--args", str(ARGUMENTS_FD), "--", find_bash(), "-c", "".join(checks) + script]
+    return Order(argv, "/", CLEAN_ENVIRONMENT, pty, arguments=words)
 
 
 def order_outside(

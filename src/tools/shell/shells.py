@@ -106,10 +106,15 @@ _shells: dict[str, TaskShell] = {}
 def shell_of(context: ToolContext) -> TaskShell:
     """The shell of the context's task; the first to ask decides where it begins."""
     with _lock:
-        shell = _shells.get(context.task)
-        if shell is None:
-            shell = _shells[context.task] = _open_shell(context.folder)
-        return shell
+        if context.task not in _shells:
+            named = os.path.abspath(os.path.expanduser(context.folder))
+            if not os.path.isdir(named):
+                raise ToolFailure(
+                    f"The working folder {named} is not there; nothing was run.", fix="Make it, or choose another."
+                )
+            root = os.path.realpath(named)
+            _shells[context.task] = TaskShell(root, named, "", ShellState(root))
+        return _shells[context.task]
 
 
 def forget_shell(task: str) -> None:
@@ -282,7 +287,7 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def _survey(shell: TaskShell, context: ToolContext, found: tuple[ScanResult, ...]) -> Ground:
-    homes = list_homes(context)
+    homes, own = list_homes(context), context.own or context.home
     check_root(shell.root, homes)
     return Ground(
         roots=list_roots(shell, context),
@@ -292,7 +297,7 @@ def _survey(shell: TaskShell, context: ToolContext, found: tuple[ScanResult, ...
         home=os.path.realpath(Path.home()),
         links=tuple(link for name in (shell.named, str(Path.home())) if (link := find_link(name)) is not None),
         hermes=homes,
-        readable=_list_uploads(context),
+        readable=(os.path.realpath(own / UPLOADS),) if own is not None else (),  # what the person sent along
         path=os.environ.get("PATH", ""),  # the person's own: what a command says of its PATH opens nothing
         found=found,
     )
@@ -308,22 +313,6 @@ def _choose_environment(start: ShellStart, shell: TaskShell, context: ToolContex
         return start.state.environment({**inherited, **NO_WAITING})
     settings = read_git_settings(shell.root).name
     return start.state.environment(make_environment(inherited, start.walls, settings))
-
-
-def _list_uploads(context: ToolContext) -> tuple[str, ...]:
-    """What the person sent along, which the model is to work with."""
-    own = context.own or context.home
-    return (os.path.realpath(own / UPLOADS),) if own is not None else ()
-
-
-def _open_shell(folder: str) -> TaskShell:
-    named = os.path.abspath(os.path.expanduser(folder))
-    if not os.path.isdir(named):
-        raise ToolFailure(
-            f"The working folder {named} is not there; nothing was run.", fix="Make it, or choose another."
-        )
-    root = os.path.realpath(named)
-    return TaskShell(root, named, "", ShellState(root))
 
 
 def _on_this_machine(folder: str, shell: TaskShell) -> str:

@@ -61,7 +61,9 @@ class Spool:
         with self._lock:
             if self._file.closed:
                 return self.total, b""
-            start = self._first_kept(max(0, min(start, self.total)))
+            start = max(0, min(start, self.total))
+            if start >= self._head:
+                start = max(start, self.total - self._tail)
             end = min(start + limit, self.total)
             if start < self._head < self.total - self._tail:
                 end = min(end, self._head)  # what comes next is not its neighbour
@@ -72,9 +74,6 @@ class Spool:
     def close(self) -> None:
         with self._lock:
             self._file.close()
-
-    def _first_kept(self, start: int) -> int:
-        return start if start < self._head else max(start, self.total - self._tail)
 
     def _spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Where a stretch of output lies in the file: (place, first, last), the tail being a ring behind the head."""
@@ -147,7 +146,18 @@ class Running:
         with self._stdin_lock:
             if self._stdin is None or self.ended.is_set():
                 raise ToolFailure("This process takes no input any more.")
-            return _write_within(self._stdin, data, seconds)
+            deadline, written = time.monotonic() + seconds, 0
+            poll = select.poll()
+            poll.register(self._stdin, select.POLLOUT)
+            while written < len(data) and (left := deadline - time.monotonic()) > 0:
+                if poll.poll(left * 1000):
+                    try:
+                        written += os.write(self._stdin, data[written : written + 4096])
+                    except BlockingIOError:
+                        continue
+                    except BrokenPipeError as problem:
+                        raise ToolFailure("The process has closed its input.") from problem
+            return written
 
     def close_stdin(self) -> None:
         with self._stdin_lock:
@@ -164,22 +174,6 @@ class Running:
             return False
         self.spool.write(data)
         return bool(data)
-
-
-def _write_within(descriptor: int, data: bytes, seconds: float) -> int:
-    deadline = time.monotonic() + seconds
-    written = 0
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    while written < len(data) and (left := deadline - time.monotonic()) > 0:
-        if poll.poll(left * 1000):
-            try:
-                written += os.write(descriptor, data[written : written + 4096])
-            except BlockingIOError:
-                continue
-            except BrokenPipeError as problem:
-                raise ToolFailure("The process has closed its input.") from problem
-    return written
 
 
 class KeeperClient:

@@ -82,7 +82,10 @@ def _find(path: str, home: str, interpreters: tuple[str, ...], roots: tuple[str,
         if not any(_is_in(folder, place) for place in SYSTEM):
             shown.update(_list_beside(folder, home))
         # Links on the PATH often lead to another place of the home: `~/.local/bin/ruff`, the Python of an environment.
-        for target in _list_targets(folder):
+        for entry in _scan(folder):
+            if not (entry.is_symlink() and os.path.isfile(entry.path) and os.access(entry.path, os.X_OK)):
+                continue
+            target = os.path.realpath(entry.path)
             if os.path.basename(os.path.dirname(target)) in BINS:
                 waiting.append(os.path.dirname(target))
             elif not any(_is_in(target, place) for place in SYSTEM) and not _is_elsewhere(target, roots):
@@ -90,7 +93,9 @@ def _find(path: str, home: str, interpreters: tuple[str, ...], roots: tuple[str,
     shown -= {home, "/"}
     outer = [place for place in shown if not any(place != other and _is_in(place, other) for other in shown)]
     outer = sorted(outer, key=lambda place: (place.count("/"), place))[:MOST_SHOWN]
-    return Toolchains(tuple(outer), tuple(sorted(_list_secrets(outer))))
+    inner = [entry for place in outer for entry in _scan(place)]
+    hidden = [entry.path for entry in inner if is_secret_name(entry.name) and not entry.is_symlink()]
+    return Toolchains(tuple(outer), tuple(sorted(hidden)))
 
 
 def _is_elsewhere(path: str, roots: tuple[str, ...]) -> bool:
@@ -102,7 +107,9 @@ def _list_beside(folder: str, home: str) -> Iterator[str]:
     parent = os.path.dirname(folder)
     above = os.path.relpath(parent, home)
     if os.path.basename(folder) not in BINS or above == ".":
-        yield from _list_single(folder)
+        # Of a folder that is no `bin`, its programs alone: what else lies there is not known to be for others.
+        programs = [entry.path for entry in _scan(folder) if entry.is_file() and os.access(entry.path, os.X_OK)]
+        yield from sorted(programs)[:MOST_SINGLE]
         return
     names = [os.path.join(parent, name) for name in BESIDE]
     if above in NAMED:
@@ -111,24 +118,6 @@ def _list_beside(folder: str, home: str) -> Iterator[str]:
         if os.path.exists(os.path.join(folder, program)) and above not in NAMED:
             names += [os.path.join(parent, name) for name in more]
     yield from (found for name in names for found in glob.glob(name))
-
-
-def _list_single(folder: str) -> Iterator[str]:
-    """Of a folder that is no `bin`, its programs alone: what else lies there is not known to be for others."""
-    programs = [entry.path for entry in _scan(folder) if entry.is_file() and os.access(entry.path, os.X_OK)]
-    yield from sorted(programs)[:MOST_SINGLE]
-
-
-def _list_targets(folder: str) -> Iterator[str]:
-    """The files that links among the programs of a folder lead to."""
-    for entry in _scan(folder):
-        if entry.is_symlink() and os.path.isfile(entry.path) and os.access(entry.path, os.X_OK):
-            yield os.path.realpath(entry.path)
-
-
-def _list_secrets(shown: list[str]) -> Iterator[str]:
-    for place in shown:
-        yield from (entry.path for entry in _scan(place) if is_secret_name(entry.name) and not entry.is_symlink())
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
