@@ -74,7 +74,17 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if missing:
         raise ToolFailure(f"To {action} a note, give {' and '.join(missing)}.")
     change = NoteChange(action, texts["content"], texts["old_text"])
-    after = _change_file(path, target, change, context)
+    # It is tried before the person is asked: nobody agrees to what cannot be done.
+    before = _read_blocks(path)
+    _check_limit(target, before, change.apply(before))
+    bound = change.bound_to(before) if context.foreign else change
+    if context.foreign:
+        _ask(context, bound.describe(target))
+    with hold_folder(path.parent):
+        before = _read_blocks(path)
+        after = bound.apply(before)
+        _check_limit(target, before, after)
+        replace_file(path, _join(after) + "\n" if after else "")
     if context.tell_model is not None:
         context.tell_model(f"Memory was changed: {_shorten(change.describe(target))}")
     return _report(target, after, context, done=change.describe(target))
@@ -213,21 +223,6 @@ def _report(target: Target, blocks: Sequence[str], context: ToolContext, **more:
 
 
 # --- files
-
-
-def _change_file(path: Path, target: Target, change: NoteChange, context: ToolContext) -> list[str]:
-    """The notes after the change. It is tried before the person is asked: nobody agrees to what cannot be done."""
-    before = _read_blocks(path)
-    _check_limit(target, before, change.apply(before))
-    if context.foreign:
-        change = change.bound_to(before)
-        _ask(context, change.describe(target))
-    with hold_folder(path.parent):
-        before = _read_blocks(path)
-        after = change.apply(before)
-        _check_limit(target, before, after)
-        replace_file(path, _join(after) + "\n" if after else "")
-    return after
 
 
 def _ask(context: ToolContext, change: str) -> None:

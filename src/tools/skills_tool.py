@@ -127,8 +127,16 @@ def _locate(root: Path, name: str, file: str) -> Path:
 
 
 def _read_bytes(root: Path, path: Path, limit: int) -> bytes:
+    """Opened step by step without following links: one put there after the check leads nowhere (G7)."""
     try:
-        handle = _open_below(root, path.relative_to(root).parts)
+        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        for part in path.relative_to(root).parts:
+            try:
+                # Without waiting: the open of a pipe would wait for a writer.
+                deeper = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+            finally:
+                os.close(handle)
+            handle = deeper
     except OSError as problem:
         raise ToolFailure(f"{path} cannot be read: {problem.strerror}.") from problem
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -136,19 +144,6 @@ def _read_bytes(root: Path, path: Path, limit: int) -> bytes:
         raise ToolFailure(f"{path} is not a file.")
     with os.fdopen(handle, "rb") as file:
         return file.read(limit)
-
-
-def _open_below(root: Path, parts: tuple[str, ...]) -> int:
-    """Open step by step without following links: one put there after the check leads nowhere (G7)."""
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    for part in parts:
-        try:
-            # Without waiting: the open of a pipe would wait for a writer.
-            deeper = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
-        finally:
-            os.close(handle)
-        handle = deeper
-    return handle
 
 
 registry.register("skills", TOOLSET, SCHEMA, use_skills, emoji="📚")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,9 +116,10 @@ def test_what_is_typed_into_a_program_is_asked_for_like_the_program(
     """G4, G5: a shell that was agreed to is no way around the policy."""
     start = ShellStart("bash", ShellState(str(tmp_path)), Walls.WORK, unasked=unasked)
     person = Person()
-    assert approve_input(make_context(person), start, "rm -rf x") is None
+    approve_input(make_context(person), start, "rm -rf x")
     assert [question.text for question in person.asked] == [f"cd {tmp_path}\nbash\n<<< rm -rf x"] * (not unasked)
-    assert (approve_input(make_context(Person("")), start, "rm -rf x") is None) == unasked
+    with nullcontext() if unasked else pytest.raises(ToolFailure, match="nobody approved"):
+        approve_input(make_context(Person("")), start, "rm -rf x")
 
 
 def test_an_approval_is_bound_to_conversation_turn_and_command_and_holds_once(

@@ -16,7 +16,7 @@ from hermes_base.tool_context import ToolContext
 from tools.policy.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
 from tools.registry import registry, tool_result
-from tools.shell.shells import Launched, drop_note, launch, shell_of
+from tools.shell.shells import Launched, launch, shell_of, take_note
 from tools.terminal_tool import LEVEL, REPLACED, describe_walls_met, read_level, tell_new
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
     try:
         entry.running.pump()
         entry.running.finish()
-        drop_note(launched)
+        take_note(launched)  # a background process leaves nothing to the next command
         entry.note = REPLACED if launched.replaced.is_set() else ""
         entry.drained.set()
         new = tell_new(launched, context)
@@ -127,10 +127,10 @@ def _write(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
     text, eof = args.get("input"), args.get("eof") is True
     if not isinstance(text, str) and not eof:
         raise ToolFailure("Give the input to write.")
-    refusal = approve_input(context, entry.start, text) if isinstance(text, str) else None
-    if refusal is not None:
-        raise ToolFailure(refusal)
-    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else b""
+    data = b""
+    if isinstance(text, str):
+        approve_input(context, entry.start, text)
+        data = text.encode("utf-8", "surrogateescape")
     written = entry.running.write(data + (END_OF_INPUT if eof and entry.pty else b""))
     if eof and not entry.pty:
         entry.running.close_stdin()

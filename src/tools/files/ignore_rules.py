@@ -64,16 +64,15 @@ def make_rule(line: str, base: str = "") -> Rule | None:
     folders_only = line.endswith("/")
     line = line.rstrip("/")
     anywhere = "" if "/" in line else "(?:.*/)?"
-    body = "".join(_translate(part) for part in _PARTS.findall(line.lstrip("/")))
+    body = ""
+    for part in _PARTS.findall(line.lstrip("/")):
+        if part in _WILD:
+            body += _WILD[part]
+        elif part.startswith("[") and len(part) > 2:
+            body += "[^" + part[2:] if part[1] == "!" else part
+        else:
+            body += re.escape(part[1:] if part.startswith("\\") and len(part) == 2 else part)
     try:
         return Rule(LinearPattern(re.escape(base) + anywhere + body), ignores, folders_only) if body else None
     except ToolFailure:
         return None
-
-
-def _translate(part: str) -> str:
-    if part in _WILD:
-        return _WILD[part]
-    if part.startswith("[") and len(part) > 2:
-        return "[^" + part[2:] if part[1] == "!" else part
-    return re.escape(part[1:] if part.startswith("\\") and len(part) == 2 else part)

@@ -83,10 +83,23 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> str:
         raise ToolFailure("The old and the new text are the same; there is nothing to change.")
     plain = text.replace("\r\n", "\n")
     starts = [match.start() for match in re.finditer(re.escape(plain_old), plain)]
-    if starts:
-        _refuse_several([plain.count("\n", 0, at) + 1 for at in starts], every)
-        return _replace_exact(text, starts, plain_old, plain_new)
-    return _replace_drifted(text, plain_old, plain_new, every)
+    if not starts:
+        return _replace_drifted(text, plain_old, plain_new, every)
+    _refuse_several([plain.count("\n", 0, at) + 1 for at in starts], every)
+    # Only what differs between old and new is touched, so that line ends around it stay.
+    head = _count_common(plain_old, plain_new)
+    tail = _count_common(plain_old[head:][::-1], plain_new[head:][::-1])
+    middle = plain_new[head : len(plain_new) - tail]
+    # Where in the plain text a carriage return is missing. One before a place, but not right before it, is counted.
+    missing = [match.start() - count for count, match in enumerate(_RETURN.finditer(text))]
+    parts, done = [], 0
+    for at in starts:
+        start, stop = (n + bisect.bisect_left(missing, n) for n in (at + head, at + len(plain_old) - tail))
+        whole = text[start:stop]
+        end = find_line_end(whole if "\n" in whole else text)
+        parts += [text[done:start], middle.replace("\n", end)]
+        done = stop
+    return "".join([*parts, text[done:]])
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk]) -> str:
@@ -103,13 +116,25 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> str:
 
 
 def describe_nearest(lines: Sequence[FileLine], old: Sequence[str]) -> str:
-    """The lines that come closest to what was looked for, with their numbers."""
+    """The lines that come closest to what was looked for, with their numbers: where most of the wanted lines follow,
+    else the line most like the first of them."""
     wanted = [body.strip() for body in old]
     bodies = [line.body.strip() for line in lines[:_NEAR_LIMIT]]
-    at = _find_nearest(bodies, wanted)
-    if at is None:
+    places = {body: i for i, body in reversed(list(enumerate(wanted))) if body}
+    best, most = None, 0
+    for at, body in enumerate(bodies):
+        if body in places:
+            rest = wanted[places[body] :]
+            count = sum(a == b for a, b in zip(bodies[at : at + len(rest)], rest, strict=False) if a)
+            if count > most:
+                best, most = max(0, at - places[body]), count
+    if best is None:
+        first = next((body for body in wanted if body), "")
+        close = difflib.get_close_matches(first[:200], [body[:200] for body in bodies[:2000]], 1, 0.5)
+        best = next((i for i, body in enumerate(bodies) if body[:200] == close[0]), None) if close else None
+    if best is None:
         return ""
-    shown = range(max(0, at - 1), min(len(lines), at + max(NEAR_LINES, min(len(wanted), 12)) + 1))
+    shown = range(max(0, best - 1), min(len(lines), best + max(NEAR_LINES, min(len(wanted), 12)) + 1))
     return "The nearest place is:\n" + "\n".join(f"{n + 1}| {lines[n].body[:300]}" for n in shown)
 
 
@@ -120,27 +145,6 @@ def _refuse_several(numbers: Sequence[int], every: bool) -> None:
             f"The old text fits {len(numbers)} places (lines {listed}).",
             fix="Add lines around it until it fits one place, or set all to true.",
         )
-
-
-def _replace_exact(text: str, starts: Iterable[int], old: str, new: str) -> str:
-    """Only what differs between old and new is touched, so that line ends around it stay.
-
-    The starts count in the text with \\n ends only.
-    """
-    # Where in that text a carriage return is missing before a line end.
-    missing = [match.start() - count for count, match in enumerate(_RETURN.finditer(text))]
-    head = _count_common(old, new)
-    tail = _count_common(old[head:][::-1], new[head:][::-1])
-    middle = new[head : len(new) - tail]
-    parts, done = [], 0
-    for at in starts:
-        # A place before a line end is before its carriage return too: that one is not counted.
-        start, stop = (n + bisect.bisect_left(missing, n) for n in (at + head, at + len(old) - tail))
-        whole = text[start:stop]
-        end = find_line_end(whole if "\n" in whole else text)
-        parts += [text[done:start], middle.replace("\n", end)]
-        done = stop
-    return "".join([*parts, text[done:]])
 
 
 def _count_common(one: str, other: str) -> int:
@@ -154,7 +158,17 @@ def _count_common(one: str, other: str) -> int:
 
 def _replace_drifted(text: str, old: str, new: str, every: bool) -> str:
     """Whole lines that differ from the old text in trailing blanks or by one indentation."""
-    lines, hunk = split_lines(text), _make_hunk(old, new)
+    ended = old.endswith("\n")
+    old_lines = (old[:-1] if ended else old).split("\n")
+    new_lines = [] if not new else (new.removesuffix("\n") if ended else new).split("\n")
+    steps: list[PatchStep] = []
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
+        if kind == "equal":
+            steps += [PatchStep(KEEP, body) for body in old_lines[i:j]]
+        else:
+            steps += [PatchStep(DROP, body) for body in old_lines[i:j]]
+            steps += [PatchStep(ADD, body) for body in new_lines[k:m]]
+    lines, hunk = split_lines(text), Hunk(tuple(steps))
     matches = _match_lines([line.body for line in lines], hunk.old)
     if not matches:
         raise ToolFailure(
@@ -168,22 +182,6 @@ def _replace_drifted(text: str, old: str, new: str, every: bool) -> str:
     for match in reversed(apart):
         lines = _splice(lines, match, hunk)
     return join_lines(lines)
-
-
-def _make_hunk(old: str, new: str) -> Hunk:
-    """Search and replace as lines kept, dropped and added."""
-    ended = old.endswith("\n")
-    old_lines = (old[:-1] if ended else old).split("\n")
-    new_lines = [] if not new else (new.removesuffix("\n") if ended else new).split("\n")
-    steps: list[PatchStep] = []
-    for kind, i, j, k, m in difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
-        if kind == "equal":
-            steps += [PatchStep(KEEP, body) for body in old_lines[i:j]]
-        else:
-            steps += [PatchStep(DROP, body) for body in old_lines[i:j]] + [
-                PatchStep(ADD, body) for body in new_lines[k:m]
-            ]
-    return Hunk(tuple(steps))
 
 
 def _match_lines(bodies: Sequence[str], old: Sequence[str], first: int = 0) -> list[Match]:
@@ -273,20 +271,3 @@ def _splice(lines: Sequence[FileLine], match: Match, hunk: Hunk) -> list[FileLin
         done[-1] = FileLine(done[-1].body, done[-1].end if wants_end else "")
     # What was the last line of the file may not be it any more.
     return [line if line.end else FileLine(line.body, end) for line in done[:-1]] + done[-1:]
-
-
-def _find_nearest(bodies: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """The line where most of the wanted lines follow, else the line most like the first of them."""
-    places = {body: i for i, body in reversed(list(enumerate(wanted))) if body}
-    best, most = None, 0
-    for at, body in enumerate(bodies):
-        if body in places:
-            rest = wanted[places[body] :]
-            count = sum(a == b for a, b in zip(bodies[at : at + len(rest)], rest, strict=False) if a)
-            if count > most:
-                best, most = max(0, at - places[body]), count
-    if best is not None:
-        return best
-    first = next((body for body in wanted if body), "")
-    close = difflib.get_close_matches(first[:200], [body[:200] for body in bodies[:2000]], 1, 0.5)
-    return next((i for i, body in enumerate(bodies) if body[:200] == close[0]), None) if close else None

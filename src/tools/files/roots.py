@@ -257,9 +257,16 @@ def open_folder(path: str) -> Iterator[int]:
     descriptor = os.open("/", _FOLDER_FLAGS)
     try:
         for part in path.strip("/").split("/"):
-            if part:
-                descriptor, left = _step_into(descriptor, part, path), descriptor
-                os.close(left)
+            if not part:
+                continue
+            try:
+                deeper = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
+            except OSError as problem:
+                if problem.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, descriptor):
+                    raise explain(path, OSError(errno.ELOOP, "")) from problem
+                raise
+            os.close(descriptor)
+            descriptor = deeper
         yield descriptor
     finally:
         os.close(descriptor)
@@ -380,15 +387,6 @@ def _list_inodes(entry: os.DirEntry[str], depth: int) -> Iterator[Inode]:
         else:
             status = entry.stat(follow_symlinks=False)
             yield status.st_dev, status.st_ino
-
-
-def _step_into(descriptor: int, part: str, path: str) -> int:
-    try:
-        return os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
-    except OSError as problem:
-        if problem.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, descriptor):
-            raise explain(path, OSError(errno.ELOOP, "")) from problem
-        raise
 
 
 def _is_link(part: str, descriptor: int) -> bool:

@@ -195,15 +195,28 @@ def search_with_rg(query: Query, rg: str) -> Iterator[FileHit]:
 def search_by_walk(query: Query) -> Iterator[FileHit]:
     """Hits without ripgrep: every folder and file is opened relative to the one before, links are not followed."""
     with open_folder(query.place.path) as folder:
-        for path, name, parent in _walk(query, folder):
+        rules: dict[str, IgnoreRules] = {}
+        for root, folders, names, descriptor in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
             _stop_when_told(query.context)
-            if not query.wants(path):
-                continue
-            if query.expression is None:
-                if query.hits_name(path):
+            base = "" if root == "." else root[2:] + "/"
+            here = rules.get(os.path.dirname(base[:-1]), IgnoreRules()).extended(read_rules(base, descriptor))
+            rules[base[:-1]] = here
+            folders[:] = sorted(
+                name
+                for name in folders
+                if name != ".git" and query.sight.enters(base + name) and not here.ignores(base + name, folder=True)
+            )
+            for name in sorted(names):
+                path = base + name
+                if name == ".git" or here.ignores(path, folder=False) or _is_link(name, descriptor):
+                    continue
+                _stop_when_told(query.context)
+                if not query.wants(path):
+                    continue
+                if query.expression is not None:
+                    yield from _search_text(query, path, _read_at(name, descriptor, query), query.expression)
+                elif query.hits_name(path):
                     yield FileHit(path)
-            else:
-                yield from _search_text(query, path, _read_at(name, parent, query), query.expression)
 
 
 def _stop_when_told(context: ToolContext) -> None:
@@ -263,24 +276,6 @@ def _pipe_through_rg(query: Query, rg: str, data: bytes) -> Iterator[FileHit]:
         for hit in _read_rg(query, command, inside="/", where="-", given=text):
             if hit.line <= len(lines):
                 yield FileHit(query.place.name, hit.line, lines[hit.line - 1])
-
-
-def _walk(query: Query, folder: int) -> Iterator[tuple[str, str, int]]:
-    """Path below the folder, name, and descriptor of the folder it is in, for every file that is not ignored."""
-    rules: dict[str, IgnoreRules] = {}
-    for root, folders, names, descriptor in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
-        _stop_when_told(query.context)
-        base = "" if root == "." else root[2:] + "/"
-        here = rules.get(os.path.dirname(base[:-1]), IgnoreRules()).extended(read_rules(base, descriptor))
-        rules[base[:-1]] = here
-        folders[:] = sorted(
-            name
-            for name in folders
-            if name != ".git" and query.sight.enters(base + name) and not here.ignores(base + name, folder=True)
-        )
-        for name in sorted(names):
-            if name != ".git" and not here.ignores(base + name, folder=False) and not _is_link(name, descriptor):
-                yield base + name, name, descriptor
 
 
 def _is_link(name: str, descriptor: int) -> bool:

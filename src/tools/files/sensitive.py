@@ -67,7 +67,12 @@ def is_secret_path(path: str, patterns: Iterable[str] = SECRET_FILES) -> bool:
 def names_secret(text: str, patterns: Iterable[str] = SECRET_FILES) -> bool:
     """Whether a path, or a pattern for paths, leads to something that holds secrets."""
     patterns = tuple(patterns)
-    return any(is_secret_name(part, patterns) or _may_find_secret(part) for part in re.split("[/:]", text))
+    parts = re.split("[/:]", text)
+    # A pattern that is made to find a secret counts, too; `*` and `*.py` are too broad to be that.
+    wild = [part for part in parts if not part.startswith("*") and any(char in part for char in "*?[")]
+    return any(is_secret_name(part, patterns) for part in parts) or any(
+        part.startswith(".") or any(fnmatchcase(name, part) for name in SAMPLES) for part in wild
+    )
 
 
 def list_secret_patterns(context: ToolContext) -> tuple[str, ...]:
@@ -103,10 +108,3 @@ def names_prompt(path: str) -> bool:
 
 def _has_pair(path: str, pairs: re.Pattern[str]) -> bool:
     return any(pairs.fullmatch("/".join(pair)) for pair in pairwise(path.split("/")))
-
-
-def _may_find_secret(part: str) -> bool:
-    """Whether a pattern is made to find a secret; `*` and `*.py` are too broad to be that."""
-    if part.startswith("*") or not any(char in part for char in "*?["):
-        return False
-    return part.startswith(".") or any(fnmatchcase(name, part) for name in SAMPLES)

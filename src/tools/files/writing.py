@@ -103,7 +103,14 @@ def _apply(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
             raise ToolFailure(str(explain(where, problem)), kept="Nothing was changed.") from problem
         raise
     for rewrite in rewrites:
-        _note_written(context.task, rewrite.place)
+        file = None
+        with contextlib.suppress(OSError, ToolFailure):
+            file = read_bytes(rewrite.place, FILE_BYTES)
+        if file is not None:
+            note_read(context.task, rewrite.place.path, file)
+            continue
+        with _known_lock:
+            _known.pop((context.task, rewrite.place.path), None)
 
 
 def _put(place: FilePlace, staged: str) -> None:
@@ -127,17 +134,6 @@ def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]
             log.exception("%s could not be put back", rewrite.place.path)
     for folder in reversed(created):
         remove_empty_folder(folder)
-
-
-def _note_written(task: str, place: FilePlace) -> None:
-    file = None
-    with contextlib.suppress(OSError, ToolFailure):
-        file = read_bytes(place, FILE_BYTES)
-    if file is not None:
-        note_read(task, place.path, file)
-        return
-    with _known_lock:
-        _known.pop((task, place.path), None)
 
 
 def shorten(path: str, folder: str) -> str:

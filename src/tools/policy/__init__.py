@@ -52,7 +52,14 @@ def judge(command: str, terms: Terms) -> Verdict:
     place = CommandPlace((at,), roots, tidy(terms.home) if terms.home else "", terms.secrets)
     walk = Walk(place, place)
     finding = judge_source(command, walk)
-    walls = _choose_walls(finding, terms, sets_up=bool(walk.sets_up))
+    if not terms.walled and terms.own_word and terms.mode == "auto" and terms.wanted is None:
+        walls = Walls.WORK  # there are no walls, and one command finds what another left
+    elif terms.wanted is Walls.OUTSIDE:
+        walls = Walls.OUTSIDE
+    elif terms.wanted is Walls.SETUP or (walk.sets_up and finding.level is Level.ASK):
+        walls = Walls.SETUP
+    else:
+        walls = Walls.LOOK if finding.level is Level.LOOK and terms.wanted is None else Walls.WORK
     if finding.level is Level.DENY:
         return Verdict("deny", finding.reason, walls)
     verdict = decide(_raise_level(finding, terms, command, place), terms.mode)
@@ -69,17 +76,6 @@ def decide(finding: CommandFinding, mode: str) -> Verdict:
     if mode == "deny":
         return Verdict("deny", f"only commands that look are allowed; {finding.reason}")
     return Verdict("ask", finding.reason)
-
-
-def _choose_walls(finding: CommandFinding, terms: Terms, *, sets_up: bool) -> Walls:
-    wanted = terms.wanted
-    if not terms.walled and terms.own_word and terms.mode == "auto" and wanted is None:
-        return Walls.WORK  # there are no walls, and one command finds what another left
-    if wanted is Walls.OUTSIDE:
-        return Walls.OUTSIDE
-    if wanted is Walls.SETUP or (sets_up and finding.level is Level.ASK):
-        return Walls.SETUP
-    return Walls.LOOK if finding.level is Level.LOOK and wanted is None else Walls.WORK
 
 
 def _raise_level(finding: CommandFinding, terms: Terms, command: str, place: CommandPlace) -> CommandFinding:

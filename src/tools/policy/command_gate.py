@@ -63,13 +63,11 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
     raise ToolFailure("The command was not run: its folder or its variables changed each time while it was asked for.")
 
 
-def approve_input(context: ToolContext, start: ShellStart, text: str) -> str | None:
+def approve_input(context: ToolContext, start: ShellStart, text: str) -> None:
     """What is typed into a running process: one that started unasked takes input unasked; else it is asked for."""
-    if start.unasked:
-        return None
-    if ask_approval(context, f"{show(start)}\n<<< {text}", "this is typed into a running program"):
-        return None
-    return "The input was not sent: nobody approved it."
+    what = f"{show(start)}\n<<< {text}"
+    if not start.unasked and not ask_approval(context, what, "this is typed into a running program"):
+        raise ToolFailure("The input was not sent: nobody approved it.")
 
 
 def show(start: ShellStart) -> str:

@@ -28,16 +28,14 @@ def find_tree_denial(place: CommandPlace, name: str, rest: list[Word]) -> str:
     texts = [word.text for word in rest]
     critical = any(is_critical(place, word) for word in rest if not word.text.startswith("-"))
     recursive = any(RECURSIVE.fullmatch(text) for text in texts)
-    if critical and ((name in RECURSIVE_HARM and recursive) or name == "mv" or (name == "find" and "-delete" in texts)):
-        return "it destroys the system or a person's files"
-    here = is_critical(place, Word("."))
-    if name == "git" and "clean" in texts and (here or critical):
-        return "it destroys the system or a person's files"
-    if critical and name == "rsync" and any(text.startswith("--del") for text in texts):
-        return "it destroys the system or a person's files"
-    if critical and name == "find" and {"rm", "shred"} & set(texts):
-        return "it destroys the system or a person's files"
-    return ""
+    destroys = critical and (
+        (name in RECURSIVE_HARM and recursive)
+        or name == "mv"
+        or (name == "find" and {"-delete", "rm", "shred"} & set(texts))
+        or (name == "rsync" and any(text.startswith("--del") for text in texts))
+    )
+    cleans = name == "git" and "clean" in texts and (critical or is_critical(place, Word(".")))
+    return "it destroys the system or a person's files" if destroys or cleans else ""
 
 
 def find_path_denial(place: CommandPlace, name: str, rest: list[Word]) -> str:

@@ -104,18 +104,14 @@ def find_write_denial(place: CommandPlace, word: Word) -> str:
     for path in place.resolve(fill_known(word)):
         if DISK.fullmatch(path):
             return f"it writes to the disk {path}"
-        if is_hermes_state(place, path):
+        _, found, inner = path.rpartition("/.hermes")
+        if not found or (inner and not inner.startswith("/")):
+            if not place.home or not lies_under(path, place.home):
+                continue
+            inner = path.removeprefix(place.home)
+        if HERMES_FILE.fullmatch(inner.lstrip("/")):
             return "it changes the settings or the store of Hermes itself"
     return ""
-
-
-def is_hermes_state(place: CommandPlace, path: str) -> bool:
-    _, found, rest = path.rpartition("/.hermes")
-    if found and (not rest or rest.startswith("/")):
-        return bool(HERMES_FILE.fullmatch(rest.lstrip("/")))
-    if place.home and lies_under(path, place.home):
-        return bool(HERMES_FILE.fullmatch(path.removeprefix(place.home).lstrip("/")))
-    return False
 
 
 def is_critical(place: CommandPlace, word: Word) -> bool:

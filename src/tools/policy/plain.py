@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tools.files.sensitive import names_secret
 from tools.policy.parser import parse
 from tools.policy.paths import CommandPlace, lies_under
-from tools.policy.words import ParseBudget, SimpleCommand, Unparsable, Word
+from tools.policy.words import ParseBudget, Unparsable, Word
 
 NONE, ANY = r"(?!)", r"[\s\S]*"
 
@@ -74,19 +74,16 @@ def is_plain(source: str, place: CommandPlace) -> bool:
         return False
     if script.functions or script.strays or not script.commands:
         return False
-    return all(_is_plain_command(command, place) for command in script.commands)
-
-
-def _is_plain_command(command: SimpleCommand, place: CommandPlace) -> bool:
-    if command.assignments or not command.words or not all(word.known for word in command.words):
-        return False
-    if not all((redirect.operator, redirect.target.text) in QUIET for redirect in command.redirects):
-        return False
-    folder, _, name = command.words[0].text.rpartition("/")
-    plain = PLAIN.get(name)
-    if plain is None or folder not in SYSTEM_FOLDERS:
-        return False
-    return _are_plain_words(plain, command.words[1:], place)
+    for command in script.commands:
+        if command.assignments or not command.words or not all(word.known for word in command.words):
+            return False
+        if not all((redirect.operator, redirect.target.text) in QUIET for redirect in command.redirects):
+            return False
+        folder, _, name = command.words[0].text.rpartition("/")
+        plain = PLAIN.get(name)
+        if plain is None or folder not in SYSTEM_FOLDERS or not _are_plain_words(plain, command.words[1:], place):
+            return False
+    return True
 
 
 def _are_plain_words(plain: Plain, words: list[Word], place: CommandPlace) -> bool:

@@ -96,7 +96,23 @@ class FolderScan:
             self._listings = listings
             if self.root not in listings:
                 return ScanResult(complete=False)
-            return self._sum_up(complete=not waiting and entries <= MOST_ENTRIES)
+            every = listings.items()
+            secrets = {os.path.join(path, name) for path, listing in every for name in listing.secrets}
+            obeyed = {os.path.join(path, name) for path, listing in every for name in listing.obeyed}
+            prompts = {os.path.join(path, name) for path, listing in every for name in listing.prompts}
+            secrets = {path for path in secrets if not self._is_public(path)}
+            secrets |= set(self._find_other_names(secrets))
+            secrets |= {path for path, listing in every if listing.closed and path != self.root}
+            return ScanResult(
+                tuple(sorted(self._follow(secrets))),
+                tuple(sorted(self._follow(obeyed))),
+                tuple(sorted(self._follow(prompts))),
+                any(CREDENTIALS.search(_read_small(path)) for path in obeyed if path.endswith("/config")),
+                complete=not waiting
+                and entries <= MOST_ENTRIES
+                and len(secrets) <= MOST_SECRETS
+                and not listings[self.root].closed,
+            )
 
     def _list(self, path: str, most: int) -> _Listing | None:
         known = self._listings.get(path)
@@ -144,23 +160,6 @@ class FolderScan:
             obeyed.append("node_modules/.bin")
         marks = frozenset(names & DEEP)
         return _Listing(facts, settled and not marks, len(found), folders, secrets, tuple(obeyed), prompts, marks)
-
-    def _sum_up(self, *, complete: bool) -> ScanResult:
-        every = self._listings.items()
-        secrets = {os.path.join(path, name) for path, listing in every for name in listing.secrets}
-        obeyed = {os.path.join(path, name) for path, listing in every for name in listing.obeyed}
-        prompts = {os.path.join(path, name) for path, listing in every for name in listing.prompts}
-        secrets = {path for path in secrets if not self._is_public(path)}
-        secrets |= set(self._find_other_names(secrets))
-        secrets |= {path for path, listing in every if listing.closed and path != self.root}
-        complete = complete and len(secrets) <= MOST_SECRETS and not self._listings[self.root].closed
-        return ScanResult(
-            tuple(sorted(self._follow(secrets))),
-            tuple(sorted(self._follow(obeyed))),
-            tuple(sorted(self._follow(prompts))),
-            any(CREDENTIALS.search(_read_small(path)) for path in obeyed if path.endswith("/config")),
-            complete,
-        )
 
     def _is_public(self, path: str) -> bool:
         """Whether the repository around a file holds its very content: git shows that to any command anyway."""
@@ -241,8 +240,6 @@ def _is_open(status: os.stat_result) -> bool:
 
 def _holds_code(path: str) -> bool:
     """Whether it is a folder with sources in it: a package called `credentials` is no secret."""
-    if not os.path.isdir(path):
-        return False
     try:
         return any(name.endswith(CODE_ENDINGS) for name in os.listdir(path))
     except OSError:

@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from hermes_base.errors import ToolFailure
-from tools.files.roots import open_folder
+from tools.files.roots import is_inside, open_folder
 from tools.shell.folder_scan import ScanResult
 from tools.shell.sandbox import STATE_FOLDER, CommandView, Walls
 from tools.shell.toolchains import Toolchains, find_toolchains
@@ -103,14 +103,6 @@ class Ground:
     path: str = ""  # where programs are looked for
     found: tuple[ScanResult, ...] = field(default=())  # in each root
 
-    @property
-    def mask_file(self) -> str:
-        return os.path.join(self.props, "file")
-
-    @property
-    def mask_folder(self) -> str:
-        return os.path.join(self.props, "folder")
-
 
 def check_root(root: str, hermes: tuple[str, ...]) -> None:
     """Refuse a working folder that would bring the machine, or Hermes itself, behind the walls."""
@@ -149,9 +141,14 @@ def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str])
     secrets = [path for found in ground.found for path in found.secrets] if hide else []
     obeyed = list_kept_by_mounts(ground.found, foreign=reach.foreign) if walls is Walls.WORK else []
     option = "--ro-bind" if walls is Walls.LOOK else "--bind"
+    inside = any(is_inside(root, "/var/tmp") for root in ground.roots)
+    var_tmp = ("--bind", ground.tmp, "/var/tmp") if inside else ("--symlink", "/tmp", "/var/tmp")  # a link is cheaper
     mounts = [
         *_show_system(network=network),
-        *_show_task(ground),
+        Mount("/tmp", Kind.NAMED, ("--bind", ground.tmp, "/tmp")),
+        Mount("/var/tmp", Kind.NAMED, var_tmp),
+        Mount(STATE_FOLDER, Kind.NAMED, ("--bind", ground.state, STATE_FOLDER)),
+        Mount(PROPS, Kind.NAMED, ("--ro-bind", ground.props, PROPS)),
         *_show_toolchains(ground),
         *(Mount(root, Kind.NAMED, (option, root, root)) for root in ground.roots),
         *(_show(path) for path in ground.readable if os.path.isdir(path)),
@@ -220,7 +217,7 @@ def _close(path: str, ground: Ground) -> Mount:
     they can do without, so it says that these are not there."""
     if path == ground.home:
         return Mount(path, Kind.CLOSED, close_folder(path))
-    mask = ground.mask_folder if os.path.isdir(path) else ground.mask_file
+    mask = os.path.join(ground.props, "folder" if os.path.isdir(path) else "file")
     return Mount(path, Kind.CLOSED, ("--ro-bind", mask, path))
 
 
@@ -237,15 +234,6 @@ def _show_system(*, network: bool) -> Iterator[Mount]:
     yield Mount("/proc", Kind.NAMED, ("--proc", "/proc"))
     if os.geteuid() == 0:  # what root may write there changes the machine, walls or not
         yield from (_show(path) for path in KERNEL if os.path.exists(path))
-
-
-def _show_task(ground: Ground) -> Iterator[Mount]:
-    yield Mount("/tmp", Kind.NAMED, ("--bind", ground.tmp, "/tmp"))
-    inside = any(is_inside(root, "/var/tmp") for root in ground.roots)
-    words = ("--bind", ground.tmp, "/var/tmp") if inside else ("--symlink", "/tmp", "/var/tmp")  # a link is cheaper
-    yield Mount("/var/tmp", Kind.NAMED, words)
-    yield Mount(STATE_FOLDER, Kind.NAMED, ("--bind", ground.state, STATE_FOLDER))
-    yield Mount(PROPS, Kind.NAMED, ("--ro-bind", ground.props, PROPS))
 
 
 def _show_toolchains(ground: Ground) -> Iterator[Mount]:
@@ -314,7 +302,3 @@ def _find_above(path: str, standing: Collection[str]) -> str:
     while above not in standing and above != "/":
         above = os.path.dirname(above)
     return above if above in standing else ""
-
-
-def is_inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

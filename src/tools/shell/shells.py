@@ -7,7 +7,7 @@ import shlex
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.inbound import UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
-from tools.files.roots import list_homes
+from tools.files.roots import is_inside, list_homes
 from tools.files.sensitive import list_secret_patterns
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
@@ -28,7 +28,6 @@ from tools.shell.sandbox_view import (
     check_root,
     identify_place,
     is_in_sight,
-    is_inside,
     list_kept_by_mounts,
     make_environment,
     make_view,
@@ -133,11 +132,20 @@ def find_state(shell: TaskShell, context: ToolContext, *, outside: bool = False)
     """The state that the next command would find: in the folder it was left in, by its real name, or at the beginning
     if that is gone or out of sight."""
     state = shell.snapshot()
+    folder, walled = state.folder, _is_walled(context, outside)
+    roots = list_roots(shell, context) if walled else ()
     try:
-        folder = _find_real(state.folder, shell, context, outside=outside)
+        if not walled:
+            real = os.path.realpath(folder) if os.path.isdir(folder) else ""
+        elif any(is_inside(folder, own) for own in TASK_FOLDERS) and not any(is_inside(folder, root) for root in roots):
+            there = os.path.realpath(_on_this_machine(folder, shell))
+            real = folder if os.path.isdir(there) and is_inside(there, os.path.realpath(shell.folder)) else ""
+        else:
+            there = os.path.realpath(folder)
+            real = there if os.path.isdir(there) and is_in_sight(there, roots) else ""
     except OSError:
-        folder = ""  # it is being moved just now
-    return ShellState(folder or shell.root, state.changes)
+        real = ""  # it is being moved just now
+    return ShellState(real or shell.root, state.changes)
 
 
 def identify(folder: str, shell: TaskShell, context: ToolContext, *, outside: bool) -> tuple[int, int]:
@@ -147,18 +155,6 @@ def identify(folder: str, shell: TaskShell, context: ToolContext, *, outside: bo
     except OSError:
         return 0, 0
     return status.st_dev, status.st_ino
-
-
-def _find_real(folder: str, shell: TaskShell, context: ToolContext, *, outside: bool) -> str:
-    """The folder without links, as a command would name it; empty when no command could begin there."""
-    if not _is_walled(context, outside):
-        return os.path.realpath(folder) if os.path.isdir(folder) else ""
-    roots = list_roots(shell, context)
-    if any(is_inside(folder, place) for place in TASK_FOLDERS) and not any(is_inside(folder, root) for root in roots):
-        real = os.path.realpath(_on_this_machine(folder, shell))
-        return folder if os.path.isdir(real) and is_inside(real, os.path.realpath(shell.folder)) else ""
-    real = os.path.realpath(folder)
-    return real if os.path.isdir(real) and is_in_sight(real, roots) else ""
 
 
 def _is_walled(context: ToolContext, outside: bool) -> bool:
@@ -190,7 +186,7 @@ def launch(
     env = ({"TERM": PTY_TERM} if pty else {}) | _choose_environment(start, shell, context, walled=walled)
     obeyed: Mapping[str, tuple[int, ...]] = {}
     foreign = bool(context.foreign)
-    guarded: Mapping[str, int] = {}
+    guarded: dict[str, int] = {}
     network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
         ground = _survey(shell, context, start.found or search_roots(shell, context))
@@ -201,8 +197,9 @@ def launch(
         view = make_view(ground, reach, start.state.folder, env)
         network = view.network
         if start.unasked and network:
-            paths = (*(path for path, _, _ in view.held), *(path for path, _ in view.masks))
-            guarded = _pin(paths)
+            for path in (*(path for path, _, _ in view.held), *(path for path, _ in view.masks)):
+                with contextlib.suppress(OSError):  # what has gone just now is found by the check that comes first
+                    guarded[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         order = order_inside(script, view, pty=pty)
     else:
         script = _script(start.command, os.path.join(own, STATE, note))
@@ -233,14 +230,6 @@ def _stand_guard(launched: Launched) -> None:
             os.close(pinned)
 
 
-def _pin(paths: Iterable[str]) -> dict[str, int]:
-    pinned = {}
-    for path in paths:
-        with contextlib.suppress(OSError):  # what has gone just now is found by the check that comes first
-            pinned[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    return pinned
-
-
 def _number(pinned: int) -> tuple[int, int]:
     status = os.fstat(pinned)
     return status.st_dev, status.st_ino
@@ -249,17 +238,13 @@ def _number(pinned: int) -> tuple[int, int]:
 def note_end(launched: Launched) -> ShellState:
     """What the command left to the next one; the shell remembers it."""
     before = launched.start.state
-    after = parse_state(_take_note(launched), before, launched.env)
+    after = parse_state(take_note(launched), before, launched.env)
     launched.shell.merge(before, after)
     return after
 
 
-def drop_note(launched: Launched) -> None:
-    """A background process leaves nothing to the next command."""
-    _take_note(launched)
-
-
-def _take_note(launched: Launched) -> bytes:
+def take_note(launched: Launched) -> bytes:
+    """What the command's shell noted of its state; the note is gone then."""
     return take_state(os.path.join(launched.shell.folder, STATE), launched.note)
 
 

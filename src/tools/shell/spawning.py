@@ -210,7 +210,7 @@ class KeeperClient:
             if self._link is None:
                 self._link = _Link(scratch)
             link = self._link
-        theirs, ours = _open_pty() if order.pty else _open_pipes(with_stdin)
+        theirs, ours = _open_ends(order.pty, with_stdin)
         try:
             running = Running(next(self._ids), ours[1], ours[0], link.end)
             link.start(running, order, list(theirs))
@@ -333,15 +333,13 @@ def _mark_ended(running: Running, code: int) -> None:
     running.ended.set()
 
 
-def _open_pty() -> tuple[tuple[int, int], tuple[int | None, int]]:
+def _open_ends(pty: bool, with_stdin: bool) -> tuple[tuple[int, int], tuple[int | None, int]]:
     """(their input, their output), (our end of the input, our end of the output)"""
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    os.set_blocking(ours, False)
-    return (theirs, theirs), (ours, ours)
-
-
-def _open_pipes(with_stdin: bool) -> tuple[tuple[int, int], tuple[int | None, int]]:
+    if pty:
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        os.set_blocking(ours, False)
+        return (theirs, theirs), (ours, ours)
     read_output, write_output = os.pipe()
     if not with_stdin:
         return (os.open(os.devnull, os.O_RDONLY), write_output), (None, read_output)
