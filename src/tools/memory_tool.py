@@ -17,26 +17,21 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from tools.approval import ask_approval
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "memory"
 NOTE_CHARS = 240
 TEXT_CHARS = 10_000
 
-SCHEMA = {
-    "name": "memory",
-    "description": "Short notes for later conversations, about the work (memory) or the person (user).",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": ["add", "replace", "remove", "list"]},
-            "target": {"type": "string", "enum": ["memory", "user"]},
-            "content": {"type": "string"},
-            "old_text": {"type": "string", "description": "Words of the note."},
-        },
-        "required": ["action"],
-    },
-}
+SCHEMA = make_schema(
+    "memory",
+    "Short notes for later conversations, about the work (memory) or the person (user).",
+    ("action",),
+    action={"type": "string", "enum": ["add", "replace", "remove", "list"]},
+    target={"type": "string", "enum": ["memory", "user"]},
+    content={"type": "string"},
+    old_text={"type": "string", "description": "Words of the note."},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +74,20 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
     _check_limit(target, before, change.apply(before))
     bound = change.bound_to(before) if context.foreign else change
     if context.foreign:
-        _ask(context, bound.describe(target))
+        what = context.redact(f"Change memory: {bound.describe(target)}")
+        reason = f"this conversation holds {' and '.join(context.foreign.origins)}"
+        if not ask_approval(context, what, reason, "confirmation"):
+            raise ToolFailure(f"The person did not agree to this note, so nothing was changed: {reason}.")
     with hold_folder(path.parent):
         before = _read_blocks(path)
         after = bound.apply(before)
         _check_limit(target, before, after)
         replace_file(path, _join(after) + "\n" if after else "")
+    done = change.describe(target)
     if context.tell_model is not None:
-        context.tell_model(f"Memory was changed: {_shorten(change.describe(target))}")
-    return _report(target, after, context, done=change.describe(target))
+        told = done if len(done) <= NOTE_CHARS else done[: NOTE_CHARS - 1] + "…"
+        context.tell_model(f"Memory was changed: {told}")
+    return _report(target, after, context, done=done)
 
 
 # --- changes
@@ -195,11 +195,6 @@ def clean_text(value: object, redact: Callable[[str], str]) -> str:
     return redact(_BULLET.sub("", " ".join(text.split())))
 
 
-def _split(text: str) -> list[str]:
-    """The notes as they stand in the file; indented and empty lines belong to the one before."""
-    return [block for block in re.split(r"\n(?=\S)", text.strip("\n")) if block.strip()]
-
-
 def _join(blocks: Sequence[str]) -> str:
     return "\n".join(blocks).strip()
 
@@ -213,10 +208,6 @@ def _show(blocks: Sequence[str]) -> str:
     return _join(blocks).encode("utf-8", "surrogateescape").decode("utf-8", "replace") or "(nothing)"
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= NOTE_CHARS else text[: NOTE_CHARS - 1] + "…"
-
-
 def _report(target: Target, blocks: Sequence[str], context: ToolContext, **more: str) -> str:
     used = f"{len(_join(blocks))} of {target.limit} characters"
     return tool_result(**more, file=target.file, used=used, notes=context.redact(_show(blocks)))
@@ -225,19 +216,15 @@ def _report(target: Target, blocks: Sequence[str], context: ToolContext, **more:
 # --- files
 
 
-def _ask(context: ToolContext, change: str) -> None:
-    reason = f"this conversation holds {' and '.join(context.foreign.origins)}"
-    if not ask_approval(context, context.redact(f"Change memory: {change}"), reason, "confirmation"):
-        raise ToolFailure(f"The person did not agree to this note, so nothing was changed: {reason}.")
-
-
 def _read_blocks(path: Path) -> list[str]:
+    """The notes as they stand in the file; indented and empty lines belong to the one before."""
     try:
-        return _split(path.read_bytes().decode("utf-8", "surrogateescape"))
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return []
     except OSError as problem:
         raise ToolFailure(f"{path.name} cannot be read: {problem.strerror}.") from problem
+    return [block for block in re.split(r"\n(?=\S)", text.strip("\n")) if block.strip()]
 
 
 @contextmanager

@@ -5,8 +5,9 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import STOPS, ToolFailure
@@ -40,6 +41,14 @@ def tool_result(data: Any = None, **fields: Any) -> str:
     """A result as JSON text."""
     value = fields if data is None else ({**data, **fields} if isinstance(data, Mapping) else data)
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def make_schema(name: str, description: str, required: Sequence[str], /, **properties: Any) -> dict[str, Any]:
+    """What the model is told of a tool: its parameters, and which of them it must give."""
+    parameters: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        parameters["required"] = list(required)
+    return {"name": name, "description": description, "parameters": parameters}
 
 
 class ToolRegistry:
@@ -144,7 +153,14 @@ class ToolRegistry:
         return entry is not None and self._is_usable(entry, quiet=True)
 
     def _call(self, entry: ToolEntry, args: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Any:
-        result = entry.handler(dict(args), **_accepted(entry.handler, kwargs))
+        """A handler need not list extras that it does not want."""
+        try:
+            wanted = inspect.signature(entry.handler).parameters
+        except (TypeError, ValueError):
+            wanted = MappingProxyType({})
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
+        given = {name: value for name, value in kwargs.items() if takes_all or name in wanted}
+        result = entry.handler(dict(args), **given)
         if inspect.isawaitable(result):
             if self.run_async is None:
                 raise ToolFailure(f"{entry.name} is asynchronous and nothing here can run it.")
@@ -173,18 +189,6 @@ def _passes(entry: ToolEntry) -> bool:
     except BaseException:
         log.exception("the check of tool %s failed", entry.name)
         return False
-
-
-def _accepted(handler: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A handler need not list extras it does not want."""
-    try:
-        parameters = inspect.signature(handler).parameters.values()
-    except (TypeError, ValueError):
-        return {}
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return dict(kwargs)
-    names = {parameter.name for parameter in parameters}
-    return {name: value for name, value in kwargs.items() if name in names}
 
 
 def _checked(name: str, result: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "skills"
 MAIN_FILE = "SKILL.md"
@@ -23,20 +23,15 @@ LINE_CHARS = 160
 #: On the line itself, or on the next one where YAML's block signs stand instead.
 _DESCRIPTION = re.compile(r"^description:[ \t]*(?:[>|][+-]?[ \t]*\n\s*)?(\S.*)$", re.IGNORECASE | re.MULTILINE)
 
-SCHEMA = {
-    "name": "skills",
-    "description": "List the skills, or read one before you use it: its SKILL.md or another file of its folder.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": ["list", "read"]},
-            "name": {"type": "string"},
-            "file": {"type": "string"},
-            "offset": {"type": "integer", "description": "Go on from this character."},
-        },
-        "required": ["action"],
-    },
-}
+SCHEMA = make_schema(
+    "skills",
+    "List the skills, or read one before you use it: its SKILL.md or another file of its folder.",
+    ("action",),
+    action={"type": "string", "enum": ["list", "read"]},
+    name={"type": "string"},
+    file={"type": "string"},
+    offset={"type": "integer", "description": "Go on from this character."},
+)
 
 
 def use_skills(args: Mapping[str, Any], *, context: ToolContext) -> str:

@@ -13,7 +13,7 @@ from hermes_base.text.foreign import NETWORKED
 from hermes_base.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.process_registry import TaskProcess, process_registry
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 from tools.shell.sandbox import BUBBLEWRAP, MOVED, NOT_BUILT, Walls, choose_backend
 from tools.shell.shells import (
     Launched,
@@ -59,21 +59,16 @@ HELD_FAST = re.compile(
 BLIND = "It saw the sandbox and not the machine: for the machine's own processes and connections use level outside."
 
 LEVEL = {"type": "string", "enum": [str(level) for level in ASKABLE]}
-SCHEMA = {
-    "name": "terminal",
-    "description": "Run a shell command (bash). Folder and exported variables are kept from call to call. "
+SCHEMA = make_schema(
+    "terminal",
+    "Run a shell command (bash). Folder and exported variables are kept from call to call. "
     "What it leaves running ends with it: use `process` for the background.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "command": {"type": "string"},
-            "timeout": {"type": "number", "description": "Seconds it may take."},
-            "pty": {"type": "boolean", "description": "Give it a terminal."},
-            "level": LEVEL | {"description": "Only when the sandbox was in the way. A person may be asked."},
-        },
-        "required": ["command"],
-    },
-}
+    ("command",),
+    command={"type": "string"},
+    timeout={"type": "number", "description": "Seconds it may take."},
+    pty={"type": "boolean", "description": "Give it a terminal."},
+    level=LEVEL | {"description": "Only when the sandbox was in the way. A person may be asked."},
+)
 
 
 def run_terminal(args: Mapping[str, Any], *, context: ToolContext) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from hermes_base.chat import Answer, Asker, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 
 log = logging.getLogger(__name__)
 
@@ -22,18 +22,13 @@ MAX_CHOICES = 8
 CHOICE_CHARS = 200
 UNANSWERED = "Nobody answered. Go on with your best guess, and say which guess you made."
 
-SCHEMA = {
-    "name": "clarify",
-    "description": "Ask the person when you cannot go on without their decision. Waits for the answer.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "question": {"type": "string"},
-            "choices": {"type": "array", "items": {"type": "string"}, "description": "Leave out for free text."},
-        },
-        "required": ["question"],
-    },
-}
+SCHEMA = make_schema(
+    "clarify",
+    "Ask the person when you cannot go on without their decision. Waits for the answer.",
+    ("question",),
+    question={"type": "string"},
+    choices={"type": "array", "items": {"type": "string"}, "description": "Leave out for free text."},
+)
 
 
 def ask_person(args: Mapping[str, Any], *, context: ToolContext) -> str:

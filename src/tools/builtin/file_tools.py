@@ -13,19 +13,14 @@ from tools.files.patch_plans import find_places, plan_rewrites, read_edits
 from tools.files.roots import WRITE, find_place, read_bytes
 from tools.files.searching import search_files
 from tools.files.writing import FILE_BYTES, change_files, refuse_unknown, shorten
-from tools.registry import registry
+from tools.registry import make_schema, registry
 
 TOOLSET = "files"
 
 
-def _schema(name: str, description: str, required: tuple[str, ...], **properties: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": list(required)}
-    return {"name": name, "description": description, "parameters": parameters}
-
-
 TEXT, NUMBER, YES_NO = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 
-READ_SCHEMA = _schema(
+READ_SCHEMA = make_schema(
     "read_file",
     "Read a file with line numbers, see an image, or list a folder.",
     ("path",),
@@ -33,7 +28,7 @@ READ_SCHEMA = _schema(
     offset={"type": "integer", "description": "First line, from 1."},
     limit={"type": "integer", "description": "Lines, at most 1000."},
 )
-WRITE_SCHEMA = _schema(
+WRITE_SCHEMA = make_schema(
     "write_file",
     "Write a whole file; folders are created. Read an existing file first. To change parts, use patch.",
     ("path", "content"),
@@ -41,7 +36,7 @@ WRITE_SCHEMA = _schema(
     content=TEXT,
     overwrite={"type": "boolean", "description": "Replace it unread."},
 )
-PATCH_SCHEMA = _schema(
+PATCH_SCHEMA = make_schema(
     "patch",
     "Change files, all or nothing. Each edit is {path, old, new}, where old fits one place (all: every place), "
     "or {diff}: a unified diff, which may also create, delete and rename.",
@@ -54,7 +49,7 @@ PATCH_SCHEMA = _schema(
         },
     },
 )
-SEARCH_SCHEMA = _schema(
+SEARCH_SCHEMA = make_schema(
     "search_files",
     "Search file contents (regular expression, RE2) or file names (glob, or a part of the name) below a folder.",
     ("pattern",),

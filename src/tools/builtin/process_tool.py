@@ -15,7 +15,7 @@ from hermes_base.text.whole_text import decode_whole
 from hermes_base.tool_context import ToolContext
 from tools.policy.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 from tools.shell.shells import Launched, launch, shell_of, take_note
 from tools.terminal_tool import LEVEL, REPLACED, describe_walls_met, read_level, tell_new
 
@@ -31,26 +31,21 @@ MAX_WAIT_SECONDS = 600.0
 SLICE_SECONDS = 0.2
 END_OF_INPUT = b"\x04"  # what a terminal takes for the end of the file
 
-SCHEMA = {
-    "name": "process",
-    "description": "Background processes. start: run a bash command (no `&`); poll, wait: state and new output; "
+SCHEMA = make_schema(
+    "process",
+    "Background processes. start: run a bash command (no `&`); poll, wait: state and new output; "
     "read: output from an offset; write: send input. You are told when one ends.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": ["start", "list", "poll", "wait", "read", "write", "kill"]},
-            "command": {"type": "string"},
-            "id": {"type": "string"},
-            "input": {"type": "string"},
-            "eof": {"type": "boolean", "description": "Close its input."},
-            "offset": {"type": "integer"},
-            "timeout": {"type": "number"},
-            "pty": {"type": "boolean"},
-            "level": LEVEL,
-        },
-        "required": ["action"],
-    },
-}
+    ("action",),
+    action={"type": "string", "enum": ["start", "list", "poll", "wait", "read", "write", "kill"]},
+    command={"type": "string"},
+    id={"type": "string"},
+    input={"type": "string"},
+    eof={"type": "boolean", "description": "Close its input."},
+    offset={"type": "integer"},
+    timeout={"type": "number"},
+    pty={"type": "boolean"},
+    level=LEVEL,
+)
 
 
 def run_process(args: Mapping[str, Any], *, context: ToolContext) -> str:
@@ -98,7 +93,18 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
 
 
 def _list(_args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-    return {"processes": [_summarise(entry) for entry in process_registry.background(context.task)]}
+    return {
+        "processes": [
+            {
+                "id": entry.id,
+                "command": entry.command[:COMMAND_CHARS],
+                **_state(entry),
+                "started": round(entry.started),
+                "output_bytes": entry.running.spool.total,
+            }
+            for entry in process_registry.background(context.task)
+        ]
+    }
 
 
 def _poll(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
@@ -152,11 +158,6 @@ def _find(args: Mapping[str, Any], context: ToolContext) -> TaskProcess:
             return entry
     known = ", ".join(entry.id for entry in entries) or "none"
     raise ToolFailure(f"There is no process {args.get('id')!r}; known: {known}.")
-
-
-def _summarise(entry: TaskProcess) -> dict[str, Any]:
-    facts: dict[str, Any] = {"id": entry.id, "command": entry.command[:COMMAND_CHARS], **_state(entry)}
-    return facts | {"started": round(entry.started), "output_bytes": entry.running.spool.total}
 
 
 def _state(entry: TaskProcess) -> dict[str, Any]:

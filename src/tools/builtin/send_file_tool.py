@@ -8,22 +8,20 @@ from hermes_base.errors import ToolFailure
 from hermes_base.inbound import FileRef
 from hermes_base.tool_context import ToolContext
 from tools.files.roots import find_place, read_bytes
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "files"
 MOST_BYTES = 50_000_000
 CAPTION_CHARS = 1_000
 _SEEN_OR_HEARD = ("image", "audio")
 
-SCHEMA = {
-    "name": "send_file",
-    "description": "Send a file to the person in this chat.",
-    "parameters": {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "caption": {"type": "string"}},
-        "required": ["path"],
-    },
-}
+SCHEMA = make_schema(
+    "send_file",
+    "Send a file to the person in this chat.",
+    ("path",),
+    path={"type": "string"},
+    caption={"type": "string"},
+)
 
 
 def send_file(args: Mapping[str, Any], *, context: ToolContext) -> str:

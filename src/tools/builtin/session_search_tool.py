@@ -7,22 +7,20 @@ from typing import Any
 from hermes_base.errors import StoreFailure, ToolFailure
 from hermes_base.text.foreign import EARLIER
 from hermes_base.tool_context import ToolContext
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "search"
 DEFAULT_HITS = 20
 MAX_HITS = 50
 EXCERPT_CHARS = 600
 
-SCHEMA = {
-    "name": "session_search",
-    "description": "Find what was said in earlier conversations: messages that hold all of these words, newest first.",
-    "parameters": {
-        "type": "object",
-        "properties": {"words": {"type": "string"}, "limit": {"type": "integer"}},
-        "required": ["words"],
-    },
-}
+SCHEMA = make_schema(
+    "session_search",
+    "Find what was said in earlier conversations: messages that hold all of these words, newest first.",
+    ("words",),
+    words={"type": "string"},
+    limit={"type": "integer"},
+)
 
 
 def search_sessions(args: Mapping[str, Any], *, context: ToolContext) -> str:

@@ -11,7 +11,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from tools.memory_tool import clean_text, hold_folder, replace_file
-from tools.registry import registry, tool_result
+from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "todo"
 STATUSES = ("pending", "in_progress", "done", "cancelled")
@@ -19,27 +19,18 @@ MAX_ITEMS = 50
 TEXT_CHARS = 300
 ID_CHARS = 40
 
-SCHEMA = {
-    "name": "todo",
-    "description": "Your list for this task. Without items: read it. With items: replace it; with merge: change those.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "items": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string"},
-                        "text": {"type": "string"},
-                        "status": {"type": "string", "enum": list(STATUSES)},
-                    },
-                },
-            },
-            "merge": {"type": "boolean"},
-        },
-    },
+_FIELDS = {
+    "id": {"type": "string"},
+    "text": {"type": "string"},
+    "status": {"type": "string", "enum": list(STATUSES)},
 }
+SCHEMA = make_schema(
+    "todo",
+    "Your list for this task. Without items: read it. With items: replace it; with merge: change those.",
+    (),
+    items={"type": "array", "items": {"type": "object", "properties": _FIELDS}},
+    merge={"type": "boolean"},
+)
 
 Item = dict[str, str]
 

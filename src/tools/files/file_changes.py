@@ -92,21 +92,16 @@ def show_rewrite(rewrite: Rewrite, redact: Callable[[str], str]) -> str:
     if rewrite.place.closed:  # what goes is not for everybody who reads the question
         shown = [line for line in shown if not line.startswith("-")]
     whole = [_spell(line) for line in redact("\n".join(shown)).split("\n") if line]
-    kept = _fit(whole)
-    left = [f"[{len(whole) - len(kept)} more lines are not shown]"] if len(kept) < len(whole) else []
-    gone = sum(line.startswith("-") for line in lines)
-    hidden = [f"[{gone} lines go]"] if rewrite.place.closed and gone else []
-    return "\n".join([head, *kept, *left, *hidden])
-
-
-def _fit(lines: Sequence[str]) -> list[str]:
     kept, room = [], SHOWN_CHARS
-    for line in lines[:SHOWN_LINES]:
+    for line in whole[:SHOWN_LINES]:
         room -= len(line)
         if room < 0:
             break
         kept.append(line)
-    return kept
+    left = [f"[{len(whole) - len(kept)} more lines are not shown]"] if len(kept) < len(whole) else []
+    gone = sum(line.startswith("-") for line in lines)
+    hidden = [f"[{gone} lines go]"] if rewrite.place.closed and gone else []
+    return "\n".join([head, *kept, *left, *hidden])
 
 
 def _spell(text: str) -> str:

@@ -88,7 +88,11 @@ class PatchPlan:
 
     def add(self, edit: Edit) -> None:
         if isinstance(edit, Replacement):
-            self._replace(edit)
+            draft = self._open(edit.path)
+            if not edit.old and not draft.data:
+                draft.data = FileText("").encode(edit.new, edit.path)
+            else:
+                _rewrite(draft, lambda text: replace_text(text, edit.old, edit.new, every=edit.every))
         elif edit.old is None and edit.new is not None:
             self._create(edit, self._open(edit.new))
         elif edit.new is None and edit.old is not None:
@@ -111,13 +115,6 @@ class PatchPlan:
         if not changed:
             raise ToolFailure("The edits change nothing.")
         return [Rewrite(draft.place, draft.before, draft.data, draft.mode) for draft in changed]
-
-    def _replace(self, edit: Replacement) -> None:
-        draft = self._open(edit.path)
-        if not edit.old and not draft.data:
-            draft.data = FileText("").encode(edit.new, edit.path)
-            return
-        _rewrite(draft, lambda text: replace_text(text, edit.old, edit.new, every=edit.every))
 
     def _create(self, diff: FileDiff, draft: FileDraft) -> None:
         if draft.data is not None:

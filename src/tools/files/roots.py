@@ -306,7 +306,11 @@ def read_bytes(place: FilePlace, limit: int) -> FileBytes | None:
         raise explain(place.path, problem) from problem
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        _refuse_special(place, status)
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
+            raise ToolFailure(f"{place.path} is {kind}, not a file.")
+        if status.st_nlink > 1 and place.known is not None:
+            _refuse_other_name(place, place.known, (status.st_dev, status.st_ino))
         if status.st_size > limit:
             raise ToolFailure(
                 f"{place.path} has {status.st_size:,} bytes; files up to {limit:,} bytes are read whole.",
@@ -395,15 +399,9 @@ def _is_link(part: str, descriptor: int) -> bool:
     return False
 
 
-def _refuse_special(place: FilePlace, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
-        raise ToolFailure(f"{place.path} is {kind}, not a file.")
-    if status.st_nlink <= 1 or place.known is None:
-        return
-    # A hard link has a name of its own, which says nothing of what the file is.
-    inode = status.st_dev, status.st_ino
-    if inode in place.known.private:
+def _refuse_other_name(place: FilePlace, known: KnownFiles, inode: Inode) -> None:
+    """A hard link has a name of its own, which says nothing of what the file is."""
+    if inode in known.private:
         raise ToolFailure(f"{place.path} is another name of a file of Hermes itself; tools neither read nor write it.")
-    if SECRET not in place.reasons and inode in place.known.secret:
+    if SECRET not in place.reasons and inode in known.secret:
         raise ToolFailure(f"{place.path} is another name of a file that may hold secrets.", fix="Use its own name.")

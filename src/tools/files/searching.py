@@ -150,7 +150,19 @@ class Query:
 
 def search_files(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """The hits as text, bounded, with the number of those left out (E9)."""
-    query = _read_query(context, args)
+    pattern, kind, glob = args.get("pattern"), args.get("kind") or CONTENT, args.get("glob") or ""
+    if not isinstance(pattern, str) or not pattern:
+        raise ToolFailure("search_files needs a pattern.")
+    if len(pattern) > PATTERN_CHARS:
+        raise ToolFailure(f"The pattern has more than {PATTERN_CHARS:,} letters.", fix="Search for a part of it.")
+    if "\0" in pattern + str(glob):
+        raise ToolFailure("A pattern cannot hold a null character.")
+    if kind not in (CONTENT, NAME):
+        raise ToolFailure('kind must be "content" or "name".')
+    place = find_place(context, args.get("path") or ".", READ)
+    if not os.path.exists(place.path):
+        raise ToolFailure(f"There is no {place.path}.", fix="Search in a folder that exists.")
+    query = Query(context, place, pattern, kind, str(glob), LinearPattern(pattern) if kind == CONTENT else None)
     limit = args.get("limit")
     limit = min(limit, MOST) if isinstance(limit, int) and limit > 0 else DEFAULT_LIMIT
     try:
@@ -222,22 +234,6 @@ def search_by_walk(query: Query) -> Iterator[FileHit]:
 def _stop_when_told(context: ToolContext) -> None:
     if context.cancel.cancelled:
         raise ToolFailure("The search was interrupted.")
-
-
-def _read_query(context: ToolContext, args: Mapping[str, Any]) -> Query:
-    pattern, kind, glob = args.get("pattern"), args.get("kind") or CONTENT, args.get("glob") or ""
-    if not isinstance(pattern, str) or not pattern:
-        raise ToolFailure("search_files needs a pattern.")
-    if len(pattern) > PATTERN_CHARS:
-        raise ToolFailure(f"The pattern has more than {PATTERN_CHARS:,} letters.", fix="Search for a part of it.")
-    if "\0" in pattern + str(glob):
-        raise ToolFailure("A pattern cannot hold a null character.")
-    if kind not in (CONTENT, NAME):
-        raise ToolFailure('kind must be "content" or "name".')
-    place = find_place(context, args.get("path") or ".", READ)
-    if not os.path.exists(place.path):
-        raise ToolFailure(f"There is no {place.path}.", fix="Search in a folder that exists.")
-    return Query(context, place, pattern, kind, str(glob), LinearPattern(pattern) if kind == CONTENT else None)
 
 
 def _search(query: Query) -> Iterator[FileHit]:

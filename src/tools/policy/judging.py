@@ -38,7 +38,7 @@ from tools.policy.tables import (
     Program,
     Wrapper,
 )
-from tools.policy.words import UNKNOWN, ParseBudget, Redirect, Script, SimpleCommand, Unparsable, Word
+from tools.policy.words import UNKNOWN, ParseBudget, Redirect, Script, Unparsable, Word
 
 DEEPEST_WRAP = 6
 MOST_FOLDERS = 8
@@ -86,10 +86,6 @@ class Walk:
     blind: list[str] = field(default_factory=list)  # what sees only the sandbox where it is meant to see the machine
     budget: ParseBudget = field(default_factory=ParseBudget)
 
-    def enter_chain(self, chain: int) -> None:
-        if chain != self.chain:
-            self.chain, self.place = chain, self.start
-
     def branch(self) -> "Walk":
         """For a process of its own: where it goes does not move this one, what it writes and runs counts."""
         return replace(self, start=self.place, chain=-1)
@@ -123,29 +119,21 @@ def judge_script(script: Script, walk: Walk, depth: int) -> Iterator[CommandFind
     for word in script.strays:
         yield judge_variables(word)
     for command in script.commands:
-        walk.enter_chain(command.chain)
-        yield from judge_command(command, walk, depth)
-    yield judge_written(walk)
-
-
-def judge_written(walk: Walk) -> CommandFinding:
-    """Writing a file and running the project in one go hides the code that runs."""
+        if command.chain != walk.chain:
+            walk.chain, walk.place = command.chain, walk.start
+        for name, value in command.assignments:
+            yield judge_assignment(name, value)
+        for redirect in command.redirects:
+            yield judge_redirect(redirect, walk)
+        for word in command.words:
+            yield judge_variables(word)
+        if command.words:
+            yield judge_words(command.words, walk, depth)
+    # Writing a file and running the project in one go hides the code that runs.
     names = [posixpath.basename(path) for path in walk.wrote]
     risky = [name for path, name in zip(walk.wrote, names, strict=True) if not INERT_FILE.fullmatch(path)]
     if walk.ran and (risky or any(posixpath.basename(path) in names for path in walk.ran)):
-        return ask("it writes a file and runs code in one go")
-    return FINE
-
-
-def judge_command(command: SimpleCommand, walk: Walk, depth: int) -> Iterator[CommandFinding]:
-    for name, value in command.assignments:
-        yield judge_assignment(name, value)
-    for redirect in command.redirects:
-        yield judge_redirect(redirect, walk)
-    for word in command.words:
-        yield judge_variables(word)
-    if command.words:
-        yield judge_words(command.words, walk, depth)
+        yield ask("it writes a file and runs code in one go")
 
 
 def judge_variables(word: Word) -> CommandFinding:

@@ -6,6 +6,7 @@ It refuses (`Unparsable`) what it does not understand instead of guessing, so no
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tools.policy.lexer import DEEPEST, Lexer, WordPiece, check_characters
 from tools.policy.words import ParseBudget, Redirect, Script, SimpleCommand, Unparsable, Word
@@ -69,8 +70,7 @@ class Parser(Lexer):
         first = len(self.script.commands)
         single = True
         while True:
-            heads = [command] if (command := self.read_pipeline()) else []
-            single &= bool(heads)
+            single &= self.read_pipeline() is not None
             self.skip_blanks()
             joiner = self.peek(2)
             if joiner not in ("&&", "||"):
@@ -118,7 +118,7 @@ class Parser(Lexer):
             if self.peek(2) == "((":
                 raise Unparsable("it has arithmetic commands")
             self.at += 1
-            self.read_enclosed(")", frozenset())
+            self.read_enclosed()
         elif word in COMPOUNDS:
             self.at += len(word)
             if self.source[self.at - len(word) : self.at] != word:
@@ -128,14 +128,20 @@ class Parser(Lexer):
             raise Unparsable(f"{word!r} is not understood here")
         else:
             return self.read_simple()
-        self.read_trailing_redirects()
+        redirected = SimpleCommand(chain=next(self.chains))
+        self.skip_blanks()
+        while self.read_redirect(redirected):
+            self.skip_blanks()
+        if redirected.redirects:
+            self.script.commands.append(redirected)
         return None
 
-    def read_enclosed(self, closing: str, stops: frozenset[str]) -> None:
-        self.read_list(stops)
-        if self.peek(len(closing)) != closing:
-            raise Unparsable(f"{closing!r} is missing")
-        self.at += len(closing)
+    def read_enclosed(self) -> None:
+        """Commands up to the closing parenthesis, and that."""
+        self.read_list(frozenset())
+        if self.peek() != ")":
+            raise Unparsable("')' is missing")
+        self.at += 1
 
     def expect(self, *words: str) -> str:
         """Read one of the reserved words."""
@@ -185,14 +191,6 @@ class Parser(Lexer):
         self.read_list(frozenset({"}"}))
         self.expect("}")
 
-    def read_trailing_redirects(self) -> None:
-        command = SimpleCommand(chain=next(self.chains))
-        self.skip_blanks()
-        while self.read_redirect(command):
-            self.skip_blanks()
-        if command.redirects:
-            self.script.commands.append(command)
-
     def read_simple(self) -> SimpleCommand | None:
         command = SimpleCommand()
         while True:
@@ -205,22 +203,18 @@ class Parser(Lexer):
             words = self.read_word()
             if not words:
                 break
-            self.add_words(command, words)
+            found = ASSIGNMENT.match(words[0].text)
+            if found and not command.words and words[0].bare >= found.end():
+                if len(words) > 1:
+                    raise Unparsable("braces are assigned")
+                value = replace(words[0], text=words[0].text[found.end() :], bare=words[0].bare - found.end())
+                command.assignments.append((found[1], value))
+            else:
+                command.words += words
         if self.peek() == "(" or not (command.words or command.assignments or command.redirects):
             raise Unparsable(f"{self.peek() or 'the end'!r} is out of place")
         self.script.commands.append(command)
         return command
-
-    def add_words(self, command: SimpleCommand, words: list[Word]) -> None:
-        found = ASSIGNMENT.match(words[0].text)
-        if found and not command.words and words[0].bare >= found.end():
-            if len(words) > 1:
-                raise Unparsable("braces are assigned")
-            first = words[0]
-            value = Word(first.text[found.end() :], first.globbed, first.bare - found.end(), first.names)
-            command.assignments.append((found[1], value))
-        else:
-            command.words += words
 
     def read_function(self, name: Word) -> None:
         """A definition; one that calls itself beside something else is a bomb."""
@@ -290,7 +284,7 @@ class Parser(Lexer):
     def read_substitution(self) -> None:
         pending, self.pending = self.pending, []
         start, first = self.at, len(self.script.commands)
-        self.read_enclosed(")", frozenset())
+        self.read_enclosed()
         if self.pending or (pending and "\n" in self.source[start : self.at]):
             raise Unparsable("a here-document crosses a substitution")
         self.pending = pending

@@ -129,7 +129,8 @@ class ProcessGuard:
         while self.code is None:
             ready = {fd for fd, _ in poll.poll()}
             if self.control in ready:
-                self.end_tree(read_grace(self.control))
+                grace = os.read(self.control, 64)  # how long it may take; nothing: the keeper is gone, and no time
+                self.end_tree(float(grace.split()[-1]) if grace else 0.0)
             drain(self.wake)
             self.reap()
         self.wait_for_end(LEFTOVER_SECONDS)
@@ -163,12 +164,6 @@ class ProcessGuard:
             for pid in list_descendants(os.getpid()):
                 send_signal(pid, signal.SIGKILL)
             time.sleep(TICK_SECONDS / 2)
-
-
-def read_grace(control: int) -> float:
-    """How long the tree may take to end; the end of the pipe means that the keeper is gone, and no time at all."""
-    text = os.read(control, 64)
-    return float(text.split()[-1]) if text else 0.0
 
 
 def fork_askable() -> int:
@@ -297,16 +292,12 @@ class Keeper:
                 id, control = self.guards.pop(pid)
                 os.close(control)
                 self.report(id=id, exit=code)
-        if left:
-            self.end_orphans()
-
-    def end_orphans(self) -> None:
-        """What comes to the keeper itself has lost its guard (somebody killed that)."""
-        if self.has_strangers():
+        if left and self.has_strangers():
             for pid in list_descendants(os.getpid(), frozenset(self.guards)):
                 send_signal(pid, signal.SIGKILL)
 
     def has_strangers(self) -> bool:
+        """What comes to the keeper itself has lost its guard (somebody killed that)."""
         try:
             with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
                 return any(int(pid) not in self.guards for pid in file.read().split())

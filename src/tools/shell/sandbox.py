@@ -152,18 +152,14 @@ def describe_walls(settings: Mapping[str, Any]) -> tuple[str, str]:
         active = active_backend(wanted)
     except ToolFailure as problem:
         return "none", str(problem)
-    return active, _describe(active, wanted, mode)
-
-
-def _describe(active: str, wanted: str, mode: str) -> str:
     if active == BUBBLEWRAP:
-        return (
+        return active, (
             "Commands run in a sandbox; what runs unasked cannot write outside of its folder, and never has both the "
             "secrets of the folder (files.secrets) and the network."
         )
     if wanted == LOCAL and mode == "auto":
-        return (
+        return active, (
             "There is no sandbox (terminal.backend is local) and approvals.mode is auto: ordinary work runs unasked "
             "with your own rights, and whatever the project's code does, it can do to your files."
         )
-    return "There is no sandbox: commands run with your own rights, and all but a few plain ones ask first."
+    return active, "There is no sandbox: commands run with your own rights, and all but a few plain ones ask first."

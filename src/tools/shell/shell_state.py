@@ -63,7 +63,9 @@ def choose_inherited(environ: Mapping[str, str], added: frozenset[str], secrets:
 def parse_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) -> ShellState:
     """The folder and the variables that a shell noted when it ended; what is not in order counts as not changed."""
     folder, *pairs = data.decode("utf-8", "replace").split("\0")
-    if len(data) > STATE_BYTES or not is_folder_name(folder) or len(pairs) > MOST_VARIABLES + 1:
+    if len(data) > STATE_BYTES or len(folder) > LONGEST_FOLDER or len(pairs) > MOST_VARIABLES + 1:
+        return before
+    if not folder.startswith("/") or "\n" in folder or BROKEN in folder:
         return before
     after = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     if not after:  # cut off before the variables
@@ -75,10 +77,6 @@ def parse_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) 
         if began_with.get(name) != value and is_kept(name, value) and not ours:
             changes[name] = value
     return ShellState(folder, changes)
-
-
-def is_folder_name(text: str) -> bool:
-    return text.startswith("/") and len(text) <= LONGEST_FOLDER and "\n" not in text and BROKEN not in text
 
 
 def is_kept(name: str, value: str | None) -> bool:
