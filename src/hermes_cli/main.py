@@ -24,32 +24,38 @@ from hermes_constants import VERSION, get_hermes_home
 OK, FAILED, WRONG_USE, CRASHED, SIGNALLED, PIPE_CLOSED = 0, 1, 2, 70, 128, 141
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     target: str  # module:function; takes the remaining arguments, returns the exit code
     summary: str
     package: str = ""  # a package that not everybody has; without it the command is not offered
 
 
-COMMANDS: Mapping[str, Entry] = MappingProxyType(
+COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
-        "chat": Entry("hermes_cli.chat.chat_cmd:main", "Chat in the terminal (the default)."),
-        "setup": Entry("hermes_cli.cmds.setup_cmd:main", "Choose who answers, with a few questions and a try."),
-        "gateway": Entry("hermes_cli.cmds.gateway_cmd:main", "Run the gateway, here or as a service."),
-        "web": Entry("hermes_cli.cmds.web_cmd:main", "Print the address of the web page, or open it."),
-        "status": Entry(
+        "chat": CommandEntry("hermes_cli.chat.chat_cmd:main", "Chat in the terminal (the default)."),
+        "setup": CommandEntry("hermes_cli.cmds.setup_cmd:main", "Choose who answers, with a few questions and a try."),
+        "gateway": CommandEntry("hermes_cli.cmds.gateway_cmd:main", "Run the gateway, here or as a service."),
+        "web": CommandEntry("hermes_cli.cmds.web_cmd:main", "Print the address of the web page, or open it."),
+        "status": CommandEntry(
             "hermes_cli.cmds.status_cmd:main", "Show how this Hermes is: gateway, model, platforms, usage."
         ),
-        "logs": Entry("hermes_cli.cmds.logs_cmd:main", "Show the log of the gateway."),
-        "sessions": Entry("hermes_cli.cmds.sessions_cmd:main", "List, search, show, export or delete past sessions."),
-        "usage": Entry("hermes_cli.cmds.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
-        "people": Entry("hermes_cli.cmds.people_cmd:main", "Decide who may speak, and what is kept of them."),
-        "api-keys": Entry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
-        "config": Entry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
-        "plugins": Entry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
-        "backup": Entry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
-        "health": Entry("hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."),
-        "doctor": Entry("hermes_cli.cmds.doctor:main", "Find out what is wrong, and how to put it right."),
-        "lab": Entry("hermes_cli.cmds.lab:main", "Serve a scripted model on this machine, for tests.", "hermes_lab"),
+        "logs": CommandEntry("hermes_cli.cmds.logs_cmd:main", "Show the log of the gateway."),
+        "sessions": CommandEntry(
+            "hermes_cli.cmds.sessions_cmd:main", "List, search, show, export or delete past sessions."
+        ),
+        "usage": CommandEntry("hermes_cli.cmds.usage_cmd:main", "Show tokens, cache hits and cost by day and model."),
+        "people": CommandEntry("hermes_cli.cmds.people_cmd:main", "Decide who may speak, and what is kept of them."),
+        "api-keys": CommandEntry("hermes_cli.cmds.api_keys_cmd:main", "Make, list and revoke keys of the API."),
+        "config": CommandEntry("hermes_cli.cmds.config_cmd:main", "Read, change and explain the settings."),
+        "plugins": CommandEntry("hermes_cli.plugins_cmd:main", "List, enable and disable plugins."),
+        "backup": CommandEntry("hermes_cli.cmds.backup_cmd:main", "Back up the home, check a back-up, or put it back."),
+        "health": CommandEntry(
+            "hermes_cli.cmds.health_cmd:main", "Ask whether the running gateway is well; for probes."
+        ),
+        "doctor": CommandEntry("hermes_cli.cmds.doctor:main", "Find out what is wrong, and how to put it right."),
+        "lab": CommandEntry(
+            "hermes_cli.cmds.lab:main", "Serve a scripted model on this machine, for tests.", "hermes_lab"
+        ),
     }
 )
 OPTIONS: Mapping[str, str] = MappingProxyType(

@@ -39,7 +39,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WriterPosition:
     """Where a writer goes on: the version of the session that it knows."""
 
     session: str

@@ -62,7 +62,7 @@ TITLES_LOOKED_AT = 5_000  # of the newest sessions
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """A message found by search, or a session by its title."""
 
     session: str
@@ -249,7 +249,7 @@ class Store(Protocol):
         ...
 
     # --- search (derived data: may be dropped and rebuilt at any time)
-    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[Hit]:
+    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[SearchHit]:
         """The newest sessions in whose titles all words occur, then the newest messages in whose shown text they do,
         taken-back and compacted ones too. Case and accents do not count. A word may be the beginning of one that
         occurs, in a title any part. Of titles, those of the newest 5,000 sessions are looked at. Signs that are no

@@ -31,7 +31,7 @@ KEEP_NODES = 3600.0  # the row of a dead node is kept so long, for whoever looks
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class AcceptedMessage:
     """How far an accepted message has come."""
 
     seq: int
@@ -62,7 +62,7 @@ def measure_setback(known: str, now: float) -> float:
     return by if math.isfinite(by) and by > CLOCK_SLACK else 0.0
 
 
-def start_turn(messages: Sequence[Opened], now: float) -> BegunTurn | None:
+def start_turn(messages: Sequence[AcceptedMessage], now: float) -> BegunTurn | None:
     """The turn of these messages, or None when there are none or one of them is done."""
     if not messages or any(message.done_epoch is not None for message in messages):
         return None
@@ -130,8 +130,8 @@ def write_answer(outgoing: Outgoing) -> dict[str, str]:
     return {column: clean(text) for column, text in named.items()}
 
 
-def name_place(written: Written) -> records.Place:
-    return records.Place(written.session, clean(written.writer), written.base)
+def name_place(written: Written) -> records.WriterPosition:
+    return records.WriterPosition(written.session, clean(written.writer), written.base)
 
 
 def make_node_id() -> str:

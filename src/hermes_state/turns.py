@@ -88,7 +88,7 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ControlSent:
     """What became of a control message: the row is stored; `live` says whether a living owner will read it."""
 
     live: bool
@@ -149,7 +149,7 @@ class TurnStore(Protocol):
         a turn was begun, done."""
         ...
 
-    def claim(self, node: str, room: int, late: bool = False) -> list[Claim]:
+    def claim(self, node: str, limit: int, late: bool = False) -> list[Claim]:
         """Conversations with due messages and no living owner, the longest waiting first, now owned by `node`.
 
         For GRACE_SECONDS they are left to the living node that had them last. `late`: only those that have waited
@@ -239,7 +239,7 @@ class TurnStore(Protocol):
         ...
 
     # --- control
-    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> Delivery:
+    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> ControlSent:
         """Keep a control message for the conversation's owner, the present one or the next."""
         ...
 

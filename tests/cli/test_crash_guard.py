@@ -19,9 +19,9 @@ from hermes_cli.cmds.crash_guard import (
     MOST_CRASHES,
     REFUSED,
     WINDOW_SECONDS,
-    Guard,
+    CrashGuard,
+    GatewayStart,
     History,
-    Start,
     judge,
     read_history,
     write_refusal,
@@ -32,8 +32,8 @@ from hermes_state.sql.schema import STORE_FILE
 COMMAND = [sys.executable, "-m", "hermes_cli.main", "gateway", "run"]
 
 
-def crash(at: float, error: str = "boom") -> Start:
-    return Start(at, 1, ended=at, error=error)
+def crash(at: float, error: str = "boom") -> GatewayStart:
+    return GatewayStart(at, 1, ended=at, error=error)
 
 
 # --- rules
@@ -57,20 +57,22 @@ def test_time_that_passed_counts() -> None:
 
 def test_a_kill_in_good_health_is_no_crash() -> None:
     """F9, B7: killed after it was ready, however often; a silent end before that is one."""
-    healthy = tuple(Start(100.0 + number, 1, ready=True) for number in range(50))
-    assert judge(History(starts=healthy), 150.0) == crash_guard.Verdict()
-    silent = judge(History(starts=(*healthy, Start(150.0, 1))), 150.0)
+    healthy = tuple(GatewayStart(100.0 + number, 1, ready=True) for number in range(50))
+    assert judge(History(starts=healthy), 150.0) == crash_guard.StartVerdict()
+    silent = judge(History(starts=(*healthy, GatewayStart(150.0, 1))), 150.0)
     assert (silent.crashes, silent.pause) == (1, 1.0)
     assert "without a word" in silent.reason
 
 
 @given(
     st.lists(
-        st.builds(Start, st.floats(0, 1e4), st.just(1), st.booleans(), st.floats(0, 1e4), st.sampled_from(["", "x"]))
+        st.builds(
+            GatewayStart, st.floats(0, 1e4), st.just(1), st.booleans(), st.floats(0, 1e4), st.sampled_from(["", "x"])
+        )
     ),
     st.floats(0, 2e4),
 )
-def test_no_pause_is_long_and_no_refusal_for_ever(starts: list[Start], now: float) -> None:
+def test_no_pause_is_long_and_no_refusal_for_ever(starts: list[GatewayStart], now: float) -> None:
     """F9: whatever the file holds, clocks that were set back included."""
     verdict = judge(History(starts=tuple(starts)), now)
     assert 0 <= verdict.pause <= LONGEST_PAUSE
@@ -86,44 +88,44 @@ def test_what_begins_anew(home: Path) -> None:
     home.mkdir()
 
     def break_it() -> None:
-        with pytest.raises(RuntimeError), Guard(home).watch():
+        with pytest.raises(RuntimeError), CrashGuard(home).watch():
             raise RuntimeError("boom")
 
     break_it()
-    assert Guard(home).admit().crashes == 1
+    assert CrashGuard(home).admit().crashes == 1
     (home / "config.yaml").write_text("log: {level: info}\n")
-    assert Guard(home).admit().crashes == 0
+    assert CrashGuard(home).admit().crashes == 0
     break_it()
-    assert Guard(home).admit().crashes == 1
-    assert Guard(home).admit(anyway=True).crashes == 0
+    assert CrashGuard(home).admit().crashes == 1
+    assert CrashGuard(home).admit(anyway=True).crashes == 0
     break_it()
-    with Guard(home).watch() as note_ready:
+    with CrashGuard(home).watch() as note_ready:
         note_ready()
-    assert Guard(home).admit().crashes == 0
+    assert CrashGuard(home).admit().crashes == 0
     break_it()
     path = home / FOLDER / FILE
     path.write_text(path.read_text().replace(crash_guard.VERSION, "0.0.1"))
-    assert Guard(home).admit().crashes == 0
+    assert CrashGuard(home).admit().crashes == 0
 
 
 @pytest.mark.parametrize("error", [HomeBusy("busy", pid=1, since=0.0), KeyboardInterrupt(), SystemExit(143)])
 def test_what_somebody_wanted_is_no_crash(home: Path, error: BaseException) -> None:
     """F9: a second gateway, Ctrl-C, a stop before it was ready."""
-    with pytest.raises(type(error)), Guard(home).watch():
+    with pytest.raises(type(error)), CrashGuard(home).watch():
         raise error
-    assert Guard(home).admit().crashes == 0
+    assert CrashGuard(home).admit().crashes == 0
 
 
 def test_a_setting_that_is_wrong_is_one(home: Path) -> None:
-    with pytest.raises(ConfigProblem), Guard(home).watch():
+    with pytest.raises(ConfigProblem), CrashGuard(home).watch():
         raise ConfigProblem("The port is taken.")
-    assert Guard(home).admit().reason == "The port is taken."
+    assert CrashGuard(home).admit().reason == "The port is taken."
 
 
 def test_lives_with_the_same_number_are_told_apart(home: Path) -> None:
     """In a container each life is process 1."""
     for moment in (1.0, 2.0, 3.0):
-        with pytest.raises(RuntimeError), Guard(home, clock=lambda moment=moment: moment).watch():  # type: ignore[misc]
+        with pytest.raises(RuntimeError), CrashGuard(home, clock=lambda moment=moment: moment).watch():  # type: ignore[misc]
             raise RuntimeError("boom")
     assert len(read_history(home / FOLDER / FILE).starts) == 3
 
@@ -136,16 +138,16 @@ def test_a_damaged_file_tells_nothing(home: Path, text: str) -> None:
     path = home / FOLDER / FILE
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert Guard(home).admit().crashes == 0
+    assert CrashGuard(home).admit().crashes == 0
 
 
 def test_an_owned_home_is_left_alone(home: Path) -> None:
     home.mkdir()
-    with pytest.raises(RuntimeError), Guard(home).watch():
+    with pytest.raises(RuntimeError), CrashGuard(home).watch():
         raise RuntimeError("boom")
     with HomeLock(home):
-        assert Guard(home).admit().crashes == 0
-    assert Guard(home).admit().crashes == 1
+        assert CrashGuard(home).admit().crashes == 0
+    assert CrashGuard(home).admit().crashes == 1
 
 
 def test_the_refusal_says_everything(tmp_path: Path) -> None:
@@ -193,4 +195,4 @@ def test_told_to_end_before_it_is_ready(home: Path) -> None:
             assert process.poll() is None
         os.kill(process.pid, signal.SIGTERM)
         process.wait(60)
-    assert Guard(home).admit().crashes == 0
+    assert CrashGuard(home).admit().crashes == 0

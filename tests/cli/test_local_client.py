@@ -15,7 +15,7 @@ from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Said, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, NOTE, QUESTION, Address, Outgoing
-from hermes_cli.chat.local_client import Connection, Gone, LocalClient, call, connect
+from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, call, connect
 from hermes_cli.chat.local_follow import Follower
 from hermes_state.memory.memory_store import MemoryStore
 
@@ -27,7 +27,7 @@ class Person:
     """Reads what a client shows."""
 
     def __init__(self, home: Path, name: str = "a", **hello: object) -> None:
-        def reach(tell: Callable[[Event], None], given_up: Callable[[], bool]) -> Connection:
+        def reach(tell: Callable[[Event], None], given_up: Callable[[], bool]) -> LocalConnection:
             while not given_up():
                 if connection := connect(home):
                     return connection

@@ -118,7 +118,7 @@ def _crash_in_process(home: Path) -> subprocess.CompletedProcess[str]:
     (home / "broken_command.py").write_text(f"def main(args):\n    raise RuntimeError('boom {CANARY}')\n")
     code = (
         "import sys; from hermes_cli import main as m; "
-        "m.COMMANDS = {'broken': m.Entry('broken_command:main', '')}; sys.exit(m.main(['broken']))"
+        "m.COMMANDS = {'broken': m.CommandEntry('broken_command:main', '')}; sys.exit(m.main(['broken']))"
     )
     environment = {**os.environ, "PYTHONPATH": str(home), "SOME_API_KEY": CANARY}
     command = [sys.executable, "-c", code]
@@ -174,7 +174,7 @@ def test_ctrl_c_ends_quietly(home: Path) -> None:
     (home / "waiting_command.py").write_text(body)
     code = (
         "import sys; from hermes_cli import main as m; "
-        "m.COMMANDS = {'wait': m.Entry('waiting_command:main', '')}; sys.exit(m.main(['wait']))"
+        "m.COMMANDS = {'wait': m.CommandEntry('waiting_command:main', '')}; sys.exit(m.main(['wait']))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code],

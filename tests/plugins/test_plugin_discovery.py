@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_cli import plugins
-from hermes_cli.plugins import Gate, PluginManifest, decide_gate
+from hermes_cli.plugins import PluginGate, PluginManifest, decide_gate
 from hermes_cli.plugins.plugin_sources import find_manifests
 
 MARK = """
@@ -36,23 +36,23 @@ def _ran() -> bool:
 @pytest.mark.parametrize(
     ("kind", "source", "enabled", "disabled", "gate"),
     [
-        ("standalone", "user", [], [], Gate.NOT_ENABLED),
-        ("standalone", "user", ["p"], [], Gate.LOAD),
-        ("standalone", "user", ["cat/p"], [], Gate.LOAD),
-        ("standalone", "user", ["p"], ["p"], Gate.DISABLED),
-        ("standalone", "user", ["p"], ["cat/p"], Gate.DISABLED),
-        ("standalone", "bundled", [], [], Gate.NOT_ENABLED),
-        ("standalone", "entrypoint", [], [], Gate.NOT_ENABLED),
-        ("backend", "bundled", [], [], Gate.LOAD),
-        ("backend", "bundled", [], ["p"], Gate.DISABLED),
-        ("backend", "user", [], [], Gate.NOT_ENABLED),
-        ("backend", "user", ["p"], [], Gate.LOAD),
-        ("platform", "bundled", [], [], Gate.DEFERRED),
-        ("platform", "project", [], [], Gate.NOT_ENABLED),
-        ("exclusive", "user", ["p"], [], Gate.ELSEWHERE),
-        ("exclusive", "bundled", [], [], Gate.ELSEWHERE),
-        ("model-provider", "user", [], [], Gate.KNOWN),
-        ("model-provider", "user", [], ["p"], Gate.DISABLED),
+        ("standalone", "user", [], [], PluginGate.NOT_ENABLED),
+        ("standalone", "user", ["p"], [], PluginGate.LOAD),
+        ("standalone", "user", ["cat/p"], [], PluginGate.LOAD),
+        ("standalone", "user", ["p"], ["p"], PluginGate.DISABLED),
+        ("standalone", "user", ["p"], ["cat/p"], PluginGate.DISABLED),
+        ("standalone", "bundled", [], [], PluginGate.NOT_ENABLED),
+        ("standalone", "entrypoint", [], [], PluginGate.NOT_ENABLED),
+        ("backend", "bundled", [], [], PluginGate.LOAD),
+        ("backend", "bundled", [], ["p"], PluginGate.DISABLED),
+        ("backend", "user", [], [], PluginGate.NOT_ENABLED),
+        ("backend", "user", ["p"], [], PluginGate.LOAD),
+        ("platform", "bundled", [], [], PluginGate.DEFERRED),
+        ("platform", "project", [], [], PluginGate.NOT_ENABLED),
+        ("exclusive", "user", ["p"], [], PluginGate.ELSEWHERE),
+        ("exclusive", "bundled", [], [], PluginGate.ELSEWHERE),
+        ("model-provider", "user", [], [], PluginGate.KNOWN),
+        ("model-provider", "user", [], ["p"], PluginGate.DISABLED),
     ],
 )
 def test_gates(kind, source, enabled, disabled, gate):

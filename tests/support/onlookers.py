@@ -21,7 +21,7 @@ from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, Address
 from hermes_base.journal import Row, shown_text
 from hermes_base.local_wire import Hello
-from hermes_cli.chat.local_client import Connection, LocalClient, connect
+from hermes_cli.chat.local_client import LocalClient, LocalConnection, connect
 from hermes_cli.chat.terminal_plain import PlainView, Shows
 from hermes_cli.chat.terminal_render import Renderer
 from hermes_cli.chat.terminal_view import TerminalView
@@ -124,9 +124,9 @@ class Terminals:
         self.client.open()
         threading.Thread(target=self._follow, daemon=True).start()
 
-    def _reach(self, _tell: Callable[[Event], None], is_over: Callable[[], bool]) -> Connection:
+    def _reach(self, _tell: Callable[[Event], None], is_over: Callable[[], bool]) -> LocalConnection:
         """Comes back whenever the gateway does."""
-        found: list[Connection] = []
+        found: list[LocalConnection] = []
 
         def try_once() -> bool:
             made = None if is_over() else connect(self._home)

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from hermes_cli import config
 from hermes_cli.chat.joining import ChatOptions, OpenedHost, open_host
-from hermes_cli.chat.piped import STDIN, Asking, open_stdin, read_question
+from hermes_cli.chat.piped import STDIN, PipedQuestion, open_stdin, read_question
 from hermes_cli.chat.terminal_plain import Lines, PlainChat, PlainView, Shows
 from hermes_cli.chat.terminal_words import Display, clean_shown, read_display
 
@@ -76,7 +76,7 @@ def _let_output_take_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _answer(opened: OpenedHost, asking: Asking, display: Display) -> int:
+def _answer(opened: OpenedHost, asking: PipedQuestion, display: Display) -> int:
     """`-q`: nothing but the answer goes to stdout."""
     if not sys.stderr.isatty():
         display = Display(display.markdown, "off", reasoning=False)  # progress is for eyes only

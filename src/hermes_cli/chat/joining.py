@@ -16,7 +16,7 @@ from typing import Protocol
 from hermes_base.chat import ChatHost, Event, Notice
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello
-from hermes_cli.chat.local_client import Connection, Gone, LocalClient, connect
+from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, connect
 from hermes_cli.config.folder import find_folder
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
@@ -117,7 +117,7 @@ class Seat:
     def hosts(self) -> bool:
         return self._hosted is not None
 
-    def reach(self, tell: Callable[[Event], None], given_up: Callable[[], bool]) -> Connection:
+    def reach(self, tell: Callable[[Event], None], given_up: Callable[[], bool]) -> LocalConnection:
         """A connection to the home's gateway, which may be our own by then; waits for one that is about to come."""
         back, self._reached = self._reached, True
         begun, told = time.monotonic(), False

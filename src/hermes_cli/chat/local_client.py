@@ -18,7 +18,7 @@ from hermes_base import local_wire as wire
 from hermes_base.chat import Closed, Event, Idle, Notice
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
-from hermes_cli.chat.local_follow import Follower, Taken
+from hermes_cli.chat.local_follow import Follower, FollowUp
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Gone(HermesError):
     """The connection broke or the other side does not answer."""
 
 
-class Connection:
+class LocalConnection:
     """Lines to and from the gateway of a home."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -65,7 +65,7 @@ class Connection:
         self._sock.close()
 
 
-def connect(home: Path) -> Connection | None:
+def connect(home: Path) -> LocalConnection | None:
     """A connection to the gateway of this home; None: nobody listens."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -82,10 +82,10 @@ def connect(home: Path) -> Connection | None:
             kept="Nothing was sent.",
             fix="Remove the file.",
         )
-    return Connection(sock)
+    return LocalConnection(sock)
 
 
-def call(connection: Connection, name: str, args: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
+def call(connection: LocalConnection, name: str, args: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
     """What the owner of the home makes of a call; HermesError with its words when it refuses."""
     wanted = uuid.uuid4().hex
     connection.send(wire.Call(wanted, name, args))
@@ -100,7 +100,7 @@ def call(connection: Connection, name: str, args: dict[str, Any], seconds: float
 
 
 #: Finds a connection, however long it takes: gets a way to tell the person, and a way to ask whether to give up.
-Reach = Callable[[Callable[[Event], None], Callable[[], bool]], Connection]
+Reach = Callable[[Callable[[Event], None], Callable[[], bool]], LocalConnection]
 
 
 class LocalClient:
@@ -112,7 +112,7 @@ class LocalClient:
         self._follower = Follower(hello)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._lock = threading.RLock()  # guards what follows; never held while events are read
-        self._connection: Connection | None = None
+        self._connection: LocalConnection | None = None
         self._replies: dict[str, queue.SimpleQueue[wire.Stopped | wire.Answered | None]] = {}
         self._closed = False
         self.banner: tuple[str, ...] = ()
@@ -231,7 +231,7 @@ class LocalClient:
         for box in list(self._replies.values()):
             box.put(None)
 
-    def _read_line(self, connection: Connection) -> None:
+    def _read_line(self, connection: LocalConnection) -> None:
         try:
             self._take(connection.read())
         except wire.WireProblem as problem:
@@ -244,7 +244,7 @@ class LocalClient:
         except Gone:
             connection.close()  # it died again; the next round finds another
 
-    def _greet(self, connection: Connection) -> wire.Welcome:
+    def _greet(self, connection: LocalConnection) -> wire.Welcome:
         """Say hello and take the welcome; what was not stored goes out again with it."""
         connection.send(self._follower.hello())
         while not isinstance(line := connection.read(HELLO_SECONDS), wire.Welcome):
@@ -266,7 +266,7 @@ class LocalClient:
         with self._lock:
             self._perform(self._follower.take(line))
 
-    def _perform(self, taken: Taken) -> None:
+    def _perform(self, taken: FollowUp) -> None:
         for event in taken.events:
             self._events.put(event)
         for reply in taken.replies:

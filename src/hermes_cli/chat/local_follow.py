@@ -20,7 +20,7 @@ _QUESTION_KINDS = frozenset({"approval", "clarification", "confirmation"})
 
 
 @dataclass(slots=True)
-class Pending:
+class OpenMessage:
     """A message of ours that is not dealt with, as far as we know."""
 
     say: wire.Say
@@ -30,7 +30,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class FollowUp:
     """What follows from a line."""
 
     events: tuple[Event, ...] = ()
@@ -43,8 +43,8 @@ class Follower:
     def __init__(self, hello: wire.Hello) -> None:
         self._hello = hello
         self._count = 0
-        self._pending: dict[str, Pending] = {}
-        self._dealt: OrderedDict[int, int] = OrderedDict()  # seq -> row, also of messages that we do not know yet
+        self._pending: dict[str, OpenMessage] = {}
+        self._last_rows: OrderedDict[int, int] = OrderedDict()  # seq -> row, also of messages that we do not know yet
         self._shown: OrderedDict[int | str, None] = OrderedDict()
         self._words: set[int] = set()  # messages that we know, beyond the cursor
         self._parts: dict[int, str] = {}  # beginnings of long rows, by row
@@ -64,21 +64,21 @@ class Follower:
     def say(self, text: str, files: tuple[FileRef, ...] = ()) -> wire.Say:
         self._count += 1
         say = wire.Say(str(self._count), text, files)
-        self._pending[say.id] = Pending(say)
+        self._pending[say.id] = OpenMessage(say)
         return say
 
-    def withdraw(self, id: str, reason: str) -> Taken:
+    def withdraw(self, id: str, reason: str) -> FollowUp:
         """A message that could not leave."""
         return self.take(wire.NotStored(id, reason))
 
     # --- what we are told
 
-    def take(self, line: wire.FromGateway) -> Taken:
+    def take(self, line: wire.FromGateway) -> FollowUp:
         handle = _HANDLERS.get(type(line))
-        taken = handle(self, line) if handle is not None else Taken()
+        taken = handle(self, line) if handle is not None else FollowUp()
         return replace(taken, events=(*taken.events, *self._settle()))
 
-    def _take_welcome(self, welcome: wire.Welcome) -> Taken:
+    def _take_welcome(self, welcome: wire.Welcome) -> FollowUp:
         came_back = bool(self.conversation)
         self._parts.clear()  # the row comes again, from its beginning
         if not came_back:
@@ -90,68 +90,68 @@ class Follower:
                 pending.due = welcome.cursor.outbox
         replies = tuple(pending.say for pending in self._pending.values() if not pending.stored)
         # Nobody knows how a text goes on that was cut with the connection; the answer comes whole.
-        return Taken((TextEnded(kept=False),) if came_back else (), replies)
+        return FollowUp((TextEnded(kept=False),) if came_back else (), replies)
 
-    def _take_stored(self, stored: wire.Stored) -> Taken:
+    def _take_stored(self, stored: wire.Stored) -> FollowUp:
         pending = self._pending.get(stored.id)
         if pending is None:
-            return Taken()
+            return FollowUp()
         pending.stored, pending.seq = True, stored.seq
         if stored.seq is None:
             pending.due = 0  # nobody knows what became of it: do not wait
         else:
             self._note_word(stored.seq)
-            pending.due = stored.outbox if stored.done else self._dealt.get(stored.seq)
-        return Taken()
+            pending.due = stored.outbox if stored.done else self._last_rows.get(stored.seq)
+        return FollowUp()
 
-    def _take_refused(self, refused: wire.NotStored) -> Taken:
+    def _take_refused(self, refused: wire.NotStored) -> FollowUp:
         pending = self._pending.get(refused.id)
         if pending is None:
-            return Taken()
+            return FollowUp()
         pending.stored, pending.due = True, 0
-        return Taken((Notice(refused.reason, "error"),))
+        return FollowUp((Notice(refused.reason, "error"),))
 
-    def _take_event(self, happened: wire.Happened) -> Taken:
+    def _take_event(self, happened: wire.Happened) -> FollowUp:
         event = happened.event
         if isinstance(event, Idle | Closed):
-            return Taken()  # we know better
+            return FollowUp()  # we know better
         if isinstance(event, Said) and happened.seq and not self._note_word(happened.seq):
-            return Taken()
-        return Taken((event,))
+            return FollowUp()
+        return FollowUp((event,))
 
-    def _take_part(self, part: wire.DeliverPart) -> Taken:
+    def _take_part(self, part: wire.DeliverPart) -> FollowUp:
         self._parts[part.row] = self._parts.get(part.row, "") + part.text
-        return Taken()
+        return FollowUp()
 
-    def _take_row(self, deliver: wire.Deliver) -> Taken:
+    def _take_row(self, deliver: wire.Deliver) -> FollowUp:
         reply = (wire.Got(deliver.row),)
         outgoing = replace(deliver.outgoing, text=self._parts.pop(deliver.row, "") + deliver.outgoing.text)
         seen = self._note_row(deliver)
         stale = deliver.outgoing.kind == QUESTION and 0 < deliver.row <= self._old_row
         if stale or (seen and deliver.key):
-            return Taken(replies=reply)
-        return Taken(_read_events(outgoing), reply)
+            return FollowUp(replies=reply)
+        return FollowUp(_read_events(outgoing), reply)
 
-    def _take_dealt(self, dealt: wire.DealtWith) -> Taken:
+    def _take_done(self, dealt: wire.DealtWith) -> FollowUp:
         for seq in dealt.seqs:
-            _remember(self._dealt, seq, dealt.outbox)
+            _remember(self._last_rows, seq, dealt.outbox)
         for pending in self._pending.values():
             if pending.seq in dealt.seqs:
                 pending.due = dealt.outbox
-        return Taken()
+        return FollowUp()
 
-    def _take_moved(self, moved: wire.MovedTo) -> Taken:
+    def _take_moved(self, moved: wire.MovedTo) -> FollowUp:
         """What we said in the old conversation is not ours to wait for any more."""
         self.conversation, self._cursor, self._old_row = moved.conversation, moved.cursor, moved.cursor.outbox
         self._words.clear()
-        self._dealt.clear()
+        self._last_rows.clear()
         for pending in self._pending.values():
             if pending.stored:
                 pending.due = 0
-        return Taken()
+        return FollowUp()
 
-    def _take_trouble(self, trouble: wire.Trouble) -> Taken:
-        return Taken((Notice(trouble.text, "error"),))
+    def _take_trouble(self, trouble: wire.Trouble) -> FollowUp:
+        return FollowUp((Notice(trouble.text, "error"),))
 
     # --- what we know
 
@@ -225,14 +225,14 @@ _EVENTS: Mapping[str, Callable[[Outgoing], Event]] = {
     QUESTION: _read_question,
     FILE: _read_file,
 }
-_HANDLERS: Mapping[type, Callable[[Follower, Any], Taken]] = {
+_HANDLERS: Mapping[type, Callable[[Follower, Any], FollowUp]] = {
     wire.Welcome: Follower._take_welcome,
     wire.Stored: Follower._take_stored,
     wire.NotStored: Follower._take_refused,
     wire.Happened: Follower._take_event,
     wire.DeliverPart: Follower._take_part,
     wire.Deliver: Follower._take_row,
-    wire.DealtWith: Follower._take_dealt,
+    wire.DealtWith: Follower._take_done,
     wire.MovedTo: Follower._take_moved,
     wire.Trouble: Follower._take_trouble,
 }

@@ -28,28 +28,28 @@ _HOLDS_TEXT = (stat.S_ISFIFO, stat.S_ISREG, stat.S_ISSOCK)
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PipedQuestion:
     """One question as it is submitted."""
 
     text: str
     files: tuple[FileRef, ...] = ()
 
 
-def read_question(given: str) -> Asking:
+def read_question(given: str) -> PipedQuestion:
     """The question with what was piped; `-`, or no word beside what was piped, means that this is the question."""
     if given == STDIN or (not given.strip() and _holds_text()):
         if sys.stdin is not None and sys.stdin.isatty():
             raise ConfigProblem("-q needs a question.", fix='For example: hermes -q "What time is it in Lima?"')
-        return Asking(_check(_decode(_read_to_end(open_stdin()))))
+        return PipedQuestion(_check(_decode(_read_to_end(open_stdin()))))
     question = _check(clean_typed(given))
     if _names_command(question):
-        return Asking(question)
+        return PipedQuestion(question)
     piped = _decode(_read_to_end(open_stdin())) if _holds_text() else ""
     if not piped.strip():
-        return Asking(question)
+        return PipedQuestion(question)
     if len(piped.encode()) <= MOST_INLINE:
-        return Asking(join_piped(question, piped))
-    return Asking(question, (_keep_file(piped),))
+        return PipedQuestion(join_piped(question, piped))
+    return PipedQuestion(question, (_keep_file(piped),))
 
 
 def join_piped(question: str, piped: str) -> str:

@@ -14,7 +14,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from hermes_base import commands
 from hermes_base.chat import Asked, ChatHost, Closed, Event, Idle, Question, TextDelta, TurnEnded
 from hermes_cli.chat import terminal_words as words
-from hermes_cli.chat.terminal_events import SIGNALLED, Ended, carry_events, find_endings
+from hermes_cli.chat.terminal_events import SIGNALLED, FeedEnded, carry_events, find_endings
 from hermes_cli.chat.terminal_input import HISTORY_FILE, TypedLine
 from hermes_cli.chat.terminal_render import Renderer
 from hermes_cli.chat.terminal_screen import Screen, divert_logs
@@ -41,7 +41,7 @@ class ScreenChat:
         self._line = TypedLine(get_hermes_home() / HISTORY_FILE)
         self._screen = Screen(self._line, self)
         self._view = TerminalView(display, Renderer(self._screen.find_width))
-        self._arrived: deque[Event | Ended] = deque()
+        self._arrived: deque[Event | FeedEnded] = deque()
         self._wake = asyncio.Event()
         self._questions: deque[tuple[Question, float]] = deque()  # open ones, each with the time it expires
         self._draft = ""  # what was on the line when a question came
@@ -56,7 +56,7 @@ class ScreenChat:
         self._wake.set()  # draw the first region
         loop = asyncio.get_running_loop()
 
-        def receive(event: Event | Ended) -> None:
+        def receive(event: Event | FeedEnded) -> None:
             self._arrived.append(event)
             with suppress(RuntimeError):  # the chat has ended, and its loop with it
                 loop.call_soon_threadsafe(self._wake.set)
@@ -227,15 +227,15 @@ class ScreenChat:
         if text:
             self._view.show(TextDelta("".join(text)))
 
-    def _take(self, event: Event | Ended) -> None:
+    def _take(self, event: Event | FeedEnded) -> None:
         match event:
             case Asked(question):
                 self._ask(question)
             case Idle():
                 self._end_work()
-            case Ended(error) if error is not None:
+            case FeedEnded(error) if error is not None:
                 raise error
-            case Closed() | Ended():
+            case Closed() | FeedEnded():
                 self._screen.leave(LEFT)
             case TurnEnded():
                 self._drop_questions()

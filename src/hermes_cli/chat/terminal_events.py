@@ -24,7 +24,7 @@ def find_endings() -> tuple[signal.Signals, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FeedEnded:
     """The host will say no more; `error` tells why, when it did not end as it should."""
 
     error: Exception | None = None
@@ -37,7 +37,7 @@ class Pressed:
     number: int
 
 
-def carry_events(host: ChatHost, put: Callable[[Event | Ended], None]) -> None:
+def carry_events(host: ChatHost, put: Callable[[Event | FeedEnded], None]) -> None:
     """Hand each event to `put`, from a thread that ends with the host or with the process."""
 
     def carry() -> None:
@@ -46,9 +46,9 @@ def carry_events(host: ChatHost, put: Callable[[Event | Ended], None]) -> None:
                 put(event)
         except Exception as error:  # the top of a thread; whoever reads the events raises it again
             log.debug("The events ended with an error.", exc_info=True)
-            put(Ended(error))
+            put(FeedEnded(error))
         else:
-            put(Ended())
+            put(FeedEnded())
 
     threading.Thread(target=carry, name="chat-events", daemon=True).start()
 
@@ -58,12 +58,12 @@ class Feed:
 
     def __init__(self, host: ChatHost) -> None:
         # A SimpleQueue may be put to inside a signal handler, also while the same thread waits on it.
-        self._items: SimpleQueue[Event | Ended | Pressed] = SimpleQueue()
+        self._items: SimpleQueue[Event | FeedEnded | Pressed] = SimpleQueue()
         self._pressed: list[int] = []  # signals that nobody has heard of yet
         self._reading = False
         carry_events(host, self._items.put)
 
-    def take(self) -> Event | Ended | Pressed:
+    def take(self) -> Event | FeedEnded | Pressed:
         """The next item; blocks for it."""
         while isinstance(item := self._items.get(), Pressed):
             if item.number in self._pressed:  # if not, it has ended a read

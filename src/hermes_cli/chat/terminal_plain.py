@@ -26,7 +26,7 @@ from hermes_base.chat import (
 )
 from hermes_base.inbound import FileRef
 from hermes_cli.chat import terminal_words as words
-from hermes_cli.chat.terminal_events import ENDINGS, SIGNALLED, Ended, Feed, Pressed
+from hermes_cli.chat.terminal_events import ENDINGS, SIGNALLED, Feed, FeedEnded, Pressed
 
 #: Exit codes. UNASKED: it went on without an answer to a question, since nobody could be asked.
 ANSWERED, FAILED, UNASKED = 0, 1, 3
@@ -53,7 +53,7 @@ class Lines:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SubmitOutcome:
     """What became of one submitted text."""
 
     stops: frozenset[int]  # the signals that stop the turn; with others it is left
@@ -196,7 +196,7 @@ class PlainChat:
             while (line := self._read()) is not None:
                 if not line.strip():
                     continue
-                outcome = self._submit(line, (), Outcome(_STOP_LINE))
+                outcome = self._submit(line, (), SubmitOutcome(_STOP_LINE))
                 code = UNASKED if outcome.unasked else code
                 if outcome.left:
                     return SIGNALLED + outcome.signal if outcome.signal else code
@@ -210,15 +210,15 @@ class PlainChat:
         with self._feed.reading():
             return self._lines.read()
 
-    def _submit_to_end(self, text: str, files: tuple[FileRef, ...]) -> Outcome:
+    def _submit_to_end(self, text: str, files: tuple[FileRef, ...]) -> SubmitOutcome:
         """As `_submit`; whatever breaks it off (the reader of the output is gone) stops the turn, too."""
         try:
-            return self._submit(text, files, Outcome(_STOP_QUESTION))
+            return self._submit(text, files, SubmitOutcome(_STOP_QUESTION))
         except BaseException:
             self._host.stop()
             raise
 
-    def _submit(self, text: str, files: tuple[FileRef, ...], outcome: Outcome) -> Outcome:
+    def _submit(self, text: str, files: tuple[FileRef, ...], outcome: SubmitOutcome) -> SubmitOutcome:
         """Hand a text over and show events until it is dealt with."""
         self._host.submit(text, files)
         while not outcome.left:
@@ -229,7 +229,7 @@ class PlainChat:
                     self._obey(number, outcome)
                 case Closed():
                     outcome.left = True
-                case Ended(error):
+                case FeedEnded(error):
                     if error is not None:
                         raise error
                     outcome.left = True
@@ -240,21 +240,21 @@ class PlainChat:
                     self._view.show(event, stopped_here=bool(outcome.signal))
         return outcome
 
-    def _note(self, event: Event, outcome: Outcome) -> None:
+    def _note(self, event: Event, outcome: SubmitOutcome) -> None:
         if isinstance(event, TurnEnded):
             outcome.ended = event
         outcome.failed |= isinstance(event, Notice) and event.level == "error"
         if not outcome.heard and isinstance(event, TextDelta | ReasoningDelta | ToolStarted):
             outcome.heard = self._host.stop()  # it had not begun when it was to be stopped
 
-    def _obey(self, number: int, outcome: Outcome) -> None:
+    def _obey(self, number: int, outcome: SubmitOutcome) -> None:
         """The first signal stops the turn or leaves it; the second does not wait for it."""
         outcome.left = bool(outcome.signal) or number not in outcome.stops
         outcome.signal = outcome.signal or number
         if not outcome.left:
             outcome.heard = self._host.stop()
 
-    def _ask(self, question: Question, outcome: Outcome) -> None:
+    def _ask(self, question: Question, outcome: SubmitOutcome) -> None:
         """Read lines until one answers the question; where nobody can give one, say so and go on."""
         if self._lines is None:
             self._go_on_unasked(question, outcome)
@@ -280,7 +280,7 @@ class PlainChat:
                 return
             self._view.hint(words.describe_ways_to_answer(question) if question.choices else "Please type an answer.")
 
-    def _go_on_unasked(self, question: Question, outcome: Outcome) -> None:
+    def _go_on_unasked(self, question: Question, outcome: SubmitOutcome) -> None:
         """Nobody can answer: that is a no, and the person reads about it."""
         outcome.unasked = True
         self._view.hint(words.describe_unasked(question))

@@ -33,7 +33,7 @@ _SILENT = "it ended without a word before it was ready (killed, or out of memory
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class GatewayStart:
     """One life of the gateway."""
 
     at: float
@@ -47,7 +47,7 @@ class Start:
         """When it was last heard of."""
         return self.ended or self.at
 
-    def is_of(self, other: "Start") -> bool:
+    def is_of(self, other: "GatewayStart") -> bool:
         """The process alone does not tell: in a container each life has the same number."""
         return (self.at, self.pid) == (other.at, other.pid)
 
@@ -58,11 +58,11 @@ class History:
 
     version: str = ""
     settings: tuple[Any, ...] = ()  # what changes when a file of settings does
-    starts: tuple[Start, ...] = ()
+    starts: tuple[GatewayStart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StartVerdict:
     """Seconds to wait before this start, or that there is to be none."""
 
     crashes: int = 0
@@ -76,20 +76,20 @@ class Verdict:
 # --- rules, pure
 
 
-def judge(history: History, now: float) -> Verdict:
+def judge(history: History, now: float) -> StartVerdict:
     crashes = [start for start in history.starts if is_crash(start) and now - start.last < WINDOW_SECONDS]
     if not crashes:
-        return Verdict()
+        return StartVerdict()
     reason, last = crashes[-1].error or _SILENT, crashes[-1].last
     if len(crashes) >= MOST_CRASHES:
         oldest = crashes[-MOST_CRASHES]
         again_in = max(0.0, oldest.last + WINDOW_SECONDS - now)
-        return Verdict(len(crashes), 0.0, True, reason, again_in, crashes[-1].at)
+        return StartVerdict(len(crashes), 0.0, True, reason, again_in, crashes[-1].at)
     wanted = min(LONGEST_PAUSE, 2.0 ** (len(crashes) - 1))
-    return Verdict(len(crashes), min(wanted, max(0.0, last + wanted - now)), reason=reason)
+    return StartVerdict(len(crashes), min(wanted, max(0.0, last + wanted - now)), reason=reason)
 
 
-def is_crash(start: Start) -> bool:
+def is_crash(start: GatewayStart) -> bool:
     """It failed with an error, or ended without a word before it was ready."""
     if start.error:
         return True
@@ -102,7 +102,7 @@ def begin_anew(history: History, version: str, settings: tuple[Any, ...]) -> His
     return history if same else History(version, settings)
 
 
-def write_refusal(verdict: Verdict, trace: Path | None) -> str:
+def write_refusal(verdict: StartVerdict, trace: Path | None) -> str:
     where = f" The trace is in {trace}." if trace else ""
     return (
         f"The gateway crashed {verdict.crashes} times within {WINDOW_SECONDS / 60:.0f} minutes and is not started "
@@ -115,7 +115,7 @@ def write_refusal(verdict: Verdict, trace: Path | None) -> str:
 # --- performing
 
 
-class Guard:
+class CrashGuard:
     """The guard of one home, around one start."""
 
     def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
@@ -124,10 +124,10 @@ class Guard:
         self._path = home / FOLDER / FILE
         self._stamp: tuple[Any, ...] = ()
 
-    def admit(self, *, anyway: bool = False) -> Verdict:
+    def admit(self, *, anyway: bool = False) -> StartVerdict:
         """What earlier starts say about this one. A home that is owned is left alone: its owner says so."""
         if holder(self._home) is not None:
-            return Verdict()
+            return StartVerdict()
         with self._change() as box:
             known = begin_anew(box.history, VERSION, read_stamp(self._home))
             box.history = replace(known, starts=()) if anyway else known
@@ -136,7 +136,7 @@ class Guard:
     @contextmanager
     def watch(self) -> Iterator[Callable[[], None]]:
         """Around the gateway's life; yields what is called when it is ready."""
-        start = Start(self._clock(), os.getpid())
+        start = GatewayStart(self._clock(), os.getpid())
         self._stamp = read_stamp(self._home)  # an edit from now on is one that the next start does not know
         try:
             self._note(start)
@@ -156,13 +156,13 @@ class Guard:
         kept = [(path.stat().st_mtime, path) for path in (self._home / "logs").glob("crash-*.txt")]
         return max((found for found in kept if found[0] >= since), default=(0.0, None))[1]
 
-    def _note(self, start: Start) -> None:
+    def _note(self, start: GatewayStart) -> None:
         with self._change() as box:
             known = begin_anew(box.history, VERSION, self._stamp)
             others = tuple(other for other in known.starts if not other.is_of(start))
             box.history = replace(known, starts=(*others, start)[-4 * MOST_CRASHES :])
 
-    def _forget(self, start: Start) -> None:
+    def _forget(self, start: GatewayStart) -> None:
         with self._change() as box:
             others = tuple(other for other in box.history.starts if not other.is_of(start))
             box.history = replace(box.history, starts=others)
@@ -220,7 +220,7 @@ def read_history(path: Path) -> History:
 
 def _parse(told: Mapping[str, Any]) -> History:
     stamp = tuple(tuple(one) if isinstance(one, list) else one for one in told["settings"])
-    return History(str(told["version"]), stamp, tuple(Start(**start) for start in told["starts"]))
+    return History(str(told["version"]), stamp, tuple(GatewayStart(**start) for start in told["starts"]))
 
 
 def _write_history(path: Path, history: History) -> None:

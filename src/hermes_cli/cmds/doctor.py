@@ -63,13 +63,13 @@ SYSTEM_TOOLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     level: str
     what: str
     fix: str = ""
 
 
-Check = Callable[[Path], Iterator[Finding]]
+Check = Callable[[Path], Iterator[DoctorFinding]]
 
 
 def main(args: list[str]) -> int:
@@ -83,91 +83,99 @@ def main(args: list[str]) -> int:
     return 1 if any(finding.level == FAIL for finding in findings) else 0
 
 
-def examine(home: Path, checks: Sequence[Check]) -> list[Finding]:
+def examine(home: Path, checks: Sequence[Check]) -> list[DoctorFinding]:
     """All findings; a check that breaks becomes a finding itself."""
     return [finding for check in checks for finding in _run_check(check, home)]
 
 
-def _run_check(check: Check, home: Path) -> list[Finding]:
+def _run_check(check: Check, home: Path) -> list[DoctorFinding]:
     try:
         return list(check(home))
     except Exception as error:
         log.debug("a check broke", exc_info=True)
         name = check.__name__.removeprefix("_check_").replace("_", " ")
         what = config.redactor()(f"The check of {name} broke: {type(error).__name__}: {error}")
-        return [Finding(FAIL, what, "Please report this line.")]
+        return [DoctorFinding(FAIL, what, "Please report this line.")]
 
 
 # --- the checks
 
 
-def _check_python(home: Path) -> Iterator[Finding]:  # noqa: ARG001 - all checks are called alike
+def _check_python(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001 - all checks are called alike
     found = f"hermes {VERSION} on Python {platform.python_version()}"
     if sys.version_info >= OLDEST_PYTHON:
-        yield Finding(OK, f"{found}.")
+        yield DoctorFinding(OK, f"{found}.")
     else:
-        yield Finding(FAIL, f"{found} is too old.", "Install Python 3.11 or newer and set Hermes up with it.")
+        yield DoctorFinding(FAIL, f"{found} is too old.", "Install Python 3.11 or newer and set Hermes up with it.")
 
 
-def _check_home(home: Path) -> Iterator[Finding]:
+def _check_home(home: Path) -> Iterator[DoctorFinding]:
     profile = get_active_profile_name()
     if not home.exists():
-        yield Finding(INFO, f"The home {home} (profile {profile}) does not exist yet.", "It is made at the first chat.")
+        yield DoctorFinding(
+            INFO, f"The home {home} (profile {profile}) does not exist yet.", "It is made at the first chat."
+        )
         return
     try:
         with tempfile.TemporaryFile(dir=home):
-            yield Finding(OK, f"The home is {home} (profile {profile}).")
+            yield DoctorFinding(OK, f"The home is {home} (profile {profile}).")
     except OSError as error:
         fix = "Make it a folder that you may write to, or set HERMES_HOME to another one."
-        yield Finding(FAIL, f"The home {home} cannot be written to: {error.strerror}.", fix)
+        yield DoctorFinding(FAIL, f"The home {home} cannot be written to: {error.strerror}.", fix)
 
 
-def _check_disk(home: Path) -> Iterator[Finding]:
+def _check_disk(home: Path) -> Iterator[DoctorFinding]:
     free = shutil.disk_usage(_find_existing(home)).free
     what = f"{free / 1e9:.1f} GB are free on the disk of the home."
     levels = ((NO_SPACE, FAIL), (LITTLE_SPACE, WARN))
     level = next((level for limit, level in levels if free < limit), OK)
-    yield Finding(level, what, "" if level == OK else "Free some space: without it nothing can be stored.")
+    yield DoctorFinding(level, what, "" if level == OK else "Free some space: without it nothing can be stored.")
 
 
 def _find_existing(path: Path) -> Path:
     return next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
 
 
-def _check_config(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_config(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     path = config.get_config_path()
     try:
         problems = config.find_problems()
     except ConfigProblem as error:
-        yield Finding(FAIL, error.what, error.fix)
+        yield DoctorFinding(FAIL, error.what, error.fix)
         return
     for problem in problems:
-        yield Finding(WARN if problem.warning else FAIL, problem.what, problem.fix)
+        yield DoctorFinding(WARN if problem.warning else FAIL, problem.what, problem.fix)
     if not problems:
-        yield Finding(OK, f"{path} is in order." if path.exists() else f"There is no {path}: the defaults are used.")
+        yield DoctorFinding(
+            OK, f"{path} is in order." if path.exists() else f"There is no {path}: the defaults are used."
+        )
 
 
-def _check_env(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     path = config.get_env_path()
     if not path.exists():
         return
     try:
         bad = config.find_bad_env_lines()
     except ConfigProblem as error:
-        yield Finding(FAIL, error.what, error.fix)
+        yield DoctorFinding(FAIL, error.what, error.fix)
         return
     known = _find_key_names()
     for name in config.load_env():
         meant = find_meant(name, known)
         if meant:
             what = f"{path}: no provider's key is called {name}; it is kept and not used."
-            yield Finding(WARN, what, f"Did you mean {meant}? A name of your own is named by model.key_env.")
+            yield DoctorFinding(WARN, what, f"Did you mean {meant}? A name of your own is named by model.key_env.")
     for line in bad:
-        yield Finding(WARN, f"{path}, line {line}: this is not NAME=VALUE and is ignored.", "Correct or remove it.")
+        yield DoctorFinding(
+            WARN, f"{path}, line {line}: this is not NAME=VALUE and is ignored.", "Correct or remove it."
+        )
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        yield Finding(WARN, f"Other users of this machine may read the secrets in {path}.", f"Run: chmod 600 {path}")
+        yield DoctorFinding(
+            WARN, f"Other users of this machine may read the secrets in {path}.", f"Run: chmod 600 {path}"
+        )
     elif not bad:
-        yield Finding(OK, f"{path} is in order.")
+        yield DoctorFinding(OK, f"{path} is in order.")
 
 
 def _find_key_names() -> frozenset[str]:
@@ -177,10 +185,10 @@ def _find_key_names() -> frozenset[str]:
         return find_key_names({})
 
 
-def _check_store(home: Path) -> Iterator[Finding]:
+def _check_store(home: Path) -> Iterator[DoctorFinding]:
     path = home / STORE_FILE
     if not path.exists() and not was_made(path):
-        yield Finding(OK, "There is no store yet: it is made with the first conversation.")
+        yield DoctorFinding(OK, "There is no store yet: it is made with the first conversation.")
         return
     try:
         with closing(Database(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
@@ -188,64 +196,64 @@ def _check_store(home: Path) -> Iterator[Finding]:
             faults = store.read(lambda db: [row[0] for row in db.execute("pragma quick_check(3)")])
             if faults != ["ok"]:
                 fix = "Stop Hermes, keep a copy of the file, and restore a backup with `hermes backup restore FILE`."
-                yield Finding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
+                yield DoctorFinding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
                 return
             findings = [*store.read(_find_damage), *store.read(_check_clock)]
     except StoreFailure as error:
-        yield Finding(FAIL, error.what, error.fix)
+        yield DoctorFinding(FAIL, error.what, error.fix)
         return
     yield from findings
     if not findings:
-        yield Finding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
+        yield DoctorFinding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
 
 
-def _find_damage(db: sqlite3.Connection) -> list[Finding]:
+def _find_damage(db: sqlite3.Connection) -> list[DoctorFinding]:
     """Rows that cannot be read: those that nobody has met yet, and those that were set aside."""
-    found = [Finding(FAIL, row.what, _MEET) for row in islice(find_damaged(db), NAMED_ROWS)]
+    found = [DoctorFinding(FAIL, row.what, _MEET) for row in islice(find_damaged(db), NAMED_ROWS)]
     for row in list_damaged(db, NAMED_ROWS):
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.found))
         where = f" of {row.conversation}" if row.conversation else ""
         what = f"A stored {TABLES[row.table]}{where} ({row.key}) could not be read and was set aside on {at}"
-        found.append(Finding(WARN, f"{what}: {row.problem}.", _SET_ASIDE))
+        found.append(DoctorFinding(WARN, f"{what}: {row.problem}.", _SET_ASIDE))
     return found
 
 
-def _check_clock(db: sqlite3.Connection) -> list[Finding]:
+def _check_clock(db: sqlite3.Connection) -> list[DoctorFinding]:
     known = db.execute(GET_META, (CLOCK,)).fetchone()
     behind = measure_setback("" if known is None else str(known[0]), time.time())
     if behind < LATE_CLOCK:
         return []
     what = f"The clock of this machine is {behind / 60:.0f} min behind the time at which the store was last used."
-    return [Finding(WARN, what, "Set the clock. Hermes moves what waits for its time along at its next start.")]
+    return [DoctorFinding(WARN, what, "Set the clock. Hermes moves what waits for its time along at its next start.")]
 
 
-def _check_owner(home: Path) -> Iterator[Finding]:
+def _check_owner(home: Path) -> Iterator[DoctorFinding]:
     owner = holder(home)
     if owner is None:
-        yield Finding(OK, "No other process uses this home.")
+        yield DoctorFinding(OK, "No other process uses this home.")
         return
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(owner.since))
     who = f"The process {owner.pid}, running since {since}," if owner.pid else "Another process"
-    yield Finding(INFO, f"{who} owns this home; chats join it.", "`hermes gateway stop` ends it.")
+    yield DoctorFinding(INFO, f"{who} owns this home; chats join it.", "`hermes gateway stop` ends it.")
 
 
-def _check_model(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_model(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Which model would answer, found in the way the chat finds it; nothing is asked of a provider."""
     try:
         found = _find_model()
     except ConfigProblem as problem:
-        yield Finding(FAIL, problem.what, problem.fix)
+        yield DoctorFinding(FAIL, problem.what, problem.fix)
         return
     if found is None:
         return
     if _lacks_key(found):
         name = found.facts.key_env[0]
-        yield Finding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name}")
+        yield DoctorFinding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name}")
         return
-    yield Finding(OK, f"Answers: {found.model} ({found.facts.label}); {found.source}.")
+    yield DoctorFinding(OK, f"Answers: {found.model} ({found.facts.label}); {found.source}.")
 
 
-def _check_answer(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_answer(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Whether it does answer: a key that is refused and a name that is not known show nowhere else."""
     try:
         found = _find_model()
@@ -255,13 +263,13 @@ def _check_answer(home: Path) -> Iterator[Finding]:  # noqa: ARG001
         return  # the built-in model is there or not; to load it would take longer than all the rest
     result = probe(found, ANSWER_PATIENCE)
     if result.probed.ok:
-        yield Finding(OK, result.probed.text)
+        yield DoctorFinding(OK, result.probed.text)
         return
     settings = "Look at model.provider, model.default, model.base_url and the key; `hermes setup` asks for them."
     if result.passing and not is_local(found.base_url):
-        yield Finding(WARN, result.probed.text, "Without a network this can be left out: hermes doctor --offline")
+        yield DoctorFinding(WARN, result.probed.text, "Without a network this can be left out: hermes doctor --offline")
     else:  # a server on this machine needs no network
-        yield Finding(FAIL, result.probed.text, settings)
+        yield DoctorFinding(FAIL, result.probed.text, settings)
 
 
 def _find_model() -> Runtime | None:
@@ -278,15 +286,15 @@ def _lacks_key(found: Runtime) -> bool:
     return not found.api_key and needs_key(found.facts, found.base_url)
 
 
-def _check_tools(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_tools(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     for tool, without in SYSTEM_TOOLS.items():
         if shutil.which(tool):
-            yield Finding(OK, f"{tool} is installed.")
+            yield DoctorFinding(OK, f"{tool} is installed.")
         else:
-            yield Finding(INFO, f"{tool} is not installed: {without}.", "Your system's packages have it.")
+            yield DoctorFinding(INFO, f"{tool} is not installed: {without}.", "Your system's packages have it.")
 
 
-def _check_sandbox(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_sandbox(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Which boundary the model's commands run in (G5)."""
     try:
         settings = config.load_config_readonly()
@@ -294,20 +302,22 @@ def _check_sandbox(home: Path) -> Iterator[Finding]:  # noqa: ARG001
     except ConfigProblem:
         return  # reported by its own check
     if active == BUBBLEWRAP:
-        yield Finding(OK, walls)
+        yield DoctorFinding(OK, walls)
     elif is_bubblewrap_usable():
-        yield Finding(WARN, walls, "`hermes config set terminal.backend auto` puts commands into the sandbox.")
+        yield DoctorFinding(WARN, walls, "`hermes config set terminal.backend auto` puts commands into the sandbox.")
     else:
-        yield Finding(WARN, walls, "Install bubblewrap and set terminal.backend to auto: then there is a sandbox.")
+        yield DoctorFinding(
+            WARN, walls, "Install bubblewrap and set terminal.backend to auto: then there is a sandbox."
+        )
     left_out = [name for name in (".env", "*.pem", ".ssh") if name not in settings["files"]["secrets"]]
     if left_out:
         what = f"files.secrets does not name {', '.join(left_out)}: commands that run unasked see such files."
-        yield Finding(
+        yield DoctorFinding(
             WARN, what, "Name them too, if that is not meant: the list that you set takes the place of the usual one."
         )
 
 
-def _check_plugins(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_plugins(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Whether the code of enabled plugins is what the owner agreed to (G10); none of it is run."""
     try:
         settings = config.load_config_readonly()
@@ -319,21 +329,21 @@ def _check_plugins(home: Path) -> Iterator[Finding]:  # noqa: ARG001
     codes = [(manifest.id, code) for manifest in manifests if (code := find_code(manifest)) is not None]
     changes = [*(plugin_seals.find_change(name, code) for name, code in codes), context_engine.find_change()]
     for change in filter(None, changes):
-        yield Finding(WARN, change.what, change.fix)
+        yield DoctorFinding(WARN, change.what, change.fix)
     if names and not any(changes):
-        yield Finding(OK, "The enabled plugins are as they were enabled.")
+        yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
 
 
-def _check_engine(home: Path) -> Iterator[Finding]:  # noqa: ARG001
+def _check_engine(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Whether the context engine that the settings name is there; none of it is run."""
     missing = context_engine.find_missing()
     if not missing:
         return
     if config.cfg_get(config.load_config_readonly(), "plugins", "enabled", default=[]):
         what = f"No folder holds a context engine called '{missing}'. If no enabled plugin brings it, the built-in one"
-        yield Finding(INFO, f"{what} is used.", context_engine.MISSING_FIX)
+        yield DoctorFinding(INFO, f"{what} is used.", context_engine.MISSING_FIX)
         return
-    yield Finding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
+    yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -356,11 +366,11 @@ CHECKS: tuple[Check, ...] = (
 # --- the report
 
 
-def _write_json(findings: list[Finding]) -> str:
+def _write_json(findings: list[DoctorFinding]) -> str:
     return json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2)
 
 
-def _write_report(findings: list[Finding]) -> str:
+def _write_report(findings: list[DoctorFinding]) -> str:
     faults = sum(finding.level == FAIL for finding in findings)
     warnings = sum(finding.level == WARN for finding in findings)
     worries = f" Warnings: {warnings}." if warnings else ""
@@ -368,5 +378,5 @@ def _write_report(findings: list[Finding]) -> str:
     return "\n".join([*map(_write_finding, findings), "", verdict])
 
 
-def _write_finding(finding: Finding) -> str:
+def _write_finding(finding: DoctorFinding) -> str:
     return f"{finding.level:<4}  {finding.what}" + (f"\n      {finding.fix}" if finding.fix else "")

@@ -23,7 +23,7 @@ from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_cli.chat.local_client import Gone, call, connect
-from hermes_cli.cmds.crash_guard import REFUSED, Guard, Verdict, write_refusal
+from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, StartVerdict, write_refusal
 from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
 from hermes_cli.config.logs import keep_log, log_path
@@ -75,7 +75,7 @@ def _run(parsed: argparse.Namespace, home: Path) -> int:
     owner = holder(home)
     if owner is not None:
         raise HermesError(f"Hermes runs already in {home}: {_name(owner)}.", fix=_tell_page(home))
-    guard = Guard(home)
+    guard = CrashGuard(home)
     verdict = guard.admit(anyway=parsed.anyway)
     if verdict.refused:
         print(f"hermes: {write_refusal(verdict, guard.find_trace(verdict.began))}", file=sys.stderr)
@@ -112,7 +112,7 @@ def _leave(number: int, frame: object) -> None:
     sys.exit(TERMINATED)
 
 
-def _wait_after_crash(verdict: Verdict) -> None:
+def _wait_after_crash(verdict: StartVerdict) -> None:
     if verdict.pause:
         times = f"{verdict.crashes} time{'' if verdict.crashes == 1 else 's'}"
         said = f"The gateway crashed {times} lately ({verdict.reason.rstrip('.')}); it starts in {verdict.pause:.0f} s."

@@ -19,7 +19,7 @@ SECONDS = 5.0
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     well: bool
     words: str
 
@@ -32,7 +32,7 @@ def main(args: list[str]) -> int:
     return OK if found.well else NOT_WELL
 
 
-def look(home: Path, *, ready: bool) -> Finding:
+def look(home: Path, *, ready: bool) -> HealthFinding:
     """What the gateway says of itself: over HTTP where it serves that, else over its socket."""
     path = "/ready" if ready else "/health"
     try:
@@ -41,27 +41,27 @@ def look(home: Path, *, ready: bool) -> Finding:
             return found
         place = find_place(home)
     except HermesError as problem:
-        return Finding(False, str(problem))
+        return HealthFinding(False, str(problem))
     if place is not None:
-        return ask(*place, path) or Finding(False, f"The gateway of {home} does not answer on port {place[1]}.")
+        return ask(*place, path) or HealthFinding(False, f"The gateway of {home} does not answer on port {place[1]}.")
     if not ready:
-        return Finding(True, "ok")
+        return HealthFinding(True, "ok")
     if serves_page():
-        return Finding(False, "The gateway runs, and its web page is not served. Its log says why.")
+        return HealthFinding(False, "The gateway runs, and its web page is not served. Its log says why.")
     return ask_socket(home)
 
 
-def ask_socket(home: Path) -> Finding:
+def ask_socket(home: Path) -> HealthFinding:
     """Whether it would take a message now, where it serves no page."""
     connection = connect(home)
     if connection is None:
-        return Finding(False, f"No gateway runs in {home}.")
+        return HealthFinding(False, f"No gateway runs in {home}.")
     try:
         with closing(connection):
             reason = str(call(connection, "ready", {}, SECONDS)["reason"])
     except HermesError as problem:
-        return Finding(False, str(problem))
-    return Finding(not reason, reason or "ready")
+        return HealthFinding(False, str(problem))
+    return HealthFinding(not reason, reason or "ready")
 
 
 def serves_page() -> bool:
@@ -95,13 +95,13 @@ def find_place(home: Path) -> tuple[str, int] | None:
     return (_EVERYWHERE.get(host, host), parts.port) if parts.port else None
 
 
-def ask(host: str, port: int, path: str) -> Finding | None:
+def ask(host: str, port: int, path: str) -> HealthFinding | None:
     """What is answered there; None: nothing is."""
     try:
         with closing(http.client.HTTPConnection(host, port, timeout=SECONDS)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()
-            return Finding(answer.status == http.client.OK, _read_words(answer.read(10_000)))
+            return HealthFinding(answer.status == http.client.OK, _read_words(answer.read(10_000)))
     except (OSError, http.client.HTTPException):
         return None
 

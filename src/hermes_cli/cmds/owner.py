@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.service import key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
-from hermes_cli.chat.local_client import Connection, call, connect
+from hermes_cli.chat.local_client import LocalConnection, call, connect
 from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
@@ -44,7 +44,7 @@ def perform(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         time.sleep(_LOOK_SECONDS)
 
 
-def _ask(connection: Connection, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+def _ask(connection: LocalConnection, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     with closing(connection):
         return call(connection, name, dict(args), CALL_SECONDS)
 
@@ -76,7 +76,7 @@ def forget_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> di
 def _make_endings(store: SqliteStore) -> "Endings":
     """Ends by what is stored; nothing is warm here, and nothing runs."""
     from gateway.run import GatewayRunner  # noqa: PLC0415 - the same
-    from gateway.turns.endings import Endings  # noqa: PLC0415 - the room of agents takes a while, and few operations need it
+    from gateway.turns.endings import Endings  # noqa: PLC0415 - loading agents takes a while, and few operations need them
 
     discover_plugins()
     return Endings(store, GatewayRunner())

@@ -1,7 +1,7 @@
 """The log of the gateway: JSON lines in a file of the home, which begins anew when it is large, read back from its end.
 
-The terminal shows what `log.level` says. The file holds `info` and above of our own rooms and warnings of anybody else,
-whatever that setting is, and everything once it is `debug`.
+The terminal shows what `log.level` says. The file holds `info` and above of our own packages and warnings of anybody
+else, whatever that setting is, and everything once it is `debug`.
 """
 
 import errno
@@ -31,7 +31,7 @@ FOLDER, FILE = "logs", "gateway.log"
 #: What a line may say beside its words, when it is known; given as `extra=` or taken from the turn.
 FIELDS = ("conversation", "turn", "provider", "model", "reason", "seconds", "tokens")
 #: Loggers whose `info` belongs into the file; other libraries tell more than anybody reads.
-ROOMS = (
+PACKAGES = (
     *("gateway", "run_agent", "agent", "tools", "plugins", "model_tools"),
     *("hermes_cli", "hermes_state", "hermes_base"),
 )
@@ -248,7 +248,7 @@ def keep_log(home: Path) -> Iterator[None]:
     floods = [(each, FloodFilter(each)) for each in (handler, *_find_terminals())]
     for each, flood in floods:
         each.addFilter(flood)
-    loggers = [logging.getLogger(), *map(logging.getLogger, ROOMS)]
+    loggers = [logging.getLogger(), *map(logging.getLogger, PACKAGES)]
     before = [(logger, logger.level) for logger in loggers]
     logging.getLogger().addHandler(handler)
     set_level(str(section["level"]))
@@ -274,8 +274,8 @@ def set_level(name: str) -> None:
     level = logging.getLevelNamesMapping()[name.upper()]
     root = logging.getLogger()
     root.setLevel(min(level, logging.WARNING))
-    for room in ROOMS:
-        logging.getLogger(room).setLevel(min(level, logging.INFO))
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(min(level, logging.INFO))
     for handler in root.handlers:
         if handler.name == FILE:
             handler.setLevel(min(level, logging.INFO))

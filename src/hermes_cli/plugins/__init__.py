@@ -56,7 +56,7 @@ _TOOL_FACTS: Mapping[str, Any] = MappingProxyType(
 # --- what may be loaded
 
 
-class Gate(Enum):
+class PluginGate(Enum):
     """What discovery does with a plugin."""
 
     LOAD = "load"
@@ -68,31 +68,33 @@ class Gate(Enum):
 
 
 #: Kinds with a way of their own, for every source or (with a source) for one; all others need `plugins.enabled`.
-_GATES: Mapping[tuple[str, str], Gate] = MappingProxyType(
+_GATES: Mapping[tuple[str, str], PluginGate] = MappingProxyType(
     {
-        ("exclusive", ""): Gate.ELSEWHERE,
-        ("model-provider", ""): Gate.KNOWN,
-        ("backend", "bundled"): Gate.LOAD,
-        ("platform", "bundled"): Gate.DEFERRED,
+        ("exclusive", ""): PluginGate.ELSEWHERE,
+        ("model-provider", ""): PluginGate.KNOWN,
+        ("backend", "bundled"): PluginGate.LOAD,
+        ("platform", "bundled"): PluginGate.DEFERRED,
     }
 )
 
 
-def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Collection[str]) -> Gate:
+def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Collection[str]) -> PluginGate:
     """Whether a plugin's code may run: only by consent of the owner, who names it in the settings."""
     names = {manifest.id, manifest.name}
     if names & set(disabled):
-        return Gate.DISABLED
+        return PluginGate.DISABLED
     by_kind = _GATES.get((manifest.kind, "")) or _GATES.get((manifest.kind, manifest.source))
     if by_kind is not None:
         return by_kind
-    return Gate.LOAD if names & set(enabled) else Gate.NOT_ENABLED
+    return PluginGate.LOAD if names & set(enabled) else PluginGate.NOT_ENABLED
 
 
-def _record_unloaded(manifest: PluginManifest, gate: Gate) -> LoadedPlugin:
-    refused = gate in (Gate.DISABLED, Gate.NOT_ENABLED)
-    counts = gate in (Gate.KNOWN, Gate.DEFERRED)
-    return LoadedPlugin(manifest, enabled=counts, error=gate.value if refused else None, deferred=gate is Gate.DEFERRED)
+def _record_unloaded(manifest: PluginManifest, gate: PluginGate) -> LoadedPlugin:
+    refused = gate in (PluginGate.DISABLED, PluginGate.NOT_ENABLED)
+    counts = gate in (PluginGate.KNOWN, PluginGate.DEFERRED)
+    return LoadedPlugin(
+        manifest, enabled=counts, error=gate.value if refused else None, deferred=gate is PluginGate.DEFERRED
+    )
 
 
 def _list_names(settings: Mapping[str, Any], setting: str) -> frozenset[str]:
@@ -146,7 +148,7 @@ class PluginManager(PluginRecords):
         for manifest in find_manifests():
             gate = decide_gate(manifest, enabled, disabled)
             log.debug("plugin %s (%s, %s): %s", manifest.id, manifest.source, manifest.kind, gate.value)
-            if gate is Gate.LOAD:
+            if gate is PluginGate.LOAD:
                 self._load(manifest)
             else:
                 self._plugins[manifest.id] = _record_unloaded(manifest, gate)

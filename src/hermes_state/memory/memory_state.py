@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MemoryRow:
     """A row in memory; `order` counts all rows of the store."""
 
     order: int
@@ -38,7 +38,7 @@ class Kept:
     info: SessionInfo
     writer: str = ""
     successor: str | None = None
-    messages: list[Message] = field(default_factory=list)
+    messages: list[MemoryRow] = field(default_factory=list)
     sent: dict[tuple[int, str], bytes] = field(default_factory=dict)  # place and dialect -> digest
 
 
@@ -154,7 +154,7 @@ class MemoryState:
         self.current[conversation] = session
         return kept.info
 
-    def append_batch(self, batch: records.Batch, place: records.Place, usage: Sequence[UsageRow]) -> int:
+    def append_batch(self, batch: records.Batch, place: records.WriterPosition, usage: Sequence[UsageRow]) -> int:
         """Add rows and their calls if the transcript stands where the writer left it; the new version."""
         kept = self.get(place.session)
         records.check_base(place.session, kept.info.version, place.base, kept.successor)
@@ -163,7 +163,7 @@ class MemoryState:
         self.add_usage(place.session, kept.info.task, usage)
         return kept.info.version
 
-    def rotate_session(self, batch: records.Batch, place: records.Place, reason: str) -> SessionInfo:
+    def rotate_session(self, batch: records.Batch, place: records.WriterPosition, reason: str) -> SessionInfo:
         """End the session and open its child with these rows, current in its place."""
         kept = self.get(place.session)
         records.check_base(place.session, kept.info.version, place.base, kept.successor)
@@ -179,7 +179,7 @@ class MemoryState:
         now, info = self.clock(), kept.info
         for position, row in enumerate(batch.written, info.version):
             self.order += 1
-            kept.messages.append(Message(self.order, position, now, row))
+            kept.messages.append(MemoryRow(self.order, position, now, row))
             for dialect, digest, body in row.sent:
                 self.keep_sent(kept, position, dialect, digest, body)
         summary = records.extend_summary(records.Summary(info.messages, info.preview), batch.rows)
@@ -240,7 +240,7 @@ class MemoryState:
         return [read_message(message, sent.get(message.position)) for message in kept.messages]
 
 
-def read_message(message: Message, sent: Mapping[str, bytes] | None = None) -> Row:
+def read_message(message: MemoryRow, sent: Mapping[str, bytes] | None = None) -> Row:
     row = message.row
     return Row(json.loads(row.body), row.shown, sent or {}, row.kind, message.position)
 

@@ -11,7 +11,7 @@ from hermes_state import paging, records
 from hermes_state.keys import KeyStore
 from hermes_state.memory import retention_memory
 from hermes_state.memory.keys_memory import MemoryKeys
-from hermes_state.memory.memory_state import MemoryState, Message, locked, read_message
+from hermes_state.memory.memory_state import MemoryRow, MemoryState, locked, read_message
 from hermes_state.memory.people_memory import MemoryPeople
 from hermes_state.memory.turns_memory import MemoryTurns
 from hermes_state.people import PeopleStore
@@ -19,9 +19,9 @@ from hermes_state.store import (
     TITLE,
     TITLES_LOOKED_AT,
     BreakRow,
-    Hit,
     NewSession,
     PagedRow,
+    SearchHit,
     SessionInfo,
     UsageGroup,
     UsageSum,
@@ -187,7 +187,7 @@ class MemoryStore:
 
     @locked
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
-        place = records.Place(session, clean(writer), base)
+        place = records.WriterPosition(session, clean(writer), base)
         return self._state.append_batch(records.write_batch(rows), place, usage)
 
     @locked
@@ -198,7 +198,7 @@ class MemoryStore:
 
     @locked
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
-        place = records.Place(session, clean(writer), base)
+        place = records.WriterPosition(session, clean(writer), base)
         return self._state.rotate_session(records.write_batch(rows), place, reason)
 
     # --- ledger
@@ -247,7 +247,7 @@ class MemoryStore:
     # --- search
 
     @locked
-    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[Hit]:
+    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[SearchHit]:
         if not self._state.searchable:
             raise records.no_index()
         runs = split_query(words)
@@ -262,7 +262,7 @@ class MemoryStore:
         ]
         found.sort(key=lambda pair: pair[0].order, reverse=True)
         titled = [
-            Hit(info.id, -1, TITLE, mark_title(runs, info.title), info.updated)
+            SearchHit(info.id, -1, TITLE, mark_title(runs, info.title), info.updated)
             for info in self.sessions(limit=TITLES_LOOKED_AT, person=person)
             if info.title and match_title(runs, info.title)
         ]
@@ -302,6 +302,6 @@ def _name_groups(call: UsageRow) -> tuple[str, str, str, str]:
     return day, clean(call.provider), clean(call.model), clean(call.turn)
 
 
-def _make_hit(runs: list[list[str]], message: Message, session: str) -> Hit:
+def _make_hit(runs: list[list[str]], message: MemoryRow, session: str) -> SearchHit:
     role = str(read_message(message).message.get("role", ""))
-    return Hit(session, message.position, role, cut_excerpt(runs, message.row.text), message.created)
+    return SearchHit(session, message.position, role, cut_excerpt(runs, message.row.text), message.created)

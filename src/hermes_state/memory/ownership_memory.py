@@ -8,7 +8,7 @@ from hermes_state import turn_rules
 from hermes_state.memory.memory_state import MemoryState, locked
 from hermes_state.memory.turn_tables import ControlRow, ConversationRow, LeaseRow, NodeRow
 from hermes_state.texts import clean
-from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, Delivery, Holding, NodeInfo
+from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, ControlSent, Holding, NodeInfo
 
 
 class MemoryOwnership:
@@ -67,7 +67,7 @@ class MemoryOwnership:
     # --- claims
 
     @locked
-    def claim(self, node: str, room: int, late: bool = False) -> list[Claim]:
+    def claim(self, node: str, limit: int, late: bool = False) -> list[Claim]:
         now = self._clock()
         if not self._tables.may_claim(node, now):
             return []
@@ -76,7 +76,7 @@ class MemoryOwnership:
             for name, row in self._tables.conversations.items()
             if self._is_work(name, row, node, now, late)
         )
-        return [self._take(node, name) for _, name in found[:room]]
+        return [self._take(node, name) for _, name in found[:limit]]
 
     @locked
     def claim_one(self, node: str, conversation: str) -> Claim | None:
@@ -124,13 +124,13 @@ class MemoryOwnership:
     # --- control
 
     @locked
-    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> Delivery:
+    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> ControlSent:
         name, now, tables = clean(conversation), self._clock(), self._tables
         row = ControlRow(tables.last_control + 1, name, clean(kind), turn_rules.write_body(body), now)
         tables.last_control = row.id
         tables.controls.append(row)
         owner = tables.conversations.get(name, ConversationRow()).owner
-        return Delivery(live=tables.is_alive(owner, now))
+        return ControlSent(live=tables.is_alive(owner, now))
 
     @locked
     def take_controls(self, node: str) -> list[Control]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from hermes_base.journal import Step
-from hermes_state.turn_rules import Opened, Progress, measure_setback
+from hermes_state.turn_rules import AcceptedMessage, Progress, measure_setback
 from hermes_state.turns import WAITING, OutboxRow, Waiting
 
 
@@ -43,8 +43,8 @@ class InboxRow:
     def show(self) -> Waiting:
         return Waiting(self.seq, self.body, self.attempts, self.taken, self.accepted, self.begun)
 
-    def measure(self) -> Opened:
-        return Opened(self.seq, self.attempts, self.taken, self.begun, self.done_epoch)
+    def measure(self) -> AcceptedMessage:
+        return AcceptedMessage(self.seq, self.attempts, self.taken, self.begun, self.done_epoch)
 
 
 @dataclass(slots=True)

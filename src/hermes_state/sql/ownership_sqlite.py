@@ -12,7 +12,7 @@ from hermes_state.sql import queries
 from hermes_state.sql import turn_queries as sql
 from hermes_state.sql.connection import Database
 from hermes_state.texts import clean
-from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, Delivery, Holding, NodeInfo
+from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, ControlSent, Holding, NodeInfo
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +65,13 @@ class SqliteOwnership:
 
     # --- claims
 
-    def claim(self, node: str, room: int, late: bool = False) -> list[Claim]:
+    def claim(self, node: str, limit: int, late: bool = False) -> list[Claim]:
         with self._db.write() as db:
             now = self._clock()
             if not _may_claim(db, node, now):
                 return []
             grace = now - GRACE_SECONDS
-            wanted = {"node": node, "now": now, "grace": grace, "before": grace if late else math.inf, "room": room}
+            wanted = {"node": node, "now": now, "grace": grace, "before": grace if late else math.inf, "limit": limit}
             found = db.execute(sql.FIND_WORK, wanted).fetchall()
             return [_take(db, node, conversation) for (conversation,) in found]
 
@@ -95,12 +95,12 @@ class SqliteOwnership:
 
     # --- control
 
-    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> Delivery:
+    def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> ControlSent:
         row = {"conversation": clean(conversation), "kind": clean(kind), "body": turn_rules.write_body(body)}
         with self._db.write() as db:
             now = self._clock()
             db.execute(sql.ADD_CONTROL, {**row, "now": now})
-            return Delivery(live=_get_owner(db, row["conversation"], now)[2])
+            return ControlSent(live=_get_owner(db, row["conversation"], now)[2])
 
     def take_controls(self, node: str) -> list[Control]:
         with self._db.write() as db:

@@ -13,7 +13,7 @@ from hermes_base.journal import Row
 from hermes_state.damage import as_object, decode
 from hermes_state.records import no_index, read_text
 from hermes_state.sql import queries
-from hermes_state.store import TITLE, TITLES_LOOKED_AT, Hit
+from hermes_state.store import TITLE, TITLES_LOOKED_AT, SearchHit
 from hermes_state.texts import cut_excerpt, mark_title, match_title, space_letters, split_query, write_match
 
 BATCH = 50
@@ -57,7 +57,7 @@ def take_session(db: sqlite3.Connection, session: str) -> None:
             db.execute(queries.TAKE_SEARCH, (row_id, space_letters(text)))
 
 
-def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = None) -> list[Hit]:
+def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = None) -> list[SearchHit]:
     """The newest titles, then the newest messages in which all words occur; with `person`, in their conversations."""
     if read_state(db) is None:
         raise no_index()
@@ -69,14 +69,14 @@ def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = No
     for row_id, session, position, kind, raw, shown, created in db.execute(queries.SEARCH, wanted).fetchall():
         row = Row(decode("message", (row_id,), raw, as_object), shown, kind=kind)
         excerpt = cut_excerpt(runs, read_text(row))
-        hits.append(Hit(session, position, str(row.message.get("role", "")), excerpt, created))
+        hits.append(SearchHit(session, position, str(row.message.get("role", "")), excerpt, created))
     return hits
 
 
-def _find_titles(db: sqlite3.Connection, runs: list[list[str]], limit: int, person: str | None) -> list[Hit]:
+def _find_titles(db: sqlite3.Connection, runs: list[list[str]], limit: int, person: str | None) -> list[SearchHit]:
     titles = db.execute(queries.TITLES, (person, person, TITLES_LOOKED_AT))
     found = ((session, title, at) for session, title, at in titles if match_title(runs, title))
-    return [Hit(session, -1, TITLE, mark_title(runs, title), at) for session, title, at in islice(found, limit)]
+    return [SearchHit(session, -1, TITLE, mark_title(runs, title), at) for session, title, at in islice(found, limit)]
 
 
 def drop(db: sqlite3.Connection) -> None:

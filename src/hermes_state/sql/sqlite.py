@@ -21,7 +21,7 @@ from hermes_state.sql.damage_sqlite import SetAside
 from hermes_state.sql.keys_sqlite import SqliteKeys
 from hermes_state.sql.people_sqlite import SqlitePeople, delete_session
 from hermes_state.sql.turns_sqlite import SqliteTurns
-from hermes_state.store import BreakRow, Hit, NewSession, PagedRow, SessionInfo, UsageGroup, UsageSum
+from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
 from hermes_state.turns import TurnStore
 
@@ -176,7 +176,7 @@ class SqliteStore:
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         batch = records.write_batch(rows)
         with self._db.write() as db:
-            return steps.append_batch(db, batch, records.Place(session, clean(writer), base), usage)
+            return steps.append_batch(db, batch, records.WriterPosition(session, clean(writer), base), usage)
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
         with self._db.write() as db:
@@ -185,7 +185,7 @@ class SqliteStore:
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
         batch = records.write_batch(rows)
         with self._db.write() as db:
-            return steps.rotate_session(db, batch, records.Place(session, clean(writer), base), reason)
+            return steps.rotate_session(db, batch, records.WriterPosition(session, clean(writer), base), reason)
 
     # --- ledger
 
@@ -246,7 +246,7 @@ class SqliteStore:
 
     # --- search
 
-    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[Hit]:
+    def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[SearchHit]:
         return self._db.read(lambda db: search_index.find(db, words, limit, person))
 
     def drop_search(self) -> None:

@@ -107,7 +107,7 @@ def keep_encoded(db: sqlite3.Connection, session: str, place: int, dialect: str,
 def append_batch(
     db: sqlite3.Connection,
     batch: records.Batch,
-    place: records.Place,
+    place: records.WriterPosition,
     usage: Sequence[UsageRow] = (),
     *,
     mark: Mark = None,
@@ -123,7 +123,7 @@ def append_batch(
 
 
 def rotate_session(
-    db: sqlite3.Connection, batch: records.Batch, place: records.Place, reason: str, *, mark: Mark = None
+    db: sqlite3.Connection, batch: records.Batch, place: records.WriterPosition, reason: str, *, mark: Mark = None
 ) -> SessionInfo:
     """End the session and open its child with these rows, current in its place."""
     session, head = place.session, get_head(db, place.session)

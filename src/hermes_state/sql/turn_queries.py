@@ -39,7 +39,7 @@ FIND_WORK = (
     "and not exists (select 1 from node o where o.id = c.owner and o.expires > :now) "
     "and (c.last_owner = :node or c.ready_at < :grace or not exists "
     "(select 1 from node l where l.id = c.last_owner and l.expires > :now and l.draining = 0)) "
-    f"and {_DUE} order by c.ready_at, c.id limit :room"
+    f"and {_DUE} order by c.ready_at, c.id limit :limit"
 )
 TAKE = (
     "update conversation set owner = :node, last_owner = :node, epoch = epoch + 1 where id = :conversation "

@@ -16,7 +16,7 @@ from hermes_state.sql.outbox_sqlite import SqliteOutbox, add_answers
 from hermes_state.sql.ownership_sqlite import SqliteOwnership, check_claim, claim_free, name_claim
 from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
-from hermes_state.turn_rules import Opened
+from hermes_state.turn_rules import AcceptedMessage
 from hermes_state.turns import BegunTurn, Claim, Waiting, Written
 
 PAGE = 500
@@ -227,12 +227,12 @@ def name_message(claim: Claim, seq: int) -> dict[str, Any]:
     return {"conversation": claim.conversation, "seq": seq}
 
 
-def _find_message(db: sqlite3.Connection, claim: Claim, seq: int) -> Opened | None:
+def _find_message(db: sqlite3.Connection, claim: Claim, seq: int) -> AcceptedMessage | None:
     found = db.execute(sql.GET_MESSAGE, name_message(claim, seq)).fetchone()
     if found is None:
         return None
     attempts, taken, begun, done_epoch = found
-    return Opened(seq, attempts, bool(taken), begun, done_epoch)
+    return AcceptedMessage(seq, attempts, bool(taken), begun, done_epoch)
 
 
 def _get_done(db: sqlite3.Connection, claim: Claim, seqs: Sequence[int]) -> dict[int, int | None]:
