@@ -210,7 +210,7 @@ class EchoHouse:
 
 
 class HouseThread:
-    """A house on a loop and thread of its own; implements `joining.Hosted`."""
+    """A house on a loop and thread of its own; used as a `GatewayThread`."""
 
     def __init__(self, home: Path, lock: HomeLock | None = None, store: Any = None, **settings: Any) -> None:
         self._home, self._lock, self._store, self._settings = home, lock, store, settings

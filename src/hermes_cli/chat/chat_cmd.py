@@ -7,7 +7,6 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from typing import TextIO
 
@@ -28,7 +27,9 @@ def main(args: list[str]) -> int:
     parsed = _build_parser().parse_args(args)
     question = parsed.query if question is None else question
     display = read_display(config.load_config_readonly(), markdown=not parsed.no_markdown)
-    _let_output_take_any_text()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a character that the terminal lacks must not end the chat
     asking = None if question is None else read_question(question)
     options = ChatOptions(
         model=parsed.model,
@@ -41,7 +42,8 @@ def main(args: list[str]) -> int:
     with closing(opened.host):
         if asking is not None:
             return _answer(opened, asking, display)
-        return _choose_chat()(opened, display)
+        can_draw = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and os.environ.get("TERM", "dumb") not in _DUMB
+        return (_chat_on_screen if can_draw else _chat_in_lines)(opened, display)
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -69,13 +71,6 @@ def take_question(args: list[str]) -> tuple[list[str], str | None]:
     return args, None
 
 
-def _let_output_take_any_text() -> None:
-    """Make a character that the terminal's encoding lacks show as `?` instead of ending the chat."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
 def _answer(opened: OpenedHost, asking: PipedQuestion, display: Display) -> int:
     """`-q`: nothing but the answer goes to stdout."""
     if not sys.stderr.isatty():
@@ -95,12 +90,6 @@ def _find_person() -> Lines | None:
         return Lines(open("/dev/tty", "rb"))  # open until the process ends
     except OSError:
         return None
-
-
-def _choose_chat() -> Callable[[OpenedHost, Display], int]:
-    """The chat with a screen when there is one to draw on and a keyboard to type on."""
-    screen = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and os.environ.get("TERM", "dumb") not in _DUMB
-    return _chat_on_screen if screen else _chat_in_lines
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from hermes_base.chat import ChatHost, Event, Notice
 from hermes_base.errors import HermesError, HomeBusy
@@ -20,6 +20,9 @@ from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, con
 from hermes_cli.config.folder import find_folder
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
+
+if TYPE_CHECKING:
+    from gateway.app.hosted import GatewayThread
 
 log = logging.getLogger(__name__)
 
@@ -48,18 +51,8 @@ class OpenedHost:
     hint: str = ""  # a line that stays in sight
 
 
-class Hosted(Protocol):
-    """A gateway that runs in this process."""
-
-    def start(self) -> None:
-        """Returns when it listens; HermesError says why it cannot."""
-        ...
-
-    def stop(self) -> None: ...
-
-
 #: Makes the gateway of a home whose lock is held.
-MakeHosted = Callable[[Path, HomeLock], Hosted]
+MakeHosted = Callable[[Path, HomeLock], "GatewayThread"]
 
 
 def open_host(options: ChatOptions) -> OpenedHost:
@@ -84,12 +77,11 @@ def open_host(options: ChatOptions) -> OpenedHost:
     return OpenedHost(client, list(client.banner), client.hint)
 
 
-def make_hosted(home: Path, lock: HomeLock) -> Hosted:
+def make_hosted(home: Path, lock: HomeLock) -> "GatewayThread":
     # Loaded here and not above: who joins a running gateway needs no agent, and it takes most of the start.
     from gateway.app.hosted import GatewayThread  # noqa: PLC0415
 
-    hosted: Hosted = GatewayThread(home, lock)
-    return hosted
+    return GatewayThread(home, lock)
 
 
 def _let_plugins_speak(client: LocalClient) -> None:
@@ -107,7 +99,7 @@ class Seat:
         self._make = make
         self._patience = patience
         self._lock = HomeLock(home)
-        self._hosted: Hosted | None = None
+        self._hosted: GatewayThread | None = None
         self._changing = threading.Lock()  # taking the home and leaving it exclude each other
         self._left = False
         self._reached = False
@@ -144,7 +136,10 @@ class Seat:
             if self._left:
                 return False
             if self._hosted is not None:
-                return self._wait_for_own(begun)
+                if time.monotonic() - begun > FIRST_SECONDS:
+                    what = "The gateway in this terminal has ended."
+                    raise HermesError(what, kept="What was said is kept.", fix="Start hermes again.")
+                return False
             try:
                 self._lock.acquire()
             except HomeBusy:
@@ -160,13 +155,6 @@ class Seat:
             self._hosted = hosted
             self.when_hosting()
             return True
-
-    def _wait_for_own(self, begun: float) -> bool:
-        if time.monotonic() - begun > FIRST_SECONDS:
-            raise HermesError(
-                "The gateway in this terminal has ended.", kept="What was said is kept.", fix="Start hermes again."
-            )
-        return False
 
     def leave(self) -> None:
         """Stop hosting and give the home free: one of those that are joined may take it."""

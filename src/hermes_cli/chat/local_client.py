@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.local.listening import peer_uid
-from hermes_base import commands
 from hermes_base import local_wire as wire
 from hermes_base.chat import Closed, Event, Idle, Notice
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
 from hermes_cli.chat.local_follow import Follower, FollowUp
+from hermes_cli.chat.terminal_words import read_command
 
 log = logging.getLogger(__name__)
 
@@ -136,8 +136,8 @@ class LocalClient:
     # --- ChatHost
 
     def submit(self, text: str, files: tuple[FileRef, ...] = ()) -> None:
-        asked = commands.parse(text)
-        if asked is not None and asked[0] is not None and asked[0].name == "quit":
+        command = read_command(text)
+        if command is not None and command.name == "quit":
             self._events.put(Closed())
             return
         with self._lock:
@@ -145,7 +145,7 @@ class LocalClient:
             try:
                 self._send(say)  # while nobody is there it waits: whoever comes next is told
             except wire.WireProblem as problem:
-                self._perform(self._follower.withdraw(say.id, str(problem)))
+                self._perform(self._follower.take(wire.NotStored(say.id, str(problem))))  # it could not leave
 
     def events(self) -> Iterator[Event]:
         while True:
@@ -210,7 +210,11 @@ class LocalClient:
             while not self._closed:
                 self._read_connection()
                 if not self._closed:
-                    self._come_back()
+                    connection = self._reach(self._events.put, lambda: self._closed)
+                    try:
+                        self._greet(connection)
+                    except Gone:
+                        connection.close()  # it died again; the next round finds another
         except HermesError as problem:
             self._end(Notice(str(problem), "error"))
         except Exception as problem:  # the top of a thread
@@ -236,13 +240,6 @@ class LocalClient:
             self._take(connection.read())
         except wire.WireProblem as problem:
             log.warning("a line of the gateway is left out: %s", problem)  # a newer gateway may say more
-
-    def _come_back(self) -> None:
-        connection = self._reach(self._events.put, lambda: self._closed)
-        try:
-            self._greet(connection)
-        except Gone:
-            connection.close()  # it died again; the next round finds another
 
     def _greet(self, connection: LocalConnection) -> wire.Welcome:
         """Say hello and take the welcome; what was not stored goes out again with it."""

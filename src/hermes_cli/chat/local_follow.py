@@ -67,10 +67,6 @@ class Follower:
         self._pending[say.id] = OpenMessage(say)
         return say
 
-    def withdraw(self, id: str, reason: str) -> FollowUp:
-        """A message that could not leave."""
-        return self.take(wire.NotStored(id, reason))
-
     # --- what we are told
 
     def take(self, line: wire.FromGateway) -> FollowUp:
@@ -126,11 +122,17 @@ class Follower:
     def _take_row(self, deliver: wire.Deliver) -> FollowUp:
         reply = (wire.Got(deliver.row),)
         outgoing = replace(deliver.outgoing, text=self._parts.pop(deliver.row, "") + deliver.outgoing.text)
-        seen = self._note_row(deliver)
+        name = deliver.row if deliver.row > 0 else deliver.key
+        seen = name in self._shown
+        _remember(self._shown, name, None)
+        self._cursor = replace(self._cursor, outbox=max(self._cursor.outbox, deliver.row))
         stale = deliver.outgoing.kind == QUESTION and 0 < deliver.row <= self._old_row
         if stale or (seen and deliver.key):
             return FollowUp(replies=reply)
-        return FollowUp(_read_events(outgoing), reply)
+        event = _EVENTS[outgoing.kind](outgoing)
+        if isinstance(event, TurnEnded) and outgoing.level == "error":  # it has no answer: why is told beside its end
+            return FollowUp((Notice(outgoing.text, "error"), replace(event, answer="")), reply)
+        return FollowUp((event,), reply)
 
     def _take_done(self, dealt: wire.DealtWith) -> FollowUp:
         for seq in dealt.seqs:
@@ -154,14 +156,6 @@ class Follower:
         return FollowUp((Notice(trouble.text, "error"),))
 
     # --- what we know
-
-    def _note_row(self, deliver: wire.Deliver) -> bool:
-        """Remember a row; True when it was known."""
-        name = deliver.row if deliver.row > 0 else deliver.key
-        seen = name in self._shown
-        _remember(self._shown, name, None)
-        self._cursor = replace(self._cursor, outbox=max(self._cursor.outbox, deliver.row))
-        return seen
 
     def _note_word(self, seq: int) -> bool:
         """Remember a message, and move the cursor over all that we know without a gap; False when it was known."""
@@ -188,14 +182,6 @@ def _remember(known: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> Non
     known[key] = value
     while len(known) > _MOST_REMEMBERED:
         known.popitem(last=False)
-
-
-def _read_events(outgoing: Outgoing) -> tuple[Event, ...]:
-    """A turn that failed has no answer: why is told beside its end."""
-    event = _EVENTS[outgoing.kind](outgoing)
-    if isinstance(event, TurnEnded) and outgoing.level == "error":
-        return Notice(outgoing.text, "error"), replace(event, answer="")
-    return (event,)
 
 
 def _read_answer(outgoing: Outgoing) -> TurnEnded:

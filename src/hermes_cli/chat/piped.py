@@ -10,10 +10,9 @@ import sys
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from hermes_base import commands
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import UPLOADS, FileRef
-from hermes_cli.chat.terminal_words import clean_typed
+from hermes_cli.chat.terminal_words import clean_typed, read_command
 from hermes_constants import get_hermes_home
 
 STDIN = "-"
@@ -42,14 +41,19 @@ def read_question(given: str) -> PipedQuestion:
             raise ConfigProblem("-q needs a question.", fix='For example: hermes -q "What time is it in Lima?"')
         return PipedQuestion(_check(_decode(_read_to_end(open_stdin()))))
     question = _check(clean_typed(given))
-    if _names_command(question):
+    if read_command(question) is not None:
         return PipedQuestion(question)
     piped = _decode(_read_to_end(open_stdin())) if _holds_text() else ""
     if not piped.strip():
         return PipedQuestion(question)
     if len(piped.encode()) <= MOST_INLINE:
         return PipedQuestion(join_piped(question, piped))
-    return PipedQuestion(question, (_keep_file(piped),))
+    folder = get_hermes_home() / UPLOADS / secrets.token_hex(16)  # where the agent can read it
+    folder.mkdir(parents=True, mode=0o700)
+    path = folder / FILE_NAME
+    path.write_text(piped, encoding="utf-8")
+    path.chmod(0o600)
+    return PipedQuestion(question, (FileRef(str(path), FILE_NAME, "file", path.stat().st_size),))
 
 
 def join_piped(question: str, piped: str) -> str:
@@ -70,11 +74,6 @@ def _check(question: str) -> str:
     return question
 
 
-def _names_command(text: str) -> bool:
-    parsed = commands.parse(text)
-    return parsed is not None and parsed[0] is not None
-
-
 def _holds_text() -> bool:
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -85,7 +84,12 @@ def _holds_text() -> bool:
 
 def _read_to_end(stream: BinaryIO) -> bytes:
     """All of it; who waits for a text that does not come is told for what."""
-    _tell_if_quiet(stream)
+    try:
+        ready, _, _ = select.select([stream], [], [], _QUIET_SECONDS)
+    except (OSError, ValueError):  # no file of the system: it is there at once
+        ready = [stream]
+    if not ready:
+        print(_WAITING, file=sys.stderr, flush=True)
     data = stream.read(MOST_PIPED + 1)
     if len(data) > MOST_PIPED:
         raise ConfigProblem(
@@ -94,15 +98,6 @@ def _read_to_end(stream: BinaryIO) -> bytes:
             fix="Name the file in the question instead, or pipe a part of it.",
         )
     return data
-
-
-def _tell_if_quiet(stream: BinaryIO) -> None:
-    try:
-        ready, _, _ = select.select([stream], [], [], _QUIET_SECONDS)
-    except (OSError, ValueError):  # no file of the system: it is there at once
-        return
-    if not ready:
-        print(_WAITING, file=sys.stderr, flush=True)
 
 
 def _decode(data: bytes) -> str:
@@ -115,13 +110,3 @@ def _decode(data: bytes) -> str:
             fix="Name the file in the question instead.",
         )
     return text
-
-
-def _keep_file(text: str) -> FileRef:
-    """Store it where the agent can read it."""
-    folder = get_hermes_home() / UPLOADS / secrets.token_hex(16)
-    folder.mkdir(parents=True, mode=0o700)
-    path = folder / FILE_NAME
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o600)
-    return FileRef(str(path), FILE_NAME, "file", path.stat().st_size)

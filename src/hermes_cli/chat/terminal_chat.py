@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from hermes_base import commands
 from hermes_base.chat import Asked, ChatHost, Closed, Event, Idle, Question, TextDelta, TurnEnded
 from hermes_cli.chat import terminal_words as words
 from hermes_cli.chat.terminal_events import SIGNALLED, FeedEnded, carry_events, find_endings
@@ -71,7 +70,8 @@ class ScreenChat:
                 return await self._screen.run()
             finally:
                 showing.cancel()
-                self._keep_unsent()
+                for text in (self._draft, self._line.text):  # typed and not sent: the next chat can recall it
+                    self._line.history.append_string(text)
                 self._view.flush()
                 self._screen.write_alone(self._view.pop_finished())
 
@@ -79,7 +79,10 @@ class ScreenChat:
 
     def draw_above(self, rows: int) -> str:
         """What stands above the typed line and still changes."""
-        return self._view.draw_live(rows=rows, doing=self._name_work())
+        doing = ""
+        if self._busy and not self._questions:
+            doing = "stopping, Ctrl-C again leaves" if self._stopping else "working, Ctrl-C stops"
+        return self._view.draw_live(rows=rows, doing=doing)
 
     def name_prompt(self) -> str:
         return "answer › " if self._questions else "› "
@@ -90,11 +93,6 @@ class ScreenChat:
             return "Ctrl-C again leaves"
         return "Ctrl-D gives no answer" if self._questions else self._hint
 
-    def _name_work(self) -> str:
-        if not self._busy or self._questions:
-            return ""
-        return "stopping, Ctrl-C again leaves" if self._stopping else "working, Ctrl-C stops"
-
     # --- what the keys do
 
     def accept(self) -> None:
@@ -102,7 +100,7 @@ class ScreenChat:
         if self._line.continue_line() or not self._line.text.strip():
             return
         text = self._line.take()
-        if self._questions and not _find_command(text):
+        if self._questions and not words.read_command(text):
             self._answer(text)
         else:
             self._send(text)
@@ -135,7 +133,7 @@ class ScreenChat:
 
     def _send(self, text: str) -> None:
         """Submit a text; while something runs, the gateway decides whether it waits, steers or interrupts."""
-        command = _find_command(text)
+        command = words.read_command(text)
         if self._busy and command is not None and command.name in ("stop", "quit"):
             self._view.echo(text)
             self._stop() if command.name == "stop" else self._screen.leave(LEFT)
@@ -193,12 +191,6 @@ class ScreenChat:
             self._questions.clear()
             self._ask_next()
 
-    def _drop_expired(self) -> None:
-        while self._questions and self._questions[0][1] < time.monotonic():
-            self._questions.popleft()
-            self._view.notice("Nobody answered in time.", "warning")
-            self._ask_next()
-
     # --- showing what happens
 
     async def _show_events(self) -> None:
@@ -209,7 +201,10 @@ class ScreenChat:
             self._wake.clear()
             begun = time.monotonic()
             self._take_arrived()
-            self._drop_expired()
+            while self._questions and self._questions[0][1] < time.monotonic():
+                self._questions.popleft()
+                self._view.notice("Nobody answered in time.", "warning")
+                self._ask_next()
             self._write()
             await asyncio.sleep(max(_SHORTEST_PAUSE, (time.monotonic() - begun) * _SHARE))
 
@@ -232,7 +227,9 @@ class ScreenChat:
             case Asked(question):
                 self._ask(question)
             case Idle():
-                self._end_work()
+                self._view.flush()
+                self._drop_questions()
+                self._busy = self._stopping = False
             case FeedEnded(error) if error is not None:
                 raise error
             case Closed() | FeedEnded():
@@ -243,24 +240,9 @@ class ScreenChat:
             case _:
                 self._view.show(event)
 
-    def _end_work(self) -> None:
-        self._view.flush()
-        self._drop_questions()
-        self._busy = self._stopping = False
-
     def _write(self) -> None:
         self._screen.write(self._view.pop_finished())
 
     def _end_with_failure(self, showing: asyncio.Task[None]) -> None:
         if not showing.cancelled() and (error := showing.exception()) is not None:
             self._screen.fail(error)
-
-    def _keep_unsent(self) -> None:
-        """What was typed and not sent can be recalled in the next chat."""
-        for text in (self._draft, self._line.text):
-            self._line.history.append_string(text)
-
-
-def _find_command(text: str) -> commands.Command | None:
-    parsed = commands.parse(text)
-    return parsed[0] if parsed else None

@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
-from hermes_base.commands import COMMANDS, Command
+from hermes_base.commands import COMMANDS
 from hermes_cli.chat.terminal_words import clean_typed
 
 log = logging.getLogger(__name__)
@@ -59,15 +59,11 @@ class CommandCompleter(Completer):
         if not typed.startswith("/") or document.text_after_cursor.strip():
             return
         for command in COMMANDS:
-            name = _find_name(command, typed[1:].lower())
+            names = (command.name, *command.aliases)
+            name = next((name for name in names if name.startswith(typed[1:].lower())), "")
             if name:
                 shown = f"/{name} {command.args}".rstrip()
                 yield Completion(f"/{name}", start_position=-len(typed), display=shown, display_meta=command.summary)
-
-
-def _find_name(command: Command, begun: str) -> str:
-    """The name, else the alias, of a command that begins like this; empty when none does."""
-    return next((name for name in (command.name, *command.aliases) if name.startswith(begun)), "")
 
 
 class TypedLine:
@@ -108,13 +104,10 @@ class TypedLine:
         """Insert a text with its line ends; a long one as a mark."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if len(text) > _LONGEST_PASTE_SHOWN or text.count("\n") >= _MOST_LINES_SHOWN:
-            text = self._mark(text)
+            mark = f"[pasted text {len(self._pastes) + 1}: {text.count(chr(10)) + 1} lines, {len(text)} characters]"
+            self._pastes[mark] = clean_typed(text)
+            text = mark
         self.buffer.insert_text(text)
-
-    def _mark(self, text: str) -> str:
-        mark = f"[pasted text {len(self._pastes) + 1}: {text.count(chr(10)) + 1} lines, {len(text)} characters]"
-        self._pastes[mark] = clean_typed(text)
-        return mark
 
     def continue_line(self) -> bool:
         """Turn a backslash at the end into a new line; False when there is none."""

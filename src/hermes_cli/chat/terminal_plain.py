@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import BinaryIO, TextIO
 
-from hermes_base import commands
 from hermes_base.chat import (
     Asked,
     ChatHost,
@@ -90,7 +89,9 @@ class PlainView:
     def show(self, event: Event, *, stopped_here: bool = False) -> None:
         match event:
             case TextDelta(text):
-                self._take_text(text)
+                self._open.append(text)
+                if self._shows is Shows.LETTERS:
+                    self._write(self._out, words.clean_shown(text))
             case ReasoningDelta(text) if self._display.reasoning:
                 self._write(self._notes, words.clean_shown(text))
             case TextEnded(kept):
@@ -125,11 +126,6 @@ class PlainView:
         """Write whole lines."""
         self._end_line()
         print(text, file=stream, flush=True)
-
-    def _take_text(self, text: str) -> None:
-        self._open.append(text)
-        if self._shows is Shows.LETTERS:
-            self._write(self._out, words.clean_shown(text))
 
     def _end_text(self, kept: bool) -> None:
         text, self._open = "".join(self._open), []
@@ -181,7 +177,11 @@ class PlainChat:
     def answer_one(self, text: str, files: tuple[FileRef, ...] = ()) -> int:
         """Ask one question; the exit code."""
         with self._feed.catch_presses():
-            outcome = self._submit_to_end(text, files)
+            try:
+                outcome = self._submit(text, files, SubmitOutcome(_STOP_QUESTION))
+            except BaseException:  # the reader of the output is gone, for example: that stops the turn, too
+                self._host.stop()
+                raise
         if outcome.signal:
             return SIGNALLED + outcome.signal
         answered = UNASKED if outcome.unasked else ANSWERED
@@ -209,14 +209,6 @@ class PlainChat:
             return None
         with self._feed.reading():
             return self._lines.read()
-
-    def _submit_to_end(self, text: str, files: tuple[FileRef, ...]) -> SubmitOutcome:
-        """As `_submit`; whatever breaks it off (the reader of the output is gone) stops the turn, too."""
-        try:
-            return self._submit(text, files, SubmitOutcome(_STOP_QUESTION))
-        except BaseException:
-            self._host.stop()
-            raise
 
     def _submit(self, text: str, files: tuple[FileRef, ...], outcome: SubmitOutcome) -> SubmitOutcome:
         """Hand a text over and show events until it is dealt with."""
@@ -269,7 +261,7 @@ class PlainChat:
             if line is None:
                 self._go_on_unasked(question, outcome)
                 return
-            if _names_command(line):
+            if words.read_command(line) is not None:
                 self._host.answer(question.id, "")
                 self._kept.append(line)  # it comes next
                 return
@@ -285,8 +277,3 @@ class PlainChat:
         outcome.unasked = True
         self._view.hint(words.describe_unasked(question))
         self._host.answer(question.id, "")
-
-
-def _names_command(line: str) -> bool:
-    parsed = commands.parse(line)
-    return parsed is not None and parsed[0] is not None

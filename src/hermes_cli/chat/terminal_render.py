@@ -44,16 +44,13 @@ class _WholeCode(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         yield Text("```" + ("" if self.lexer_name == "text" else self.lexer_name), style="dim")
-        yield self._colour(code)
-        yield Text("```", style="dim")
-
-    def _colour(self, code: str) -> Text:
         text = Text(code)
         if len(code) <= _MOST_COLOURED:
             text = Syntax(code, self.lexer_name, theme="ansi_dark", background_color="default").highlight(code)
             text.rstrip()
         text.no_wrap, text.overflow = True, "ignore"
-        return text
+        yield text
+        yield Text("```", style="dim")
 
 
 class ChatMarkdown(Markdown):

@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.filters import Condition, has_focus, is_searching
@@ -14,13 +14,16 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.output import create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from hermes_base.commands import COMMANDS
 from hermes_cli.chat.terminal_input import TypedLine
+
+if TYPE_CHECKING:
+    from hermes_cli.chat.terminal_chat import ScreenChat
 
 _ROWS_BELOW = 4  # kept for the typed line and what stands under it
 _MOST_ROWS_TYPED = 10
@@ -37,27 +40,18 @@ _STYLE = Style.from_dict(
 )
 
 
-class Chat(Protocol):
-    """Who decides what the screen shows and what the keys do."""
-
-    def draw_above(self, rows: int) -> str: ...
-    def name_prompt(self) -> str: ...
-    def name_hint(self) -> str: ...
-    def accept(self) -> None: ...
-    def press(self) -> None: ...
-    def end_input(self) -> None: ...
-    def note_typing(self) -> None: ...
-
-
 class Screen:
-    """The terminal while the chat has it."""
+    """The terminal while the chat has it; the chat decides what the screen shows and what the keys do."""
 
-    def __init__(self, line: TypedLine, chat: Chat) -> None:
+    def __init__(self, line: TypedLine, chat: "ScreenChat") -> None:
         self._line = line
         self._chat = chat
         self._above: AnyFormattedText = ""
         self._rows_above = 0
-        self._output = _open_output()
+        self._output = create_output()
+        if isinstance(self._output, Vt100_Output):
+            # The answer to "where is the cursor" would arrive among the typed keys, and nothing here needs it.
+            self._output.enable_cpr = False
         self._search = SearchToolbar()
         line.buffer.on_text_changed += lambda _buffer: chat.note_typing()
         self._app: Application[int] = Application(
@@ -150,14 +144,6 @@ class Screen:
             self._line.buffer.delete()
         else:
             self._chat.end_input()
-
-
-def _open_output() -> Output:
-    output = create_output()
-    if isinstance(output, Vt100_Output):
-        # The answer to "where is the cursor" would arrive among the typed keys, and nothing here needs it.
-        output.enable_cpr = False
-    return output
 
 
 @contextmanager

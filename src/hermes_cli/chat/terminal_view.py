@@ -89,7 +89,10 @@ class TerminalView:
             case TextEnded(kept):
                 self._end_text(kept)
             case ToolStarted():
-                self._start_tool(event)
+                self.flush()
+                self._tools[event.id] = event
+                if self._display.tool_progress == "full":
+                    self._keep(_Kind.TOOL, self._renderer.draw_lines(words.describe_start(event), "dim"))
             case ToolEnded():
                 self._end_tool(event)
             case Notice(text, level):
@@ -140,12 +143,16 @@ class TerminalView:
 
     def draw_live(self, *, rows: int, doing: str) -> str:
         """What is under way, on at most so many rows: `doing` in a few words."""
+        shows_tools = self._display.tool_progress != "off"
+        notes = [words.describe_start(tool) for tool in self._tools.values() if shows_tools]
+        if doing:
+            spent = self._clock() - self._begun
+            notes.append(f"{_SPINNER[int(spent * 8) % len(_SPINNER)]} {doing} · {spent:.0f} s")
         lines = [
             *self._draw_tail().splitlines(),
             *(line for drawn in self._said for line in drawn.splitlines()),
             *([""] if self._last_kind is not None else []),  # between what was said and what is typed
-            *self._draw_tools(),
-            *self._draw_status(doing),
+            *(self._renderer.draw_line(note, "dim").rstrip("\n") for note in notes),
         ]
         return "".join(line + "\n" for line in lines[-rows:]) if rows > 0 else ""
 
@@ -188,12 +195,6 @@ class TerminalView:
         for line in lines:
             self._keep(_Kind.REASONING, self._renderer.draw_lines(line, "dim italic"))
 
-    def _start_tool(self, event: ToolStarted) -> None:
-        self.flush()
-        self._tools[event.id] = event
-        if self._display.tool_progress == "full":
-            self._keep(_Kind.TOOL, self._renderer.draw_lines(words.describe_start(event), "dim"))
-
     def _end_tool(self, event: ToolEnded) -> None:
         started = self._tools.pop(event.id, None)
         style = "dim" if event.ok else "red"
@@ -226,33 +227,15 @@ class TerminalView:
         tail = self._text.tail
         if not tail.strip():
             return ""
+        if len(tail) > _LONGEST_DRAWN:  # its end is drawn, still as code when it is code
+            first, end = tail.partition("\n")[0], tail[-_LONGEST_DRAWN:]
+            tail = f"{first}\n{end.partition(chr(10))[2]}" if first.startswith(("```", "~~~")) else end
         draw = self._renderer.draw_markdown if self._display.markdown else self._renderer.draw_lines
-        drawn = draw(_keep_end(tail))
+        drawn = draw(tail)
         apart = self._last_kind is not (_Kind.BLOCK if self._display.markdown else _Kind.LINE) or self._display.markdown
         return "\n" + drawn if apart and self._last_kind is not None else drawn
-
-    def _draw_tools(self) -> list[str]:
-        if self._display.tool_progress == "off":
-            return []
-        shown = [words.describe_start(tool) for tool in self._tools.values()]
-        return [self._renderer.draw_line(line, "dim").rstrip("\n") for line in shown]
-
-    def _draw_status(self, doing: str) -> list[str]:
-        if not doing:
-            return []
-        spent = self._clock() - self._begun
-        sign = _SPINNER[int(spent * 8) % len(_SPINNER)]
-        return [self._renderer.draw_line(f"{sign} {doing} · {spent:.0f} s", "dim").rstrip("\n")]
 
 
 def _cut(line: str) -> str:
     more = len(line) - _LONGEST_ECHO_LINE
     return line if more <= 0 else f"{line[:_LONGEST_ECHO_LINE]} … and {more} characters more"
-
-
-def _keep_end(tail: str) -> str:
-    """The end of an unfinished block, still as code when it is code."""
-    if len(tail) <= _LONGEST_DRAWN:
-        return tail
-    first, end = tail.partition("\n")[0], tail[-_LONGEST_DRAWN:]
-    return f"{first}\n{end.partition(chr(10))[2]}" if first.startswith(("```", "~~~")) else end

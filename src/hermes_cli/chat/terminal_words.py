@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hermes_base import commands
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
 from hermes_base.text.tool_views import PATCHES
 
@@ -37,6 +38,12 @@ def clean_shown(text: str) -> str:
 def clean_typed(text: str) -> str:
     """A text from the keyboard or the command line, with bytes that were no UTF-8 replaced."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def read_command(text: str) -> commands.Command | None:
+    """The slash command that a typed text is; None: it is a message, or there is no such command."""
+    parsed = commands.parse(text)
+    return parsed[0] if parsed else None
 
 
 def squeeze(text: str) -> str:
@@ -153,12 +160,7 @@ def _choose(choices: tuple[str, ...], typed: str) -> str | None:
         return choices[int(typed) - 1]
     for short, words in ((("y", "yes"), _YES), (("n", "no"), _NO)):
         if typed in short:
-            return next(
-                (choice for choice in choices if choice.lower().split()[:1] and _opens_with(choice, words)), None
-            )
+            first_words = ((choice, choice.lower().split()[:1]) for choice in choices)
+            return next((choice for choice, first in first_words if first and first[0].strip(",.:;!") in words), None)
     begun = [choice for choice in choices if typed and choice.lower().startswith(typed)]
     return begun[0] if len(begun) == 1 else None
-
-
-def _opens_with(choice: str, words: frozenset[str]) -> bool:
-    return choice.lower().split()[0].strip(",.:;!") in words
