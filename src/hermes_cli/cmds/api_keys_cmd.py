@@ -4,27 +4,16 @@ The owner of the home does the work: a running gateway, or this command itself w
 """
 
 import argparse
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from hermes_cli.cmds import owner
 
-_CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
-
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
-    given = {name: value for name, value in vars(parsed).items() if name not in ("action", "json")}
-    told = owner.perform(f"keys.{parsed.action}", given)
-    if parsed.json:
-        print(json.dumps(told, ensure_ascii=False, indent=2))
-    else:
-        for line in _WORDS[parsed.action](told):
-            print(line.translate(_CONTROL))
-    return 0
+    return owner.run_action("keys", _build_parser().parse_args(args), _WORDS)
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -66,6 +55,4 @@ def _date(moment: float) -> str:
     return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M")
 
 
-_WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = MappingProxyType(
-    {"create": _tell_create, "list": _tell_list, "revoke": _tell_revoke}
-)
+_WORDS: owner.Words = MappingProxyType({"create": _tell_create, "list": _tell_list, "revoke": _tell_revoke})

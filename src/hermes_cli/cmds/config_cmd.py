@@ -63,7 +63,7 @@ def _refuse_misspelt(key: str, value: str) -> None:
         find_provider(value, kept=_UNCHANGED)
     if key == "model.base_url" and value:
         check_address(value, kept=_UNCHANGED)
-    meant = find_meant(key, _key_names()) if config.is_env_name(key) else ""
+    meant = find_meant(key, read_key_names()) if config.is_env_name(key) else ""
     if meant:
         fix = f"Did you mean {meant}? If it is a name of your own, say so first: hermes config set model.key_env {key}"
         raise ConfigProblem(f"No provider's key is called {key}.", kept=_UNCHANGED, fix=fix)
@@ -71,10 +71,11 @@ def _refuse_misspelt(key: str, value: str) -> None:
 
 def _find(key: str, found: config.Explanation) -> config.Explanation:
     """Keys of providers are looked up for each message, other variables at the start."""
-    return replace(found, takes_effect=settings.NEXT_MESSAGE) if key in _key_names() else found
+    return replace(found, takes_effect=settings.NEXT_MESSAGE) if key in read_key_names() else found
 
 
-def _key_names() -> frozenset[str]:
+def read_key_names() -> frozenset[str]:
+    """The names that keys of providers have, with those of the settings where these can be read."""
     try:
         return find_key_names(config.load_config_readonly())
     except ConfigProblem:  # told by whoever reads the settings

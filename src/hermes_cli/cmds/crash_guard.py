@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -149,7 +149,8 @@ class CrashGuard:
             self._note(replace(start, ended=self._clock(), error=_write_error(error)))
             raise
         else:
-            self._clear()
+            with self._change() as box:
+                box.history = replace(box.history, starts=())
 
     def find_trace(self, since: float) -> Path | None:
         """The newest trace of a crash that was kept since then."""
@@ -166,10 +167,6 @@ class CrashGuard:
         with self._change() as box:
             others = tuple(other for other in box.history.starts if not other.is_of(start))
             box.history = replace(box.history, starts=others)
-
-    def _clear(self) -> None:
-        with self._change() as box:
-            box.history = replace(box.history, starts=())
 
     @contextmanager
     def _change(self) -> Iterator["_Box"]:
@@ -213,14 +210,11 @@ def read_stamp(home: Path) -> tuple[Any, ...]:
 def read_history(path: Path) -> History:
     """What was noted; a file that is missing or damaged tells nothing."""
     try:
-        return _parse(json.loads(path.read_text("utf-8")))
+        told = json.loads(path.read_text("utf-8"))
+        stamp = tuple(tuple(one) if isinstance(one, list) else one for one in told["settings"])
+        return History(str(told["version"]), stamp, tuple(GatewayStart(**start) for start in told["starts"]))
     except (OSError, ValueError, TypeError, KeyError):
         return History()
-
-
-def _parse(told: Mapping[str, Any]) -> History:
-    stamp = tuple(tuple(one) if isinstance(one, list) else one for one in told["settings"])
-    return History(str(told["version"]), stamp, tuple(GatewayStart(**start) for start in told["starts"]))
 
 
 def _write_history(path: Path, history: History) -> None:

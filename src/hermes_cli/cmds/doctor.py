@@ -22,11 +22,13 @@ from pathlib import Path
 
 from agent.auxiliary_client import find_runtime
 from agent.probing import probe
-from agent.providers.key_names import find_key_names, find_meant
+from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
+from hermes_cli.cmds.config_cmd import read_key_names
+from hermes_cli.cmds.status_cmd import measure_free
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_sources import find_manifests
@@ -79,23 +81,25 @@ def main(args: list[str]) -> int:
     parsed = parser.parse_args(args)
     checks = [check for check in CHECKS if not (parsed.offline and check is _check_answer)]
     findings = examine(get_hermes_home(), checks)
-    print(_write_json(findings) if parsed.json else _write_report(findings))
+    if parsed.json:
+        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
+    else:
+        print(_write_report(findings))
     return 1 if any(finding.level == FAIL for finding in findings) else 0
 
 
 def examine(home: Path, checks: Sequence[Check]) -> list[DoctorFinding]:
     """All findings; a check that breaks becomes a finding itself."""
-    return [finding for check in checks for finding in _run_check(check, home)]
-
-
-def _run_check(check: Check, home: Path) -> list[DoctorFinding]:
-    try:
-        return list(check(home))
-    except Exception as error:
-        log.debug("a check broke", exc_info=True)
-        name = check.__name__.removeprefix("_check_").replace("_", " ")
-        what = config.redactor()(f"The check of {name} broke: {type(error).__name__}: {error}")
-        return [DoctorFinding(FAIL, what, "Please report this line.")]
+    findings: list[DoctorFinding] = []
+    for check in checks:
+        try:
+            findings += list(check(home))
+        except Exception as error:
+            log.debug("a check broke", exc_info=True)
+            name = check.__name__.removeprefix("_check_").replace("_", " ")
+            what = config.redactor()(f"The check of {name} broke: {type(error).__name__}: {error}")
+            findings.append(DoctorFinding(FAIL, what, "Please report this line."))
+    return findings
 
 
 # --- the checks
@@ -125,15 +129,11 @@ def _check_home(home: Path) -> Iterator[DoctorFinding]:
 
 
 def _check_disk(home: Path) -> Iterator[DoctorFinding]:
-    free = shutil.disk_usage(_find_existing(home)).free
+    free = measure_free(home)
     what = f"{free / 1e9:.1f} GB are free on the disk of the home."
     levels = ((NO_SPACE, FAIL), (LITTLE_SPACE, WARN))
     level = next((level for limit, level in levels if free < limit), OK)
     yield DoctorFinding(level, what, "" if level == OK else "Free some space: without it nothing can be stored.")
-
-
-def _find_existing(path: Path) -> Path:
-    return next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
 
 
 def _check_config(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
@@ -160,7 +160,7 @@ def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     except ConfigProblem as error:
         yield DoctorFinding(FAIL, error.what, error.fix)
         return
-    known = _find_key_names()
+    known = read_key_names()
     for name in config.load_env():
         meant = find_meant(name, known)
         if meant:
@@ -176,13 +176,6 @@ def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
         )
     elif not bad:
         yield DoctorFinding(OK, f"{path} is in order.")
-
-
-def _find_key_names() -> frozenset[str]:
-    try:
-        return find_key_names(config.load_config_readonly())
-    except ConfigProblem:  # reported by its own check
-        return find_key_names({})
 
 
 def _check_store(home: Path) -> Iterator[DoctorFinding]:
@@ -364,10 +357,6 @@ CHECKS: tuple[Check, ...] = (
 
 
 # --- the report
-
-
-def _write_json(findings: list[DoctorFinding]) -> str:
-    return json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2)
 
 
 def _write_report(findings: list[DoctorFinding]) -> str:

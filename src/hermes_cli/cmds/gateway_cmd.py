@@ -23,7 +23,7 @@ from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_cli.chat.local_client import Gone, call, connect
-from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, StartVerdict, write_refusal
+from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, write_refusal
 from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
 from hermes_cli.config.logs import keep_log, log_path
@@ -80,7 +80,11 @@ def _run(parsed: argparse.Namespace, home: Path) -> int:
     if verdict.refused:
         print(f"hermes: {write_refusal(verdict, guard.find_trace(verdict.began))}", file=sys.stderr)
         return REFUSED
-    _wait_after_crash(verdict)
+    if verdict.pause:
+        times = f"{verdict.crashes} time{'' if verdict.crashes == 1 else 's'}"
+        said = f"The gateway crashed {times} lately ({verdict.reason.rstrip('.')}); it starts in {verdict.pause:.0f} s."
+        print(said, file=sys.stderr, flush=True)
+        time.sleep(verdict.pause)
     signal.signal(signal.SIGTERM, _leave)
     with keep_log(home), guard.watch() as note_ready:
         log.info("the gateway %s starts, process %d", VERSION, os.getpid())
@@ -112,14 +116,6 @@ def _leave(number: int, frame: object) -> None:
     sys.exit(TERMINATED)
 
 
-def _wait_after_crash(verdict: StartVerdict) -> None:
-    if verdict.pause:
-        times = f"{verdict.crashes} time{'' if verdict.crashes == 1 else 's'}"
-        said = f"The gateway crashed {times} lately ({verdict.reason.rstrip('.')}); it starts in {verdict.pause:.0f} s."
-        print(said, file=sys.stderr, flush=True)
-        time.sleep(verdict.pause)
-
-
 # --- start
 
 
@@ -132,7 +128,14 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as said:
         begin = said.tell()
-        process = _spawn(home, said.fileno())
+        process = subprocess.Popen(
+            [sys.executable, *ARGUMENTS],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "HERMES_HOME": str(home.absolute())},
+            start_new_session=True,  # closing this terminal does not reach it
+        )
     _wait_for_start(home, process, path, begin)
     print(f"The gateway of {home} runs (process {process.pid}). Its log: {log_path(home)}")
     if cli_config.load_last_good()["web"]["enabled"]:
@@ -140,23 +143,12 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
     return OK
 
 
-def _spawn(home: Path, output: int) -> subprocess.Popen[bytes]:
-    """In a session of its own: closing this terminal does not reach it."""
-    return subprocess.Popen(
-        [sys.executable, *ARGUMENTS],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        env={**os.environ, "HERMES_HOME": str(home.absolute())},
-        start_new_session=True,
-    )
-
-
 def _wait_for_start(home: Path, process: subprocess.Popen[bytes], path: Path, begin: int) -> None:
     end = time.monotonic() + _START_SECONDS
     while not _answers(home, process.pid):
         if process.poll() is not None:
-            said = _read_last_lines(path, begin)
+            lines = path.read_bytes()[begin:].decode(errors="replace").splitlines()
+            said = "\n".join(lines[-_LAST_LINES:]) or "nothing"
             raise HermesError(
                 f"The gateway ended while it started. It said:\n{said}", fix=f"\nIts log: {log_path(home)}"
             )
@@ -180,11 +172,6 @@ def _answers(home: Path, pid: int) -> bool:
         except Gone:
             return False
     return True
-
-
-def _read_last_lines(path: Path, begin: int) -> str:
-    lines = path.read_bytes()[begin:].decode(errors="replace").splitlines()
-    return "\n".join(lines[-_LAST_LINES:]) or "nothing"
 
 
 def _restart(parsed: argparse.Namespace, home: Path) -> int:
@@ -221,15 +208,6 @@ def _stop(parsed: argparse.Namespace, home: Path) -> int:
         print(NOBODY.format(home=home))
         return OK
     _ask(home, owner, "shutdown")
-    new = _wait_for_end(home, owner)
-    print(f"The gateway (process {owner.pid}) has stopped.")
-    if new is not None:
-        print(f"A terminal that was joined to it hosts now (process {new.pid}).")
-    return OK
-
-
-def _wait_for_end(home: Path, owner: Holder) -> Holder | None:
-    """Wait until the owner has left the home; who has taken it meanwhile."""
     end = time.monotonic() + _STOP_SECONDS
     while (now := holder(home)) == owner:
         if time.monotonic() > end:
@@ -238,7 +216,10 @@ def _wait_for_end(home: Path, owner: Holder) -> Holder | None:
                 fix=f"Wait, or end it: kill {owner.pid}",
             )
         time.sleep(_LOOK_SECONDS)
-    return now if now is not None and now.pid else None
+    print(f"The gateway (process {owner.pid}) has stopped.")
+    if now is not None and now.pid:
+        print(f"A terminal that was joined to it hosts now (process {now.pid}).")
+    return OK
 
 
 def _ask(home: Path, owner: Holder, name: str) -> dict[str, Any]:
@@ -414,7 +395,9 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     held = status.get("leases", [])
     if held:
         yield "Held:"
-        yield from (f"  {_write_lease(lease)}" for lease in held)
+    for lease in held:
+        alive = "" if lease.get("live", True) else ", dead"
+        yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{alive}, generation {lease.get('epoch', 0)}"
 
 
 def _write_turn(turn: str | Mapping[str, Any], now: float) -> str:
@@ -433,11 +416,6 @@ def _write_platform(platform: Mapping[str, Any], now: float) -> str:
         return f"{name}: never connected"
     state = "connected" if now - seen <= _FRESH_SECONDS else "not connected"
     return f"{name}: {state}, last sign of life {max(0.0, now - seen):.0f} s ago"
-
-
-def _write_lease(lease: Mapping[str, Any]) -> str:
-    alive = "" if lease.get("live", True) else ", dead"
-    return f"{lease['name']}: {lease.get('owner') or 'nobody'}{alive}, generation {lease.get('epoch', 0)}"
 
 
 def _write_time(seconds: float) -> str:

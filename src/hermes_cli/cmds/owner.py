@@ -1,8 +1,10 @@
 """Has the owner of the home do what only an owner may: through the socket of a running gateway, or here, with the
 home's lock."""
 
+import argparse
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.service import key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
-from hermes_cli.chat.local_client import LocalConnection, call, connect
+from hermes_cli.chat.local_client import call, connect
 from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
@@ -24,7 +26,11 @@ CALL_SECONDS = 60.0
 _PATIENCE_SECONDS = 5.0  # for an owner that is about to listen, or to leave
 _LOOK_SECONDS = 0.1
 
+_CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
+
 Operation = Callable[[SqliteStore, Path, Mapping[str, Any]], dict[str, Any]]
+#: By the name of an action: the lines that say what came of it.
+Words = Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]]
 
 
 def perform(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,26 +40,34 @@ def perform(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     while True:
         connection = connect(home)
         if connection is not None:
-            return _ask(connection, name, args)
+            with closing(connection):
+                return call(connection, name, dict(args), CALL_SECONDS)
         try:
             with HomeLock(home), closing(SqliteStore(home / STORE_FILE)) as store:
-                return _find(name)(store, home, args)
+                if name not in OPERATIONS:
+                    raise HermesError(f"There is no operation {name!r}.")
+                return OPERATIONS[name](store, home, args)
         except HomeBusy:
             if time.monotonic() - begun > _PATIENCE_SECONDS:
                 raise
         time.sleep(_LOOK_SECONDS)
 
 
-def _ask(connection: LocalConnection, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    with closing(connection):
-        return call(connection, name, dict(args), CALL_SECONDS)
+def run_action(group: str, parsed: argparse.Namespace, words: Words) -> int:
+    """Have the owner do what the arguments ask for, and print what came of it, in words or for programs."""
+    given = {name: value for name, value in vars(parsed).items() if name not in ("action", "json", "yes")}
+    told = perform(f"{group}.{parsed.action}", given)
+    if parsed.json:
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+    else:
+        for line in words[parsed.action](told):
+            print(clean_line(line))
+    return 0
 
 
-def _find(name: str) -> Operation:
-    operation = OPERATIONS.get(name)
-    if operation is None:
-        raise HermesError(f"There is no operation {name!r}.")
-    return operation
+def clean_line(text: str) -> str:
+    """Names come from strangers: nothing in them may steer the terminal."""
+    return text.translate(_CONTROL)
 
 
 def delete_session(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,9 @@ The owner of the home does the work: a running gateway, or this command itself w
 """
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +14,6 @@ from hermes_base.errors import HermesError
 from hermes_cli.cmds import owner
 from hermes_state.people import MEMBER, ROLE_NAMES
 
-_CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
 _NOBODY = "Nobody but the owner of this machine may speak. Who writes on a connected platform gets a code to approve."
 
 
@@ -24,14 +22,7 @@ def main(args: list[str]) -> int:
     if parsed.action == "forget" and not parsed.yes and not _confirm(parsed.id):
         print("Nothing was deleted.")
         return 1
-    given = {name: value for name, value in vars(parsed).items() if name not in ("action", "json", "yes")}
-    told = owner.perform(f"people.{parsed.action}", given)
-    if parsed.json:
-        print(json.dumps(told, ensure_ascii=False, indent=2))
-    else:
-        for line in _WORDS[parsed.action](told):
-            print(_clean(line))
-    return 0
+    return owner.run_action("people", parsed, _WORDS)
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -61,7 +52,7 @@ def _confirm(id: str) -> bool:
     if not sys.stdin.isatty():
         raise HermesError("Forgetting needs your consent, and nobody can be asked here.", fix="Add --yes.")
     what = "their conversations, memory, files and identities"
-    return input(f"Delete {_clean(id)} with {what} for good? [y/N] ").strip().lower() in ("y", "yes")
+    return input(f"Delete {owner.clean_line(id)} with {what} for good? [y/N] ").strip().lower() in ("y", "yes")
 
 
 # --- in words
@@ -111,12 +102,7 @@ def _name(told: Mapping[str, Any]) -> str:
     return f"{told['person']['name']} ({told['person']['id']})"
 
 
-def _clean(text: str) -> str:
-    """Names come from strangers: nothing in them may steer the terminal."""
-    return text.translate(_CONTROL)
-
-
-_WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = MappingProxyType(
+_WORDS: owner.Words = MappingProxyType(
     {
         "list": _tell_list,
         "approve": _tell_approve,

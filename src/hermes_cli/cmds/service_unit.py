@@ -132,11 +132,8 @@ def quote(word: str) -> str:
 def is_in_unit(cgroups: str, unit: Unit) -> bool:
     """Whether a process with this /proc/PID/cgroup belongs to the unit; those of a user are below `user@`."""
     paths = (line.split("/") for line in cgroups.splitlines())
-    return any(unit.name in path and _is_of_user(path) != bool(unit.user) for path in paths)
-
-
-def _is_of_user(path: list[str]) -> bool:
-    return any(part.startswith("user@") for part in path)
+    own = [path for path in paths if unit.name in path]
+    return any(any(part.startswith("user@") for part in path) != bool(unit.user) for path in own)
 
 
 def _escape_percent(text: str) -> str:

@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 from gateway.core.session_export import FORMS, dump, name_session, write_markdown
 from hermes_base.errors import HermesError
-from hermes_base.journal import Row
 from hermes_cli import config
+from hermes_cli.chat.terminal_words import clean_shown
 from hermes_cli.cmds import owner
 from hermes_constants import get_hermes_home
 from hermes_state.sql.schema import STORE_FILE
@@ -25,7 +25,6 @@ from hermes_state.store import SessionInfo, Store
 
 _ALL = 1_000_000
 _PATIENCE = 120.0  # seconds; SQLite gives a busy owner the turn again and again
-_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def main(args: list[str]) -> int:
@@ -48,8 +47,8 @@ def _build_parser() -> argparse.ArgumentParser:
     listing = actions.add_parser("list", help="the newest first")
     search = actions.add_parser("search", help="find messages that hold these words")
     search.add_argument("words", metavar="WORDS", nargs="+")
-    for action, limit in ((listing, 20), (search, 20)):
-        action.add_argument("--limit", type=_read_count, default=limit, metavar="N", help=f"at most N ({limit})")
+    for action in (listing, search):
+        action.add_argument("--limit", type=_read_count, default=20, metavar="N", help="at most N (20)")
         action.add_argument("--json", action="store_true", help="for programs")
     show = actions.add_parser("show", help="print a session")
     export = actions.add_parser("export", help="write a session to a file or to stdout")
@@ -79,7 +78,7 @@ def _list(parsed: argparse.Namespace, store: Store) -> int:
     elif not found:
         print("There are no sessions yet. `hermes` starts one.")
     for info in () if parsed.json else found:
-        print(_clean(f"{info.id}  {_write_time(info.updated)}  {info.messages:>4} messages  {name_session(info)}"))
+        print(clean_shown(f"{info.id}  {_write_time(info.updated)}  {info.messages:>4} messages  {name_session(info)}"))
     return 0
 
 
@@ -89,23 +88,23 @@ def _search(parsed: argparse.Namespace, store: Store) -> int:
     if parsed.json:
         print(dump([asdict(hit) for hit in found]))
     elif not found:
-        print(f"Nothing was found for: {_clean(words)}")
+        print(f"Nothing was found for: {clean_shown(words)}")
     for hit in () if parsed.json else found:
         excerpt = " ".join(hit.excerpt.split())
-        print(_clean(f"{hit.session}  {_write_time(hit.created)}  {hit.role}: {excerpt}"))
+        print(clean_shown(f"{hit.session}  {_write_time(hit.created)}  {hit.role}: {excerpt}"))
     return 0
 
 
 def _show(parsed: argparse.Namespace, store: Store) -> int:
     info = find_session(store, parsed.session)
-    print(_clean(write_markdown(info, _read_rows(store, info))))
+    print(clean_shown(write_markdown(info, store.load(info.id).rows)))
     return 0
 
 
 def _export(parsed: argparse.Namespace, store: Store) -> int:
     info = find_session(store, parsed.session)
     # Transcripts are stored without secrets; one that was configured later may still stand in an old one.
-    text = config.redactor()(FORMS[parsed.format](info, _read_rows(store, info))) + "\n"
+    text = config.redactor()(FORMS[parsed.format](info, store.load(info.id).rows)) + "\n"
     if parsed.output is None:
         sys.stdout.write(text)
         return 0
@@ -133,11 +132,7 @@ def find_session(store: Store, wanted: str) -> SessionInfo:
 
 
 def _say_unknown(wanted: str) -> HermesError:
-    return HermesError(f"There is no session {_clean(wanted)!r}.", fix="`hermes sessions list` shows the ids.")
-
-
-def _read_rows(store: Store, info: SessionInfo) -> tuple[Row, ...]:
-    return store.load(info.id).rows
+    return HermesError(f"There is no session {clean_shown(wanted)!r}.", fix="`hermes sessions list` shows the ids.")
 
 
 # --- deleting
@@ -157,7 +152,7 @@ def _delete(parsed: argparse.Namespace, path: Path) -> int:
 def _confirm(info: SessionInfo) -> bool:
     if not sys.stdin.isatty():
         raise HermesError("Deleting needs your consent, and nobody can be asked here.", fix="Add --yes.")
-    answer = input(f"Delete {info.id} ({info.messages} messages, {_clean(name_session(info))}) for good? [y/N] ")
+    answer = input(f"Delete {info.id} ({info.messages} messages, {clean_shown(name_session(info))}) for good? [y/N] ")
     return answer.strip().lower() in ("y", "yes")
 
 
@@ -177,11 +172,6 @@ def _reindex(parsed: argparse.Namespace, path: Path) -> int:
 
 def _write_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-def _clean(text: str) -> str:
-    """Text without the characters that could steer a terminal."""
-    return text.translate(_CONTROL)
 
 
 _WRITERS: Mapping[str, Callable[[argparse.Namespace, Path], int]] = MappingProxyType(

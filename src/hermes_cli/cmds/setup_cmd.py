@@ -53,18 +53,14 @@ def _run() -> tuple[int, bool]:
     wants_service = _ask_service()
     probed = _try(choice)
     if password:
-        _keep_password(password)
+        if config.set_value(PASSWORD, password).source == "the environment":
+            print(f"The password is kept, but the environment sets {PASSWORD}, too, and wins.")
+        else:
+            print("The password is kept; it counts when Hermes starts again.")
+        print("To let other machines reach the page: hermes config set web.host 0.0.0.0")
     if probed.ok:
         print("`hermes` opens a chat here; `hermes gateway run` serves the web page.")
     return OK if probed.ok else FAILED, wants_service
-
-
-def _keep_password(password: str) -> None:
-    if config.set_value(PASSWORD, password).source == "the environment":
-        print(f"The password is kept, but the environment sets {PASSWORD}, too, and wins.")
-    else:
-        print("The password is kept; it counts when Hermes starts again.")
-    print("To let other machines reach the page: hermes config set web.host 0.0.0.0")
 
 
 def _describe_present() -> str:
@@ -87,8 +83,12 @@ def _ask_choice() -> ProviderChoice | None:
     chosen = _ask_view(views)
     if chosen is None:
         return None
-    address = _ask_address(chosen)
-    key = _ask_key(chosen)
+    address = key = ""
+    if chosen.asks_address or chosen.local:
+        address = _ask(f"Address [{chosen.base_url or 'such as http://127.0.0.1:8000/v1'}]: ")
+    if not chosen.local:
+        usual = "the one that is there" if chosen.has_key else "none"
+        key = getpass.getpass(f"Key for {chosen.label}, not shown [{usual}]: ").strip()
     model = _ask(f"Model [{chosen.default_model or 'the first one there'}]: ")
     return ProviderChoice(chosen.name, key, model, address)
 
@@ -110,19 +110,6 @@ def _ask_view(views: Sequence[ProviderView]) -> ProviderView | None:
         if found:
             return found[0]
         print(f"There is no {text!r} in the list.")
-
-
-def _ask_address(view: ProviderView) -> str:
-    if not (view.asks_address or view.local):
-        return ""
-    return _ask(f"Address [{view.base_url or 'such as http://127.0.0.1:8000/v1'}]: ")
-
-
-def _ask_key(view: ProviderView) -> str:
-    if view.local:
-        return ""
-    usual = "the one that is there" if view.has_key else "none"
-    return getpass.getpass(f"Key for {view.label}, not shown [{usual}]: ").strip()
 
 
 def _ask_password() -> str:
@@ -157,20 +144,16 @@ def _try(choice: ProviderChoice | None) -> Probed:
     """Make the call; after one that failed, ask again until it goes through or is left as it is."""
     while choice is not None:
         print("\nTrying it with one small call …", flush=True)
-        probed = _use(choice)
+        try:
+            probed = choosing.use_choice(choice).probed
+        except ConfigProblem as problem:
+            probed = Probed(False, problem.what + (f" {problem.fix}" if problem.fix else ""))
         if probed.ok:
             print(f"It works: {probed.text}\nKept in {config.get_config_path()}.")
             return probed
         print(f"That did not work. {probed.text}\n{_UNCHANGED}")
         choice = _ask_choice()
     return _try_present()
-
-
-def _use(choice: ProviderChoice) -> Probed:
-    try:
-        return choosing.use_choice(choice).probed
-    except ConfigProblem as problem:
-        return Probed(False, problem.what + (f" {problem.fix}" if problem.fix else ""))
 
 
 def _try_present() -> Probed:

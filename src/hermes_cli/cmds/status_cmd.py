@@ -119,6 +119,7 @@ def read_walls() -> dict[str, str]:
 
 
 def measure_free(home: Path) -> int:
+    """Bytes on the disk that the home is on, or will be."""
     existing = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
     disk = os.statvfs(existing)
     return disk.f_bavail * disk.f_frsize
@@ -150,16 +151,28 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
         yield f"A gateway owns the home (process {status['pid']}), but {status['silent']}."
     else:
         yield from write_status(status, now)
-        yield from _write_house(status)
-    yield _write_model(status["model"])
+        yield from _write_page_and_agents(status)
+    model = status["model"]
+    if model.get("problem"):
+        yield f"Model: none. {model['problem']}"
+    else:
+        window = f"window {model['window']:,} tokens; {model['source']}"
+        yield f"Model: {model['model']} ({model['label']}), {window}"
     yield status.get("walls") or f"Commands run in: {status['sandbox']}."
-    yield from _write_usage(status)
-    yield from _write_config(status["config"])
+    if status["today"] is None:
+        yield f"Today: the store cannot be read now. {status['store_problem']}"
+    else:
+        yield f"Today: {describe_sum(UsageSum(**status['today']))}"
+    if status["config"]["problem"]:
+        yield f"Settings: an edit is not used. {status['config']['problem']}"
+    for change in (status["config"].get("changes") or [])[-_SHOWN_CHANGES:]:
+        at = time.strftime("%H:%M:%S", time.localtime(change["at"]))
+        yield f"Settings: {change['key']} changed at {at}, takes effect {change['takes_effect']}"
     yield f"Free on the disk: {status['disk_free'] / 1e9:.1f} GB"
     yield from (f"Store: {said}" for said in (status.get("trouble"), status["warning"]) if said)
 
 
-def _write_house(status: Mapping[str, Any]) -> Iterator[str]:
+def _write_page_and_agents(status: Mapping[str, Any]) -> Iterator[str]:
     web = status.get("web") or {}
     yield f"Page: {web['address']} (`hermes web` opens it)" if web.get("address") else "Page: not served"
     cache = status.get("cache") or {}
@@ -173,25 +186,3 @@ def _write_house(status: Mapping[str, Any]) -> Iterator[str]:
 def _write_reasons(word: str, counts: Mapping[str, int]) -> str:
     named = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
     return f"{sum(counts.values())} {word}: {named}" if counts else f"no {word}"
-
-
-def _write_model(model: Mapping[str, Any]) -> str:
-    if model.get("problem"):
-        return f"Model: none. {model['problem']}"
-    window = f"window {model['window']:,} tokens; {model['source']}"
-    return f"Model: {model['model']} ({model['label']}), {window}"
-
-
-def _write_usage(status: Mapping[str, Any]) -> Iterator[str]:
-    if status["today"] is None:
-        yield f"Today: the store cannot be read now. {status['store_problem']}"
-    else:
-        yield f"Today: {describe_sum(UsageSum(**status['today']))}"
-
-
-def _write_config(told: Mapping[str, Any]) -> Iterator[str]:
-    if told["problem"]:
-        yield f"Settings: an edit is not used. {told['problem']}"
-    for change in (told.get("changes") or [])[-_SHOWN_CHANGES:]:
-        at = time.strftime("%H:%M:%S", time.localtime(change["at"]))
-        yield f"Settings: {change['key']} changed at {at}, takes effect {change['takes_effect']}"

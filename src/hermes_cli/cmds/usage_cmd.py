@@ -47,7 +47,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 def main(args: list[str]) -> int:
     parsed = _build_parser().parse_args(args)
     with closing(_open_store()) as store:
-        report = read_report(store, _find_newest_task(store), days=parsed.days)
+        newest = store.sessions(limit=1)
+        report = read_report(store, newest[0].task if newest else "", days=parsed.days)
     if parsed.json:
         print(json.dumps(describe_report(report), ensure_ascii=False, indent=2))
         return 0
@@ -78,11 +79,6 @@ def _open_store() -> Store:
     """The store beside its owner; a home without one has used nothing."""
     path = get_hermes_home() / STORE_FILE
     return SqliteStore.open_readonly(path) if path.exists() else MemoryStore()
-
-
-def _find_newest_task(store: Store) -> str:
-    newest = store.sessions(limit=1)
-    return newest[0].task if newest else ""
 
 
 # --- as text
@@ -119,7 +115,9 @@ def plot_days(report: UsageReport) -> Iterator[str]:
         yield f"No model was called since {report.since}."
         return
     by_day = {group.keys[0]: group.sum for group in report.days}
-    names = _list_days(min(by_day))
+    first = date.fromisoformat(min(by_day))
+    count = max((date.today() - first).days, 0) + 1  # a day may lie ahead when the clock was set back
+    names = [(first + timedelta(days=n)).isoformat() for n in range(count)]
     days = [by_day.get(name, UsageSum()) for name in names]
     most = max(max(map(_count_tokens, days)), 1)
     dearest = max(max(day.cost for day in days), 1e-9)
@@ -128,12 +126,6 @@ def plot_days(report: UsageReport) -> Iterator[str]:
     for name, day in zip(names, days, strict=True):
         tokens = f"{draw_buckets(day, most):<{WIDTH}}  {_count_tokens(day):>{digits},}"
         yield f"{name}  {tokens}  {write_cost(day):>14}  {draw_bar(day.cost / dearest, WIDTH // 4)}".rstrip()
-
-
-def _list_days(first: str) -> list[str]:
-    """All days from `first` to today; a day may lie ahead when the clock was set back."""
-    start, end = date.fromisoformat(first), date.today()
-    return [(start + timedelta(days=n)).isoformat() for n in range(max((end - start).days, 0) + 1)]
 
 
 def _count_tokens(spent: UsageSum) -> int:
