@@ -7,6 +7,7 @@ then sets the row aside (`damage_sqlite`) and goes on. Pure, but for that error.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -152,7 +153,8 @@ def make_marker(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str
 
     `before` and `after` are its neighbours in the transcript, as far as they can be read.
     """
-    behind = _leading_results(after)
+    results = takewhile(lambda message: message.get("role") == "tool", after)
+    behind = [str(message.get("tool_call_id")) for message in results]  # the calls whose results stand first
     missing = [call for call in _open_calls(before) if call not in behind]
     if missing:
         return {"role": "tool", "tool_call_id": missing[0], "content": LOST_TEXT}
@@ -161,16 +163,6 @@ def make_marker(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str
         return {"role": "assistant", "content": LOST_TEXT, "tool_calls": calls}
     asked = bool(before) and before[-1].get("role") in ("user", "tool")
     return {"role": "assistant" if asked else "user", "content": LOST_TEXT}
-
-
-def _leading_results(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The calls whose results stand first."""
-    found = []
-    for message in messages:
-        if message.get("role") != "tool":
-            break
-        found.append(str(message.get("tool_call_id")))
-    return found
 
 
 def _open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -209,7 +209,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _write_note(descriptor: int) -> None:
-    note = json.dumps({"pid": os.getpid(), "started": _read_start(os.getpid())})
+    note = json.dumps({"pid": os.getpid(), "started": _read_start()})
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, note.encode(), 0)
 
@@ -222,10 +222,10 @@ def _read_note(descriptor: int) -> Holder:
         return Holder(0, 0.0)
 
 
-def _read_start(pid: int) -> float:
-    """When the process started; the present time where the system does not tell."""
+def _read_start() -> float:
+    """When this process started; the present time where the system does not tell."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
         return float(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, StopIteration, ValueError, IndexError):

@@ -62,8 +62,9 @@ def write_batch(rows: Sequence[Row]) -> Batch:
 
 def write_row(row: Row) -> WrittenRow:
     """The row as it is kept; StoreFailure when it cannot be read back."""
-    if row.kind == HEAD:
-        _check_head(row)
+    keep = row.message.get("keep") if row.kind == HEAD else 0
+    if not isinstance(keep, int) or keep < 0:
+        raise StoreFailure(f"A row that takes back needs the number of rows to keep, not {keep!r}.")
     text = "" if row.kind == HEAD else clean(shown_text(row))
     return WrittenRow(
         kind=row.kind,
@@ -267,9 +268,3 @@ def _has_surrogates(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _check_head(row: Row) -> None:
-    keep = row.message.get("keep")
-    if not isinstance(keep, int) or keep < 0:
-        raise StoreFailure(f"A row that takes back needs the number of rows to keep, not {keep!r}.")

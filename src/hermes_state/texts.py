@@ -36,7 +36,8 @@ def space_letters(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """The folded words of a text, in order."""
-    return [_fold(word) for word in _WORD.findall(text) if _is_word(word)]
+    # The unspaced ranges hold marks too, which the index does not take as words.
+    return [_fold(word) for word in _WORD.findall(text) if word[0].isalnum()]
 
 
 def split_query(words: str) -> list[list[str]]:
@@ -105,10 +106,6 @@ def _find_spans(is_found: Callable[[str], bool], text: str) -> list[tuple[int, i
             left = spans.pop()[0]
         spans.append((left, right))
     return spans
-
-
-def _is_word(word: str) -> bool:
-    return word[0].isalnum()  # the unspaced ranges hold marks too, which the index does not take as words
 
 
 def _fold(word: str) -> str:

@@ -11,13 +11,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import HermesError, HomeBusy
-from hermes_cli.config import CONFIG_FILE, ENV_FILE, redactor
+from hermes_cli.config import CONFIG_FILE, ENV_FILE, redactor, replace_file
 from hermes_constants import VERSION
 from hermes_state.home_lock import holder
 
@@ -184,7 +184,8 @@ class CrashGuard:
             box.history = before = read_history(self._path)
             yield box
             if box.history != before:
-                _write_history(self._path, box.history)
+                with suppress(OSError):  # a full disk: the guard knows less, and the gateway says itself what is wrong
+                    replace_file(self._path, json.dumps(asdict(box.history)))
         finally:
             os.close(folder)
 
@@ -215,16 +216,6 @@ def read_history(path: Path) -> History:
         return History(str(told["version"]), stamp, tuple(GatewayStart(**start) for start in told["starts"]))
     except (OSError, ValueError, TypeError, KeyError):
         return History()
-
-
-def _write_history(path: Path, history: History) -> None:
-    making = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(making, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            json.dump(asdict(history), file)
-        making.replace(path)
-    except OSError:  # a full disk: the guard knows less, and the gateway says itself what is wrong
-        making.unlink(missing_ok=True)
 
 
 def _write_error(error: BaseException) -> str:

@@ -289,15 +289,10 @@ def _load_env_file() -> dict[str, tuple[str, int]]:
         text = _read_if_changed(path)
         known = _envs.get(path)
         if known is None or known[0] != text:
-            known = _envs[path] = (text, dict(_read_env_lines(text)))
+            lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
+            found = {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
+            known = _envs[path] = (text, found)
     return known[1]
-
-
-def _read_env_lines(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        found = config_edit.ENV_LINE.fullmatch(line)
-        if found:
-            yield found[1], (config_edit.read_env_value(found[2]), number)
 
 
 def find_bad_env_lines() -> list[int]:
@@ -376,7 +371,11 @@ def start_logging() -> None:
 
 def set_value(key: str, text: str) -> Explanation:
     """Set one setting (`model.default`) or variable (`OPENROUTER_API_KEY`) from text, and explain what holds now."""
-    _require_utf8(key, text)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        what = f"The value for {key} is not valid UTF-8."
+        raise ConfigProblem(what, kept=_UNCHANGED, fix="Type it in a UTF-8 terminal.") from error
     refuse_placeholder(key, text)
     (_set_env if is_env_name(key) else _set_config)(key, text)
     return explain(key)
@@ -417,15 +416,6 @@ def _drop_defaults(cfg: Mapping[Any, Any], raw: Mapping[Any, Any], base: Mapping
     return kept
 
 
-def _require_utf8(key: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigProblem(
-            f"The value for {key} is not valid UTF-8.", kept=_UNCHANGED, fix="Type it in a UTF-8 terminal."
-        ) from error
-
-
 def _set_env(name: str, value: str) -> None:
     if name in _ENVIRONMENT_ONLY:
         fix = f"Set it in the shell: export {name}=…"
@@ -436,32 +426,23 @@ def _set_env(name: str, value: str) -> None:
 
 
 def _set_config(key: str, text: str) -> None:
-    path = get_config_path()
-    value = _read_value(key, text)
+    path, row = get_config_path(), settings.find(key)
+    if row is None and not settings.is_open(key):
+        raise unknown_key(key)
+    try:
+        value = settings.guess(text) if row is None else settings.coerce(row, text)
+    except ValueError as error:
+        raise ConfigProblem(str(error), kept=_UNCHANGED) from error
 
     def change(before: str) -> str:
         _parse(path, before)  # a broken file is reported, not written over
         try:
             return config_edit.set_in_yaml(before, key.split("."), value)
         except config_edit.CannotEdit as error:
-            fix = f"Open {path} and set {key} by hand."
-            raise ConfigProblem(
-                f"{key} cannot be changed without changing other settings.", kept=_UNCHANGED, fix=fix
-            ) from error
+            what = f"{key} cannot be changed without changing other settings."
+            raise ConfigProblem(what, kept=_UNCHANGED, fix=f"Open {path} and set {key} by hand.") from error
 
     _rewrite(path, change)
-
-
-def _read_value(key: str, text: str) -> Any:
-    row = settings.find(key)
-    if row is None and not settings.is_open(key):
-        raise unknown_key(key)
-    if row is None:
-        return settings.guess(text)
-    try:
-        return settings.coerce(row, text)
-    except ValueError as error:
-        raise ConfigProblem(str(error), kept=_UNCHANGED) from error
 
 
 def unknown_key(key: str) -> ConfigProblem:
@@ -482,7 +463,7 @@ def _rewrite(path: Path, change: Callable[[str], str]) -> None:
             before = _read_text(path)
             after = change(before)
             if after != before or not path.exists():
-                _replace_file(path, after)
+                replace_file(path, after)
     except OSError as error:
         fix = "Check the folder's permissions and the disk space."
         raise ConfigProblem(f"{path} cannot be written: {error.strerror}.", kept=_UNCHANGED, fix=fix) from error
@@ -499,7 +480,8 @@ def _hold_folder(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a file of ours whole or not at all; OSError when it cannot be written."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:

@@ -64,7 +64,8 @@ def _edit_text(text: str, keys: Sequence[str], value: Any) -> str:
     for depth, name in enumerate(keys):
         if not isinstance(mapping, MappingNode) or not mapping.value:
             raise CannotEdit
-        pair = _find_pair(mapping, name)
+        known = (pair for pair in mapping.value if isinstance(pair[0], ScalarNode) and pair[0].value == name)
+        pair = next(known, None)
         if pair is None:
             if mapping.flow_style:
                 raise CannotEdit
@@ -75,13 +76,6 @@ def _edit_text(text: str, keys: Sequence[str], value: Any) -> str:
             lines = _write_lines(text, keys[depth + 1 :], value, key_node.start_mark.column + 2)
             return _insert_after(text, _after_colon(text, key_node), lines)
     return _replace_value(text, key_node, mapping, value)
-
-
-def _find_pair(mapping: MappingNode, name: str) -> tuple[Node, Node] | None:
-    for key_node, value_node in mapping.value:
-        if isinstance(key_node, ScalarNode) and key_node.value == name:
-            return key_node, value_node
-    return None
 
 
 def _replace_value(text: str, key_node: Node, node: Node, value: Any) -> str:
@@ -258,12 +252,10 @@ def read_env_value(raw: str) -> str:
     if quote in ("'", '"'):
         body = re.match(r"'([^']*)'" if quote == "'" else r'"((?:[^"\\]|\\.)*)"', raw)
         if body is not None:
-            return body[1] if quote == "'" else _unescape(body[1])
+            if quote == "'":
+                return body[1]
+            return re.sub(r"\\(.)", lambda found: _ENV_ESCAPES.get(found[1], found[1]), body[1])
     return re.split(r"(?:^|\s)#", raw, maxsplit=1)[0].strip()
-
-
-def _unescape(body: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ENV_ESCAPES.get(found[1], found[1]), body)
 
 
 def write_env_value(value: str) -> str:

@@ -188,7 +188,8 @@ class LogFile(logging.Handler):
         if self._file < 0:
             return  # a thread that outlived the gateway
         if self._lost:
-            told = logging.LogRecord(__name__, logging.WARNING, "", 0, self._tell_lost(), None, None)
+            lost = _LOST.format(count=self._lost, reason=self._why)
+            told = logging.LogRecord(__name__, logging.WARNING, "", 0, lost, None, None)
             line = self._encode(self.format(told)) + line
         if self._torn:
             line = b"\n" + line
@@ -200,9 +201,6 @@ class LogFile(logging.Handler):
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._lost = 0
-
-    def _tell_lost(self) -> str:
-        return _LOST.format(count=self._lost, reason=self._why)
 
     def _begin_anew(self) -> None:
         """Rename and open: the old file keeps every line, and nobody waits for more than a few names to change."""
@@ -234,7 +232,10 @@ def numbered(path: Path, number: int) -> Path:
 @contextmanager
 def keep_log(home: Path) -> Iterator[None]:
     """Write the log of the gateway while it runs here; one that cannot be written is told, and does not stop it."""
-    section = _read_section()
+    try:
+        section: Mapping[str, Any] = config.load_config_readonly()["log"]
+    except ConfigProblem:  # the gateway itself will report it
+        section = settings.defaults()["log"]
     try:
         handler = LogFile(log_path(home), int(section["megabytes"]) * 1_000_000, int(section["files"]))
     except OSError as error:
@@ -245,7 +246,9 @@ def keep_log(home: Path) -> Iterator[None]:
     handler.addFilter(TurnFilter())
     handler.addFilter(RedactingFilter(config.redactor))
     handler.set_name(FILE)
-    floods = [(each, FloodFilter(each)) for each in (handler, *_find_terminals())]
+    # What is shown in a terminal is a file, too, where a service runs the gateway.
+    terminals = [each for each in logging.getLogger().handlers if each.name == config.TERMINAL]
+    floods = [(each, FloodFilter(each)) for each in (handler, *terminals)]
     for each, flood in floods:
         each.addFilter(flood)
     loggers = [logging.getLogger(), *map(logging.getLogger, PACKAGES)]
@@ -264,11 +267,6 @@ def keep_log(home: Path) -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _find_terminals() -> list[logging.Handler]:
-    """What is shown in a terminal is a file, too, where a service runs the gateway."""
-    return [each for each in logging.getLogger().handlers if each.name == config.TERMINAL]
-
-
 def set_level(name: str) -> None:
     """`log.level` rules the terminal; the file has at least `info`."""
     level = logging.getLevelNamesMapping()[name.upper()]
@@ -281,14 +279,6 @@ def set_level(name: str) -> None:
             handler.setLevel(min(level, logging.INFO))
         elif handler.name == config.TERMINAL:
             handler.setLevel(level)
-
-
-def _read_section() -> Mapping[str, Any]:
-    try:
-        section: Mapping[str, Any] = config.load_config_readonly()["log"]
-    except ConfigProblem:  # the gateway itself will report it
-        section = settings.defaults()["log"]
-    return section
 
 
 # --- reading

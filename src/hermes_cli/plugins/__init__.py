@@ -89,14 +89,6 @@ def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Co
     return PluginGate.LOAD if names & set(enabled) else PluginGate.NOT_ENABLED
 
 
-def _record_unloaded(manifest: PluginManifest, gate: PluginGate) -> LoadedPlugin:
-    refused = gate in (PluginGate.DISABLED, PluginGate.NOT_ENABLED)
-    counts = gate in (PluginGate.KNOWN, PluginGate.DEFERRED)
-    return LoadedPlugin(
-        manifest, enabled=counts, error=gate.value if refused else None, deferred=gate is PluginGate.DEFERRED
-    )
-
-
 def _list_names(settings: Mapping[str, Any], setting: str) -> frozenset[str]:
     """A list of names from the section `plugins`; anything else names nobody."""
     value = cli_config.cfg_get(settings, "plugins", setting)
@@ -125,20 +117,18 @@ class PluginManager(PluginRecords):
             log.warning("plugins are still being loaded; going on with those that are there")
             return
         try:
-            if force or not self._discovered:
-                self._sweep_guarded(force)
+            if self._discovered and not force:
+                return
+            if force:
+                self.clear()
+            self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
+            try:
+                self._sweep()
+            except BaseException:
+                self._discovered = False
+                raise
         finally:
             self._sweeping.release()
-
-    def _sweep_guarded(self, force: bool) -> None:
-        if force:
-            self.clear()
-        self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
-        try:
-            self._sweep()
-        except BaseException:
-            self._discovered = False
-            raise
 
     def _sweep(self) -> None:
         if is_set("HERMES_PLUGINS_DEBUG"):
@@ -150,8 +140,10 @@ class PluginManager(PluginRecords):
             log.debug("plugin %s (%s, %s): %s", manifest.id, manifest.source, manifest.kind, gate.value)
             if gate is PluginGate.LOAD:
                 self._load(manifest)
-            else:
-                self._plugins[manifest.id] = _record_unloaded(manifest, gate)
+                continue
+            plugin = self._plugins[manifest.id] = LoadedPlugin(manifest, deferred=gate is PluginGate.DEFERRED)
+            plugin.enabled = gate in (PluginGate.KNOWN, PluginGate.DEFERRED)
+            plugin.error = gate.value if gate in (PluginGate.DISABLED, PluginGate.NOT_ENABLED) else None
         known = {name for plugin in self._plugins.values() for name in (plugin.manifest.id, plugin.manifest.name)}
         for name in sorted(enabled - known):
             log.warning("plugins.enabled names %s, which is not installed", name)
@@ -211,7 +203,9 @@ class PluginManager(PluginRecords):
         except Exception as problem:  # noqa: BLE001 - engines with open files or locks cannot be copied
             log.info("context engine %s cannot be copied (%s); its plugin makes another", self._engine_owner, problem)
         again = self._register_engine_again()
-        return self._share_engine() if again is None else again
+        if again is None:
+            log.warning("all agents share the one context engine of plugin %s", self._engine_owner)
+        return engine if again is None else again
 
     def _register_engine_again(self) -> Any:
         register = self._registrars.get(self._engine_owner)
@@ -223,10 +217,6 @@ class PluginManager(PluginRecords):
         except (Exception, SystemExit):
             log.warning("plugin %s could not make a second context engine", self._engine_owner, exc_info=True)
         return scratch._context_engine
-
-    def _share_engine(self) -> Any:
-        log.warning("all agents share the one context engine of plugin %s", self._engine_owner)
-        return self._context_engine
 
 
 def _log_all() -> None:

@@ -19,7 +19,7 @@ from hermes_cli.plugins.plugin_records import (
     PluginToolOverrideError,
 )
 from hermes_cli.profiles import get_active_profile_name
-from tools.registry import ToolEntry, registry
+from tools.registry import registry
 
 log = logging.getLogger("hermes_cli.plugins")
 
@@ -80,25 +80,23 @@ class PluginContext(PluginOffers):
         override: bool = False,
     ) -> None:
         """Give the model a tool; a name that is taken is refused, or with `override` needs the owner's consent."""
-        if override:
-            self._require_override_consent(name)
+        allowed = not override or self.manifest.source == "bundled"
+        if not allowed and cli_config.cfg_get(self._read_entry(), "allow_tool_override") is not True:
+            setting = f"plugins.entries.{self.manifest.id}.allow_tool_override"
+            raise PluginToolOverrideError(
+                f"Plugin {self.manifest.id} wants to replace the tool {name}.",
+                fix=f"If you agree: hermes config set {setting} true",
+            )
         known = registry.get_entry(name)
-        if known is not None and not override and _is_built_in(known):
+        # The module tells; a toolset's name alone proves nothing, since plugins choose it freely.
+        module = getattr(known.handler, "__module__", None) or "" if known is not None else ""
+        if not override and module.partition(".")[0] == "tools":
             log.warning("plugin %s wants the tool %s, which is built in; it is refused", self.manifest.id, name)
             return
         rest = (check_fn, requires_env, is_async, description, emoji)
         if registry.register(name, toolset, schema, handler, *rest, override=override):
             self._manager.note_tool(name, known if override else None)
             self._plugin.tools_registered.append(name)
-
-    def _require_override_consent(self, tool: str) -> None:
-        allowed = cli_config.cfg_get(self._read_entry(), "allow_tool_override") is True
-        if self.manifest.source != "bundled" and not allowed:
-            setting = f"plugins.entries.{self.manifest.id}.allow_tool_override"
-            raise PluginToolOverrideError(
-                f"Plugin {self.manifest.id} wants to replace the tool {tool}.",
-                fix=f"If you agree: hermes config set {setting} true",
-            )
 
     def dispatch_tool(self, tool_name: str, args: Mapping[str, Any], **context: Any) -> str:
         """Run a tool as the model would; the terminal's agent, if there is one, goes along as `parent_agent`."""
@@ -200,9 +198,3 @@ class EngineProbe(PluginContext):
 
     def register_tool(self, *args: Any, **kwargs: Any) -> None:
         del args, kwargs  # the one registration that would reach beyond the records
-
-
-def _is_built_in(entry: ToolEntry) -> bool:
-    """Whether a tool is the host's own; a toolset's name alone proves nothing, since plugins choose it freely."""
-    module = getattr(entry.handler, "__module__", None) or ""
-    return module.partition(".")[0] == "tools"

@@ -31,7 +31,11 @@ def load_plugin(manifest: PluginManifest) -> tuple[ModuleType | None, Register]:
         plugin_seals.allow(plugin_seals.check(manifest.id, code))
     if manifest.source == "entrypoint":
         return _load_entry_point(manifest, code)
-    module = import_folder(f"{_ensure_package().__name__}.{_make_slug(manifest.id)}", Path(manifest.path or ""))
+    if PACKAGE not in sys.modules:  # the empty package that all folder plugins live in
+        package = sys.modules[PACKAGE] = ModuleType(PACKAGE, "Plugins that were loaded from folders.")
+        package.__path__ = []
+    slug = re.sub(r"\W", "_", manifest.id.replace("/", "__"))
+    module = import_folder(f"{PACKAGE}.{slug}", Path(manifest.path or ""))
     return module, _find_register(module)
 
 
@@ -66,19 +70,6 @@ def _find_register(loaded: Any) -> Register:
     return register  # type: ignore[no-any-return]
 
 
-def _make_slug(key: str) -> str:
-    return re.sub(r"\W", "_", key.replace("/", "__"))
-
-
-def _ensure_package() -> ModuleType:
-    """The empty package that all folder plugins live in."""
-    package = sys.modules.get(PACKAGE)
-    if package is None:
-        package = sys.modules[PACKAGE] = ModuleType(PACKAGE, "Plugins that were loaded from folders.")
-        package.__path__ = []
-    return package
-
-
 def import_folder(name: str, folder: Path) -> ModuleType:
     """Import a folder under this module name, anew each time, so that its relative imports work."""
     init = folder / _INIT
@@ -91,7 +82,7 @@ def _import_file(name: str, file: Path, folder: Path | None) -> ModuleType:
     _forget_module(name)
     importlib.invalidate_caches()
     inner = [str(folder)] if folder is not None else None
-    loader = plugin_seals.make_loader(name, file) if plugin_seals.is_allowed(str(file)) else None
+    loader = plugin_seals.SealedSource(name, str(file)) if plugin_seals.is_allowed(str(file)) else None
     spec = importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=inner)
     if spec is None or spec.loader is None:
         raise PluginLoadError(f"{file} cannot be imported")

@@ -9,9 +9,7 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
@@ -27,6 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes_base.errors import HermesError
+from hermes_cli.config import replace_file
 from hermes_constants import get_hermes_home
 
 FOLDER = "plugin-seals"  # in the home; nothing in it is ever imported
@@ -70,15 +69,7 @@ def agree(name: str, root: Path) -> Code:
     code = read_code(name, root)
     path = _seal_path(name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"plugin": name, "files": code.files}, file, ensure_ascii=True, indent=1)
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
+    replace_file(path, json.dumps({"plugin": name, "files": code.files}, ensure_ascii=True, indent=1))
     return code
 
 
@@ -200,11 +191,6 @@ def allow(code: Code) -> None:
 def is_allowed(path: str) -> bool:
     """Whether the path is code that was checked, or lies where only such code may be."""
     return any(allowed.holds(path) for allowed in _allowed.values())
-
-
-def make_loader(name: str, path: Path) -> SourceFileLoader:
-    """A loader for one module of a root that was allowed."""
-    return SealedSource(name, str(path))
 
 
 class SealedSource(SourceFileLoader):

@@ -1,7 +1,6 @@
 """Finds plugins and reads their manifests, in folders and among installed packages; runs no code of theirs."""
 
 import importlib.util
-import itertools
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -35,30 +34,22 @@ def is_set(variable: str) -> bool:
 def find_manifests() -> list[PluginManifest]:
     """All plugins there are, enabled or not; of two with one key the later source counts."""
     found: dict[str, PluginManifest] = {}
-    for manifest in itertools.chain(_find_bundled(), _find_own(), _find_project(), _find_entry_points()):
+    for manifest in _search():
         if found.pop(manifest.key, None) is not None:
             log.debug("plugin %s: the one from %s counts", manifest.key, manifest.source)
         found[manifest.key] = manifest
     return list(found.values())
 
 
-def _find_bundled() -> Iterator[PluginManifest]:
+def _search() -> Iterator[PluginManifest]:
+    """Bundled plugins, those of the home and of the project, and installed packages, in this order."""
     named = os.environ.get("HERMES_BUNDLED_PLUGINS", "").strip()
     root = Path(named).expanduser() if named else Path(__file__).resolve().parents[2] / "plugins"
     yield from _scan(root, "bundled", skipped=_OTHER_LOADERS)
     yield from _scan(root / _PLATFORMS, "bundled")
-
-
-def _find_own() -> Iterator[PluginManifest]:
     yield from _scan(get_hermes_home() / "plugins", "user")
-
-
-def _find_project() -> Iterator[PluginManifest]:
     if is_set("HERMES_ENABLE_PROJECT_PLUGINS"):
         yield from _scan(find_folder() / ".hermes" / "plugins", "project")
-
-
-def _find_entry_points() -> Iterator[PluginManifest]:
     for point in metadata.entry_points(group=ENTRY_POINTS_GROUP):
         version = point.dist.version if point.dist is not None else ""
         yield PluginManifest(point.name, version=version, source="entrypoint", path=point.value, key=point.name)
@@ -165,17 +156,13 @@ def _read_list(fields: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _read_kind(fields: Mapping[str, Any], folder: Path) -> str:
+    """What the manifest says, else what the start of the code speaks of; the text is read, not run."""
     kind = _read_text(fields, "kind").lower()
-    if not kind:
-        return _guess_kind(folder)
-    if kind not in KINDS:
+    if kind in KINDS:
+        return kind
+    if kind:
         log.warning("plugin %s is of the unknown kind '%s'; it counts as standalone", folder.name, kind)
         return "standalone"
-    return kind
-
-
-def _guess_kind(folder: Path) -> str:
-    """The kind that the start of the code speaks of; the text is read, not run."""
     code = read_code_start(folder)
     if "register_memory_provider" in code or "MemoryProvider" in code:
         return "exclusive"

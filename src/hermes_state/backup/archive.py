@@ -110,7 +110,11 @@ def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = 
         copies = Path(work) / "copies"
         copies.mkdir()
         members = [member for name in found if (member := _copy_member(home, name, copies)) is not None]
-        layout = _read_layout(copies / STORE_FILE) if STORE_FILE in found else 0
+        layout = 0
+        if STORE_FILE in found:
+            store = copies / STORE_FILE
+            with say_errors(store), closing(_connect(store, "mode=ro&immutable=1")) as db:
+                layout = schema.check_readable(db)
         manifest = Manifest(VERSION, time.strftime("%Y-%m-%dT%H:%M:%S%z"), layout, tuple(members))
         archive = Path(work) / "archive"
         _write_archive(archive, manifest, copies)
@@ -129,13 +133,9 @@ def _list_below(home: Path, name: str) -> Iterator[str]:
     if place.is_symlink() or not place.is_dir():
         return
     for below in sorted(os.listdir(place)):
-        if not _is_passing(f"{name}/{below}"):
+        is_person = name.startswith("people/") and name.count("/") == 1
+        if not (is_person and below in PASSING_OF_PEOPLE):
             yield from _list_below(home, f"{name}/{below}")
-
-
-def _is_passing(name: str) -> bool:
-    parts = name.split("/")
-    return len(parts) == 3 and parts[0] == "people" and parts[2] in PASSING_OF_PEOPLE
 
 
 def _copy_member(home: Path, name: str, copies: Path) -> Member | None:
@@ -151,15 +151,11 @@ def _copy_member(home: Path, name: str, copies: Path) -> Member | None:
         if name == STORE_FILE:
             _copy_store(source, target)
         else:
-            _copy_file(source, target)
+            with os.fdopen(os.open(source, _READ_FLAGS), "rb") as taken, target.open("xb") as put:
+                shutil.copyfileobj(taken, put, _CHUNK)
     except FileNotFoundError:
         return None
     return Member(name, FILE, stat.S_IMODE(status.st_mode) & 0o777, target.stat().st_size, hash_file(target))
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    with os.fdopen(os.open(source, _READ_FLAGS), "rb") as taken, target.open("xb") as put:
-        shutil.copyfileobj(taken, put, _CHUNK)
 
 
 def _copy_store(source: Path, target: Path) -> None:
@@ -201,16 +197,12 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
 
 
-def _read_layout(store: Path) -> int:
-    with say_errors(store), closing(_connect(store, "mode=ro&immutable=1")) as db:
-        return schema.check_readable(db)
-
-
 def _write_archive(path: Path, manifest: Manifest, copies: Path) -> None:
+    fields = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(manifest)}
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as raw:
         with gzip.GzipFile("", "wb", 6, raw) as packed, tarfile.open(fileobj=packed, mode="w|") as archive:
-            _add(archive, Member(MANIFEST, FILE, 0o600), _encode(manifest))
+            _add(archive, Member(MANIFEST, FILE, 0o600), json.dumps(fields, ensure_ascii=True, indent=1).encode())
             for member in manifest.members:
                 _add(archive, member, copies / member.name)
         raw.flush()
@@ -228,11 +220,6 @@ def _add(archive: tarfile.TarFile, member: Member, content: bytes | Path) -> Non
         entry.size = taken.seek(0, os.SEEK_END)
         taken.seek(0)
         archive.addfile(entry, taken)
-
-
-def _encode(manifest: Manifest) -> bytes:
-    fields = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(manifest)}
-    return json.dumps(fields, ensure_ascii=True, indent=1).encode()
 
 
 # --- reading one
@@ -255,7 +242,10 @@ def read_archive(
     try:
         if not path.is_file():
             raise BadBackup(f"There is no file {path}.", fix="Check the path.")
-        with gzip.open(path, "rb") as packed, _open_archive(packed) as archive:
+        with (
+            gzip.open(path, "rb") as packed,
+            tarfile.open(fileobj=packed, mode="r|", tarinfo=_ModestInfo) as archive,
+        ):
             entries = iter(archive)
             manifest = _read_manifest(path, archive, next(entries, None))
             begin(manifest)
@@ -286,10 +276,6 @@ class _ModestInfo(tarfile.TarInfo):
         if self.type in self._LARGE and self.size > _LARGEST_HEADER:
             raise tarfile.ReadError("a header is too large")
         return super()._proc_member(archive)  # type: ignore[misc]  # where tarfile decides what a header is
-
-
-def _open_archive(packed: gzip.GzipFile) -> tarfile.TarFile:
-    return tarfile.open(fileobj=packed, mode="r|", tarinfo=_ModestInfo)
 
 
 def check_store(path: Path, store: Path, manifest: Manifest) -> None:

@@ -54,13 +54,16 @@ def restore_backup(path: Path, home: Path, *, overwrite: bool = False) -> Restor
     """Make the home what the back-up holds; HomeBusy while a Hermes runs in it or in one of its profiles."""
     home = Path(os.path.realpath(home))
     _refuse_content(home, overwrite)
-    with _own(home):
+    with ExitStack() as locks:
+        locks.enter_context(HomeLock(home))
+        for profile in sorted((home / PROFILES).glob("*/")):  # homes of their own, which move with this one
+            locks.enter_context(HomeLock(profile))
         _tidy(home)
         _refuse_content(home, overwrite)
         stamp = time.strftime("%Y%m%d-%H%M%S")
         with _prepare(home, stamp) as fresh:
             manifest = _unpack(path, fresh)
-            _carry_over(home, fresh, _list_carried(home, manifest))
+            _carry_over(home, fresh, manifest)
             sync_folder(fresh)
             _exchange(fresh, home)
         sync_folder(home.parent)
@@ -82,16 +85,6 @@ def _refuse_content(home: Path, overwrite: bool) -> None:
             kept="Nothing was changed.",
             fix="Add --yes to replace it (its content is kept in it), or --into FOLDER for another place.",
         )
-
-
-@contextmanager
-def _own(home: Path) -> Iterator[None]:
-    """Own the home and those of its profiles, which move with it."""
-    with ExitStack() as locks:
-        locks.enter_context(HomeLock(home))
-        for place in sorted((home / PROFILES).glob("*/")):
-            locks.enter_context(HomeLock(place))
-        yield
 
 
 # --- preparing the new home beside the old one
@@ -144,15 +137,13 @@ def _check_room(manifest: Manifest, fresh: Path) -> None:
         )
 
 
-def _list_carried(home: Path, manifest: Manifest) -> list[str]:
-    """What the back-up does not speak of stays: keys that it left out, logs, profiles, back-ups."""
+def _carry_over(home: Path, fresh: Path, manifest: Manifest) -> None:
+    """What the back-up does not speak of stays: keys that it left out, logs, profiles, back-ups. The new home gets the
+    same files by a second name; the lock is among them, so it holds for both."""
     replaced = {*KEPT, *_PASSING, *(SECRETS if manifest.has_secrets else ())}
-    return sorted(name for name in set(os.listdir(home)) - replaced if not name.startswith(_MARK))
-
-
-def _carry_over(home: Path, fresh: Path, names: list[str]) -> None:
-    """Give the new home the same files by a second name; the lock is among them, so it holds for both."""
-    for name in names:
+    for name in sorted(set(os.listdir(home)) - replaced):
+        if name.startswith(_MARK):
+            continue
         try:
             _link(home / name, fresh / name)
         except OSError as error:  # another disk, a file of somebody else

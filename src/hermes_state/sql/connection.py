@@ -195,7 +195,9 @@ class Database:
     def _open_writer(self) -> sqlite3.Connection:
         with say_errors(self._path):
             check_lost(self._path)
-            _create_private(self._path)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self._path.exists():  # no other user may read it; its side files take over its mode
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             db = self._connect("mode=rw")
             try:
                 if schema.check_readable(db) == 0 and was_made(self._path):
@@ -206,7 +208,10 @@ class Database:
                 db.execute("pragma secure_delete = on").fetchone()  # what is deleted leaves the file, too
                 db.execute(f"pragma journal_size_limit = {WAL_LIMIT}").fetchone()
                 schema.migrate(db)
-                _note_made(self._path)
+                if not was_made(self._path):
+                    mark = self._path.with_name(self._path.name + MARK)
+                    with open(mark, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                        file.write(_MARK_TEXT)
             except BaseException:
                 db.close()
                 raise
@@ -227,29 +232,22 @@ class Database:
     @contextmanager
     def _lend_reader(self) -> Iterator[sqlite3.Connection]:
         with self._slots:
-            db = self._take_reader()
+            with self._pool_lock:
+                if self._closed:
+                    raise _closed(self._path)
+                db = self._idle.pop() if self._idle else None
+            if db is None:
+                db = self._connect("mode=rw")
+                db.execute("pragma query_only = on")
             try:
                 yield db
             finally:
-                self._give_back(db)
-
-    def _take_reader(self) -> sqlite3.Connection:
-        with self._pool_lock:
-            if self._closed:
-                raise _closed(self._path)
-            if self._idle:
-                return self._idle.pop()
-        db = self._connect("mode=rw")
-        db.execute("pragma query_only = on")
-        return db
-
-    def _give_back(self, db: sqlite3.Connection) -> None:
-        with self._pool_lock:
-            keep = not self._closed and not db.in_transaction
-            if keep:
-                self._idle.append(db)
-        if not keep:
-            db.close()
+                with self._pool_lock:
+                    keep = not self._closed and not db.in_transaction
+                    if keep:
+                        self._idle.append(db)
+                if not keep:
+                    db.close()
 
     # --- reading beside the owner
 
@@ -350,13 +348,6 @@ def _lost(path: Path, what: str) -> StoreFailure:
     )
 
 
-def _note_made(path: Path) -> None:
-    mark = path.with_name(path.name + MARK)
-    if not mark.exists():
-        with open(mark, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(_MARK_TEXT)
-
-
 def _name_files(path: Path) -> tuple[tuple[int, int] | None, ...]:
     """What the names of the store and of its log stand for now."""
     return tuple(_name_file(name) for name in (f"{path}", f"{path}-wal"))
@@ -368,13 +359,6 @@ def _name_file(name: str) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _create_private(path: Path) -> None:
-    """Make sure that the file exists and that no other user may read it; its side files take over its mode."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _use_log(db: sqlite3.Connection, patience: float) -> None:

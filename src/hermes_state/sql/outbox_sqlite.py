@@ -74,14 +74,26 @@ class SqliteOutbox:
         """Note how far the sender has come; Fenced when the row is another's by now."""
         with self._db.write() as db:
             found = db.execute(sql.GET_SENDING, {"id": row}).fetchone()
-            known = None if found is None else _read_progress(row, found)
-            if known is None or found[1] != lease_epoch:
+            if found is None:
                 raise turn_rules.lease_lost(f"The outgoing message {row}", lease_epoch)
+            state, epoch, parts_sent, platform_ids, unsure = found
+            known = Progress(state, parts_sent, decode("outbox", (row,), platform_ids, as_texts), bool(unsure))
             changed = change(known)
-            if known.state == SENDING:
-                _set_progress(db, row, changed, self._clock())
-            elif known.state != changed.state:
+            if epoch != lease_epoch or state not in (SENDING, changed.state):
                 raise turn_rules.lease_lost(f"The outgoing message {row}", lease_epoch)
+            if state != SENDING:
+                return  # it was noted before
+            columns = {
+                "id": row,
+                "state": changed.state,
+                "parts_sent": changed.parts_sent,
+                "platform_ids": json.dumps(changed.platform_ids),
+                "unsure": int(changed.unsure),
+                "retry_at": changed.retry_at,
+                "reason": changed.reason,
+                "ended": self._clock() if changed.state in (SENT, FAILED) else None,
+            }
+            db.execute(sql.SET_PROGRESS, columns)
 
 
 # --- the steps of those calls, inside their transaction
@@ -103,24 +115,5 @@ def add_answers(
     db.executemany(sql.ADD_ANSWER, rows)
 
 
-def _read_progress(row: int, found: Sequence[Any]) -> Progress:
-    state, _, parts_sent, platform_ids, unsure = found
-    return Progress(state, parts_sent, decode("outbox", (row,), platform_ids, as_texts), bool(unsure))
-
-
 def _read_outbox(db: sqlite3.Connection, query: str, wanted: Mapping[str, Any]) -> list[OutboxRow]:
     return [turn_rules.make_row(row) for row in db.execute(query, wanted).fetchall()]
-
-
-def _set_progress(db: sqlite3.Connection, row: int, it: Progress, now: float) -> None:
-    columns = {
-        "id": row,
-        "state": it.state,
-        "parts_sent": it.parts_sent,
-        "platform_ids": json.dumps(it.platform_ids),
-        "unsure": int(it.unsure),
-        "retry_at": it.retry_at,
-        "reason": it.reason,
-        "ended": now if it.state in (SENT, FAILED) else None,
-    }
-    db.execute(sql.SET_PROGRESS, columns)

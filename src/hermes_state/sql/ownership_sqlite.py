@@ -61,7 +61,11 @@ class SqliteOwnership:
                 db.execute(statement, {"node": node})
 
     def fair(self, node: str) -> tuple[int, int, int]:
-        return self._db.read(lambda db: _count_shares(db, {"node": node, "now": self._clock()}))
+        wanted = {"node": node, "now": self._clock()}
+        (nodes,), (total, mine) = self._db.read(
+            lambda db: [db.execute(query, wanted).fetchone() for query in (sql.COUNT_NODES, sql.COUNT_OWNED)]
+        )
+        return nodes, total, mine
 
     # --- claims
 
@@ -176,9 +180,3 @@ def _get_owner(db: sqlite3.Connection, conversation: str, now: float) -> tuple[i
     """Epoch, owner and whether the owner lives."""
     found = db.execute(sql.GET_OWNER, {"conversation": conversation, "now": now}).fetchone()
     return (0, None, False) if found is None else (found[0], found[1], bool(found[2]))
-
-
-def _count_shares(db: sqlite3.Connection, wanted: Mapping[str, Any]) -> tuple[int, int, int]:
-    nodes = db.execute(sql.COUNT_NODES, wanted).fetchone()[0]
-    total, mine = db.execute(sql.COUNT_OWNED, wanted).fetchone()
-    return nodes, total, mine

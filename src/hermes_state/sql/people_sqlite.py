@@ -97,7 +97,11 @@ class SqlitePeople:
             if open_ones >= MAX_PAIRINGS:
                 return None
             shown = rules.clean_name(name, sender)
-            return _add_pairing(db, Pairing("", platform, sender, shown, now, now + PAIRING_SECONDS, chat=clean(chat)))
+            while True:  # until there is a code that no other open one has
+                new = Pairing(rules.make_code(), platform, sender, shown, now, now + PAIRING_SECONDS, chat=clean(chat))
+                columns = (new.code, new.platform, new.sender, new.name, new.created, new.expires, new.chat)
+                if db.execute(sql.ADD_PAIRING, columns).rowcount:
+                    return replace(new, fresh=True)
 
     def pairings(self) -> list[Pairing]:
         now = self._clock()
@@ -127,8 +131,10 @@ class SqlitePeople:
 
     def ask(self, question: QuestionRow) -> None:
         kept = rules.complete_question(question, self._clock())
+        columns = list(astuple(kept))
+        columns[_CHOICES] = json.dumps(kept.choices)
         with self._db.write() as db:
-            if not db.execute(sql.ADD_QUESTION, _write_question(kept)).rowcount:
+            if not db.execute(sql.ADD_QUESTION, columns).rowcount:
                 raise rules.asked_already(kept.id)
 
     def close_question(self, question: str, answer: str, by: str) -> bool:
@@ -239,21 +245,6 @@ def _remove_person(db: sqlite3.Connection, person: str, now: float) -> tuple[int
 
 def _list_pairings(db: sqlite3.Connection, now: float) -> list[Pairing]:
     return [Pairing(*row) for row in db.execute(sql.GET_PAIRINGS, (now,))]
-
-
-def _add_pairing(db: sqlite3.Connection, new: Pairing) -> Pairing:
-    """The request with a code that no other open one has."""
-    while True:
-        made = replace(new, code=rules.make_code())
-        columns = (made.code, made.platform, made.sender, made.name, made.created, made.expires, made.chat)
-        if db.execute(sql.ADD_PAIRING, columns).rowcount:
-            return replace(made, fresh=True)
-
-
-def _write_question(question: QuestionRow) -> tuple[object, ...]:
-    columns = list(astuple(question))
-    columns[_CHOICES] = json.dumps(question.choices)
-    return tuple(columns)
 
 
 def _read_question(row: Sequence[Any]) -> QuestionRow:

@@ -64,19 +64,15 @@ def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = No
     runs = split_query(words)
     if not runs:
         return []
-    hits = _find_titles(db, runs, limit, person)
+    titles = db.execute(queries.TITLES, (person, person, TITLES_LOOKED_AT))
+    named = ((session, title, at) for session, title, at in titles if match_title(runs, title))
+    hits = [SearchHit(session, -1, TITLE, mark_title(runs, title), at) for session, title, at in islice(named, limit)]
     wanted = (write_match(runs), person, person, limit - len(hits))
     for row_id, session, position, kind, raw, shown, created in db.execute(queries.SEARCH, wanted).fetchall():
         row = Row(decode("message", (row_id,), raw, as_object), shown, kind=kind)
         excerpt = cut_excerpt(runs, read_text(row))
         hits.append(SearchHit(session, position, str(row.message.get("role", "")), excerpt, created))
     return hits
-
-
-def _find_titles(db: sqlite3.Connection, runs: list[list[str]], limit: int, person: str | None) -> list[SearchHit]:
-    titles = db.execute(queries.TITLES, (person, person, TITLES_LOOKED_AT))
-    found = ((session, title, at) for session, title, at in titles if match_title(runs, title))
-    return [SearchHit(session, -1, TITLE, mark_title(runs, title), at) for session, title, at in islice(found, limit)]
 
 
 def drop(db: sqlite3.Connection) -> None:

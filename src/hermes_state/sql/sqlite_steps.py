@@ -221,16 +221,13 @@ def _mark_rows(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterato
 def add_usage(
     db: sqlite3.Connection, session: str, head: Head | None, usage: Sequence[UsageRow], mark: Mark = None
 ) -> None:
+    """Put calls into the ledger; those of a turn are numbered after the ones that it has there already."""
     owner = own(session, head)
-    calls = _mark_calls(db, owner[0], mark)
-    db.executemany(queries.ADD_USAGE, [(*owner, *next(calls), *records.write_usage(call)) for call in usage])
-
-
-def _mark_calls(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterator[tuple[int | None, int | None]]:
-    if mark is None:
-        return repeat((None, None))
-    last = db.execute(queries.LAST_CALL_OF_TURN, (conversation, mark.seq)).fetchone()[0]
-    return ((mark.seq, call) for call in count(last + 1))
+    numbers: Iterator[tuple[int | None, int | None]] = repeat((None, None))
+    if mark is not None:
+        last = db.execute(queries.LAST_CALL_OF_TURN, (owner[0], mark.seq)).fetchone()[0]
+        numbers = zip(repeat(mark.seq), count(last + 1), strict=False)
+    db.executemany(queries.ADD_USAGE, [(*owner, *next(numbers), *records.write_usage(call)) for call in usage])
 
 
 def own(session: str, head: Head | None) -> tuple[str, str, str]:

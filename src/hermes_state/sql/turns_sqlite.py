@@ -49,13 +49,24 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
     def waiting(self, claim: Claim, limit: int = 200, check: Callable[[str], object] = str) -> list[Waiting]:
         wanted = {**name_claim(claim), "now": self._clock(), "limit": limit}
-        return self._db.read(lambda db: _read_waiting(db, wanted, check))
+        return self._db.read(
+            lambda db: [
+                Waiting(seq, _read_message(claim.conversation, seq, raw, check), attempts, bool(taken), accepted, begun)
+                for seq, raw, attempts, taken, accepted, begun in db.execute(sql.WAITING, wanted).fetchall()
+            ]
+        )
 
     def inbox_since(
         self, conversation: str, after: int, limit: int = 100, check: Callable[[str], object] = str
     ) -> list[tuple[int, str]]:
-        wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
-        return self._db.read(lambda db: _read_inbox(db, wanted, check))
+        name = clean(conversation)
+        wanted = {"conversation": name, "after": after, "limit": limit}
+        return self._db.read(
+            lambda db: [
+                (seq, _read_message(name, seq, raw, check))
+                for seq, raw in db.execute(sql.INBOX_SINCE, wanted).fetchall()
+            ]
+        )
 
     def open_seqs(self, conversation: str) -> list[int]:
         wanted = {"conversation": clean(conversation)}
@@ -133,8 +144,14 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             db.execute(sql.SET_STEP, {**name_message(claim, seq), **row})
 
     def steps(self, conversation: str, seq: int) -> list[Step]:
-        wanted = {"conversation": clean(conversation), "seq": seq}
-        return self._db.read(lambda db: _read_steps(db, wanted))
+        turn = clean(conversation), seq
+        wanted = {"conversation": turn[0], "seq": seq}
+        return self._db.read(
+            lambda db: [
+                Step(n, kind, decode("turn_step", (*turn, n), raw, as_object))
+                for n, kind, raw in db.execute(sql.GET_STEPS, wanted).fetchall()
+            ]
+        )
 
     def complete(
         self,
@@ -162,7 +179,9 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             if answers:
                 add_answers(db, claim.conversation, turn, answers, self._clock())
             if end_session:
-                _end_current(db, claim.conversation, end_session)
+                current = steps.find_info(db, queries.GET_CURRENT, claim.conversation)
+                if current is not None:
+                    steps.end_session(db, current.id, claim.conversation, end_session)
             if go_on_in:
                 steps.go_on_in(db, go_on_in, claim.conversation, queries.SET_CURRENT)
         return version
@@ -187,31 +206,9 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 # --- the steps of those calls, inside their transaction
 
 
-def _read_waiting(db: sqlite3.Connection, wanted: Mapping[str, Any], check: Callable[[str], object]) -> list[Waiting]:
-    conversation = wanted["conversation"]
-    return [
-        Waiting(seq, _read_message(conversation, seq, raw, check), attempts, bool(taken), accepted, begun)
-        for seq, raw, attempts, taken, accepted, begun in db.execute(sql.WAITING, wanted).fetchall()
-    ]
-
-
-def _read_inbox(
-    db: sqlite3.Connection, wanted: Mapping[str, Any], check: Callable[[str], object]
-) -> list[tuple[int, str]]:
-    conversation = wanted["conversation"]
-    found = db.execute(sql.INBOX_SINCE, wanted).fetchall()
-    return [(seq, _read_message(conversation, seq, raw, check)) for seq, raw in found]
-
-
 def _read_message(conversation: str, seq: int, raw: bytes, check: Callable[[str], object]) -> str:
     read_text("inbox", (conversation, seq), raw, check)
     return raw.decode()
-
-
-def _read_steps(db: sqlite3.Connection, wanted: Mapping[str, Any]) -> list[Step]:
-    turn = wanted["conversation"], wanted["seq"]
-    found = db.execute(sql.GET_STEPS, wanted).fetchall()
-    return [Step(n, kind, decode("turn_step", (*turn, n), raw, as_object)) for n, kind, raw in found]
 
 
 def _read_choices(db: sqlite3.Connection, wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,9 +293,3 @@ def _close(db: sqlite3.Connection, claim: Claim, seqs: Sequence[int], now: float
     db.executemany(sql.CLOSE_MESSAGE, [{**name, "epoch": claim.epoch, "now": now} for name in named])
     db.executemany(sql.DELETE_STEPS, named)
     db.execute(sql.COUNT_OUT, {"conversation": claim.conversation, "closed": len(named)})
-
-
-def _end_current(db: sqlite3.Connection, conversation: str, reason: str) -> None:
-    current = steps.find_info(db, queries.GET_CURRENT, conversation)
-    if current is not None:
-        steps.end_session(db, current.id, conversation, reason)
