@@ -22,11 +22,6 @@ _STATES: Mapping[str | None, str] = MappingProxyType({plugin_host.DISABLED: "dis
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
-    return _ACTIONS[parsed.action](parsed)
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes plugins", description="List, enable and disable plugins.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|enable|disable")
     actions.add_parser("list", help="print the plugins that are installed, and what became of them")
@@ -34,7 +29,8 @@ def _build_parser() -> argparse.ArgumentParser:
     enable.add_argument("name", metavar="NAME")
     disable = actions.add_parser("disable", help="keep a plugin from running")
     disable.add_argument("name", metavar="NAME")
-    return parser
+    parsed = parser.parse_args(args)
+    return _ACTIONS[parsed.action](parsed)
 
 
 # --- list

@@ -126,39 +126,21 @@ def tend(home: Path | str) -> bool:
 
 
 def holder(home: Path | str) -> Holder | None:
-    """Who owns the home; None: nobody."""
-    owner = _ask_file(Path(home) / LOCK_FILE)
-    return owner if owner is not None else _ask_folder(Path(home))
-
-
-def _ask_file(path: Path) -> Holder | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
-    except BlockingIOError:
-        return _read_note(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _ask_folder(home: Path) -> Holder | None:
-    """An owner whose file is gone: nobody knows its name until it has put the file back."""
-    try:
-        descriptor = os.open(home / LOCK_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return Holder(0, 0.0)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+    """Who owns the home; None: nobody. The name of an owner whose file is gone is not known until it is put back."""
+    for name in (LOCK_FILE, LOCK_FOLDER):
+        try:
+            descriptor = os.open(Path(home) / name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read_note(descriptor) if name == LOCK_FILE else Holder(0, 0.0)
+        except OSError:
+            if name == LOCK_FILE:  # some disks cannot lock folders
+                raise
+        finally:
+            os.close(descriptor)
     return None
 
 

@@ -83,7 +83,13 @@ def mark_title(runs: list[list[str]], title: str) -> str:
 
 def _cut_around(is_found: Callable[[str], bool], text: str) -> str:
     text = clean(text)
-    found = _find_spans(is_found, text)
+    found: list[tuple[int, int]] = []
+    for match in _WORD.finditer(text):
+        if is_found(_fold(match.group())):
+            left, right = match.span()
+            if found and found[-1][1] == left:  # letters of an unspaced script that stand together are one find
+                left = found.pop()[0]
+            found.append((left, right))
     start = max(0, found[0][0] - EXCERPT // 3) if found else 0
     end = min(len(text), start + EXCERPT)
     pieces, last = ["…" if start else ""], start
@@ -94,18 +100,6 @@ def _cut_around(is_found: Callable[[str], bool], text: str) -> str:
         last = right
     pieces += [text[last:end], "…" if end < len(text) else ""]
     return " ".join("".join(pieces).split())
-
-
-def _find_spans(is_found: Callable[[str], bool], text: str) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
-    for match in _WORD.finditer(text):
-        if not is_found(_fold(match.group())):
-            continue
-        left, right = match.span()
-        if spans and spans[-1][1] == left:  # letters of an unspaced script that stand together are one find
-            left = spans.pop()[0]
-        spans.append((left, right))
-    return spans
 
 
 def _fold(word: str) -> str:

@@ -54,11 +54,13 @@ def ask(path: Path, query: str) -> list[tuple[object, ...]]:
 # --- query plans
 
 # Read in the order of an index and stop at their limit; never at a turn.
-LISTINGS = {"RECENT_SESSIONS", "RECENT_OF_OWNER", "SEARCH", "TITLES"}
+LISTINGS = {"RECENT_SESSIONS(False, False)", "RECENT_OF_OWNER", "SEARCH", "TITLES"}
 STATEMENTS = {
-    name: text
-    for name, text in vars(queries).items()
-    if name.isupper() and not name.startswith("_") and not text.startswith(("create", "drop"))
+    f"{name}{asked or ''}": text
+    for name, found in vars(queries).items()
+    if name.isupper() and not name.startswith("_")
+    for asked, text in (found.items() if isinstance(found, dict) else [((), found)])
+    if not text.startswith(("create", "drop"))
 }
 
 
@@ -85,17 +87,17 @@ def ask_plan(path: Path, text: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("text", "index"),
     [
-        (queries.SUM_USAGE, "usage_created (created>"),
-        (queries.SUM_USAGE_OF_SESSION, "usage_session (session=? AND created>"),
-        (queries.SUM_USAGE_OF_TASK, "usage_task (task=? AND created>"),
-        (queries.SPLIT_USAGE, "usage_created (created>"),
-        (queries.SPLIT_USAGE_OF_SESSION, "usage_session (session=? AND created>"),
-        (queries.SPLIT_USAGE_OF_TASK, "usage_task (task=? AND created>"),
-        (queries.GET_BREAKS, "break_created (created>"),
-        (queries.GET_BREAKS_OF_SESSION, "break_session (session=? AND created>"),
-        (queries.GET_BREAKS_OF_TASK, "break_task (task=? AND created>"),
-        (queries.RECENT_OF_CONVERSATION, "session_of_conversation (conversation=? AND updated<"),
-        (queries.RECENT_SESSIONS, "session_recent"),
+        (queries.SUM_USAGE[False, False], "usage_created (created>"),
+        (queries.SUM_USAGE[True, False], "usage_session (session=? AND created>"),
+        (queries.SUM_USAGE[False, True], "usage_task (task=? AND created>"),
+        (queries.SPLIT_USAGE[False, False], "usage_created (created>"),
+        (queries.SPLIT_USAGE[True, False], "usage_session (session=? AND created>"),
+        (queries.SPLIT_USAGE[False, True], "usage_task (task=? AND created>"),
+        (queries.GET_BREAKS[False, False], "break_created (created>"),
+        (queries.GET_BREAKS[True, False], "break_session (session=? AND created>"),
+        (queries.GET_BREAKS[False, True], "break_task (task=? AND created>"),
+        (queries.RECENT_SESSIONS[True, False], "session_of_conversation (conversation=? AND updated<"),
+        (queries.RECENT_SESSIONS[False, False], "session_recent"),
         (queries.DROP_UNUSED_BLOB, "sent_hash (hash=?)"),
     ],
 )

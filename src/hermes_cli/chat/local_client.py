@@ -8,7 +8,7 @@ import struct
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,15 @@ def call(connection: LocalConnection, name: str, args: dict[str, Any], seconds: 
             raise HermesError(line.error)
         if isinstance(line, wire.Trouble):
             raise HermesError(line.text)
+
+
+def call_owner(home: Path, name: str, args: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+    """As `call`, over a connection of its own; None: nobody listens."""
+    connection = connect(home)
+    if connection is None:
+        return None
+    with closing(connection):
+        return call(connection, name, args, seconds)
 
 
 #: Finds a connection, however long it takes: gets a way to tell the person, and a way to ask whether to give up.
@@ -227,19 +236,16 @@ class LocalClient:
             return
         try:
             while True:
-                self._read_line(connection)
+                try:
+                    self._take(connection.read())
+                except wire.WireProblem as problem:
+                    log.warning("a line of the gateway is left out: %s", problem)  # a newer gateway may say more
         except (Gone, ValueError):  # ValueError: it was closed under the reader
             connection.close()
         with self._lock:
             self._connection = None
         for box in list(self._replies.values()):
             box.put(None)
-
-    def _read_line(self, connection: LocalConnection) -> None:
-        try:
-            self._take(connection.read())
-        except wire.WireProblem as problem:
-            log.warning("a line of the gateway is left out: %s", problem)  # a newer gateway may say more
 
     def _greet(self, connection: LocalConnection) -> wire.Welcome:
         """Say hello and take the welcome; what was not stored goes out again with it."""

@@ -13,10 +13,6 @@ from hermes_cli.cmds import owner
 
 
 def main(args: list[str]) -> int:
-    return owner.run_action("keys", _build_parser().parse_args(args), _WORDS)
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes api-keys", description="Keys for programs that use the API.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke")
     create = actions.add_parser("create", help="make a key and print it, once")
@@ -27,7 +23,7 @@ def _build_parser() -> argparse.ArgumentParser:
     revoke.add_argument("id", metavar="ID", help="as `hermes api-keys list` shows it")
     for action in (create, listing, revoke):
         action.add_argument("--json", action="store_true", help="for programs")
-    return parser
+    return owner.run_action("keys", parser.parse_args(args), _WORDS)
 
 
 # --- in words

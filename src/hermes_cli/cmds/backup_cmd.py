@@ -13,13 +13,6 @@ _SHOWN = 5  # names of what was left out
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
-    for line in _ACTIONS[parsed.action](parsed):
-        print(line)
-    return 0
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes backup", description="Back up the home, check a back-up, or put it back.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="create|verify|restore")
     create = actions.add_parser("create", help="write a back-up; Hermes may run meanwhile")
@@ -31,7 +24,10 @@ def _build_parser() -> argparse.ArgumentParser:
         action.add_argument("file", metavar="FILE", type=Path)
     restore.add_argument("--into", metavar="FOLDER", type=Path, help="another folder than the home")
     restore.add_argument("--yes", action="store_true", help="replace a home that is not empty; its content is kept")
-    return parser
+    parsed = parser.parse_args(args)
+    for line in _ACTIONS[parsed.action](parsed):
+        print(line)
+    return 0
 
 
 def _create(parsed: argparse.Namespace) -> Iterator[str]:

@@ -19,11 +19,6 @@ _UNCHANGED = "Nothing was changed."
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
-    return _ACTIONS[parsed.action](parsed)
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes config", description="Read, change and explain the settings.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="get|set|explain|list|path")
     get = actions.add_parser("get", help="print the value of a setting")
@@ -35,7 +30,8 @@ def _build_parser() -> argparse.ArgumentParser:
     explain.add_argument("key", metavar="KEY")
     actions.add_parser("list", help="print all settings")
     actions.add_parser("path", help="print where the settings are kept")
-    return parser
+    parsed = parser.parse_args(args)
+    return _ACTIONS[parsed.action](parsed)
 
 
 def _get(parsed: argparse.Namespace) -> int:
@@ -45,28 +41,24 @@ def _get(parsed: argparse.Namespace) -> int:
 
 
 def _set(parsed: argparse.Namespace) -> int:
-    value = _ask_value(parsed.key) if parsed.value is None else parsed.value
-    _refuse_misspelt(parsed.key, value)
-    found = _find(parsed.key, config.set_value(parsed.key, value))
-    kept_in = config.get_env_path() if config.is_env_name(parsed.key) else config.get_config_path()
+    key = parsed.key
+    value = _ask_value(key) if parsed.value is None else parsed.value
+    if key == "model.provider" and value:
+        find_provider(value, kept=_UNCHANGED)
+    if key == "model.base_url" and value:
+        check_address(value, kept=_UNCHANGED)
+    meant = find_meant(key, read_key_names()) if config.is_env_name(key) else ""
+    if meant:  # nobody would ever look the name up
+        fix = f"Did you mean {meant}? If it is a name of your own, say so first: hermes config set model.key_env {key}"
+        raise ConfigProblem(f"No provider's key is called {key}.", kept=_UNCHANGED, fix=fix)
+    found = _find(key, config.set_value(key, value))
+    kept_in = config.get_env_path() if config.is_env_name(key) else config.get_config_path()
     print(f"{found.key} = {found.shown or '(empty)'}, kept in {kept_in}. It takes effect {found.takes_effect}.")
     if found.source == "the environment":
         print(f"Note: the environment sets {found.key} too, and wins over the file.")
     if found.breaks_prefix:
         print("Note: a conversation under way then sends its whole prompt anew once, at full price.")
     return 0
-
-
-def _refuse_misspelt(key: str, value: str) -> None:
-    """ConfigProblem for names that nobody would ever look up."""
-    if key == "model.provider" and value:
-        find_provider(value, kept=_UNCHANGED)
-    if key == "model.base_url" and value:
-        check_address(value, kept=_UNCHANGED)
-    meant = find_meant(key, read_key_names()) if config.is_env_name(key) else ""
-    if meant:
-        fix = f"Did you mean {meant}? If it is a name of your own, say so first: hermes config set model.key_env {key}"
-        raise ConfigProblem(f"No provider's key is called {key}.", kept=_UNCHANGED, fix=fix)
 
 
 def _find(key: str, found: config.Explanation) -> config.Explanation:

@@ -47,10 +47,6 @@ class GatewayStart:
         """When it was last heard of."""
         return self.ended or self.at
 
-    def is_of(self, other: "GatewayStart") -> bool:
-        """The process alone does not tell: in a container each life has the same number."""
-        return (self.at, self.pid) == (other.at, other.pid)
-
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -91,15 +87,19 @@ def judge(history: History, now: float) -> StartVerdict:
 
 def is_crash(start: GatewayStart) -> bool:
     """It failed with an error, or ended without a word before it was ready."""
-    if start.error:
-        return True
-    return not start.ready and not start.ended
+    return bool(start.error) or not (start.ready or start.ended)
 
 
 def begin_anew(history: History, version: str, settings: tuple[Any, ...]) -> History:
     """What was learned of another version, or with other settings, says nothing about this one."""
     same = (history.version, history.settings) == (version, settings)
     return history if same else History(version, settings)
+
+
+def drop_start(history: History, start: GatewayStart) -> History:
+    """Without this start. The process alone does not tell: in a container each life has the same number."""
+    others = tuple(other for other in history.starts if (other.at, other.pid) != (start.at, start.pid))
+    return replace(history, starts=others)
 
 
 def write_refusal(verdict: StartVerdict, trace: Path | None) -> str:
@@ -128,10 +128,9 @@ class CrashGuard:
         """What earlier starts say about this one. A home that is owned is left alone: its owner says so."""
         if holder(self._home) is not None:
             return StartVerdict()
-        with self._change() as box:
-            known = begin_anew(box.history, VERSION, read_stamp(self._home))
-            box.history = replace(known, starts=()) if anyway else known
-            return judge(box.history, self._clock())
+        stamp = read_stamp(self._home)
+        known = self._change(lambda known: History(VERSION, stamp) if anyway else begin_anew(known, VERSION, stamp))
+        return judge(known, self._clock())
 
     @contextmanager
     def watch(self) -> Iterator[Callable[[], None]]:
@@ -142,15 +141,14 @@ class CrashGuard:
             self._note(start)
             yield lambda: self._note(replace(start, ready=True))
         except (HomeBusy, KeyboardInterrupt, SystemExit):  # somebody wanted it so
-            self._forget(start)
+            self._change(lambda known: drop_start(known, start))
             raise
         except Exception as error:
             log.info("the gateway breaks off: %s", _write_error(error))
             self._note(replace(start, ended=self._clock(), error=_write_error(error)))
             raise
         else:
-            with self._change() as box:
-                box.history = replace(box.history, starts=())
+            self._change(lambda known: replace(known, starts=()))
 
     def find_trace(self, since: float) -> Path | None:
         """The newest trace of a crash that was kept since then."""
@@ -158,41 +156,30 @@ class CrashGuard:
         return max((found for found in kept if found[0] >= since), default=(0.0, None))[1]
 
     def _note(self, start: GatewayStart) -> None:
-        with self._change() as box:
-            known = begin_anew(box.history, VERSION, self._stamp)
-            others = tuple(other for other in known.starts if not other.is_of(start))
-            box.history = replace(known, starts=(*others, start)[-4 * MOST_CRASHES :])
+        def add(known: History) -> History:
+            others = drop_start(begin_anew(known, VERSION, self._stamp), start)
+            return replace(others, starts=(*others.starts, start)[-4 * MOST_CRASHES :])
 
-    def _forget(self, start: GatewayStart) -> None:
-        with self._change() as box:
-            others = tuple(other for other in box.history.starts if not other.is_of(start))
-            box.history = replace(box.history, starts=others)
+        self._change(add)
 
-    @contextmanager
-    def _change(self) -> Iterator["_Box"]:
-        """Read, let the caller change it, write: one process at a time, and whole or not at all. A home that cannot be
-        written to has no guard; whoever starts there is told by the lock."""
-        box = _Box(History())
+    def _change(self, change: Callable[[History], History]) -> History:
+        """Read, change, write: one process at a time, and whole or not at all. A home that cannot be written to has no
+        guard; whoever starts there is told by the lock."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder = os.open(self._path.parent, os.O_RDONLY)
         except OSError:
-            yield box
-            return
+            return change(History())
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            box.history = before = read_history(self._path)
-            yield box
-            if box.history != before:
+            before = read_history(self._path)
+            after = change(before)
+            if after != before:
                 with suppress(OSError):  # a full disk: the guard knows less, and the gateway says itself what is wrong
-                    replace_file(self._path, json.dumps(asdict(box.history)))
+                    replace_file(self._path, json.dumps(asdict(after)))
+            return after
         finally:
             os.close(folder)
-
-
-@dataclass(slots=True)
-class _Box:
-    history: History
 
 
 def read_stamp(home: Path) -> tuple[Any, ...]:

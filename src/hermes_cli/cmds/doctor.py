@@ -84,16 +84,22 @@ def main(args: list[str]) -> int:
     if parsed.json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
     else:
-        print(_write_report(findings))
+        for finding in findings:
+            print(f"{finding.level:<4}  {finding.what}" + (f"\n      {finding.fix}" if finding.fix else ""))
+        faults, warnings = (sum(finding.level == level for finding in findings) for level in (FAIL, WARN))
+        worries = f" Warnings: {warnings}." if warnings else ""
+        print("\n" + (f"Faults found: {faults}." if faults else "No fault found.") + worries)
     return 1 if any(finding.level == FAIL for finding in findings) else 0
 
 
 def examine(home: Path, checks: Sequence[Check]) -> list[DoctorFinding]:
-    """All findings; a check that breaks becomes a finding itself."""
+    """All findings; what a check could not read, and a check that breaks, become findings themselves."""
     findings: list[DoctorFinding] = []
     for check in checks:
         try:
             findings += list(check(home))
+        except (ConfigProblem, StoreFailure) as error:
+            findings.append(DoctorFinding(FAIL, error.what, error.fix))
         except Exception as error:
             log.debug("a check broke", exc_info=True)
             name = check.__name__.removeprefix("_check_").replace("_", " ")
@@ -116,9 +122,8 @@ def _check_python(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001 - all 
 def _check_home(home: Path) -> Iterator[DoctorFinding]:
     profile = get_active_profile_name()
     if not home.exists():
-        yield DoctorFinding(
-            INFO, f"The home {home} (profile {profile}) does not exist yet.", "It is made at the first chat."
-        )
+        what = f"The home {home} (profile {profile}) does not exist yet."
+        yield DoctorFinding(INFO, what, "It is made at the first chat.")
         return
     try:
         with tempfile.TemporaryFile(dir=home):
@@ -138,28 +143,19 @@ def _check_disk(home: Path) -> Iterator[DoctorFinding]:
 
 def _check_config(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     path = config.get_config_path()
-    try:
-        problems = config.find_problems()
-    except ConfigProblem as error:
-        yield DoctorFinding(FAIL, error.what, error.fix)
-        return
+    problems = config.find_problems()
     for problem in problems:
         yield DoctorFinding(WARN if problem.warning else FAIL, problem.what, problem.fix)
     if not problems:
-        yield DoctorFinding(
-            OK, f"{path} is in order." if path.exists() else f"There is no {path}: the defaults are used."
-        )
+        what = f"{path} is in order." if path.exists() else f"There is no {path}: the defaults are used."
+        yield DoctorFinding(OK, what)
 
 
 def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     path = config.get_env_path()
     if not path.exists():
         return
-    try:
-        bad = config.find_bad_env_lines()
-    except ConfigProblem as error:
-        yield DoctorFinding(FAIL, error.what, error.fix)
-        return
+    bad = config.find_bad_env_lines()
     known = read_key_names()
     for name in config.load_env():
         meant = find_meant(name, known)
@@ -167,13 +163,11 @@ def _check_env(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
             what = f"{path}: no provider's key is called {name}; it is kept and not used."
             yield DoctorFinding(WARN, what, f"Did you mean {meant}? A name of your own is named by model.key_env.")
     for line in bad:
-        yield DoctorFinding(
-            WARN, f"{path}, line {line}: this is not NAME=VALUE and is ignored.", "Correct or remove it."
-        )
+        what = f"{path}, line {line}: this is not NAME=VALUE and is ignored."
+        yield DoctorFinding(WARN, what, "Correct or remove it.")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        yield DoctorFinding(
-            WARN, f"Other users of this machine may read the secrets in {path}.", f"Run: chmod 600 {path}"
-        )
+        what = f"Other users of this machine may read the secrets in {path}."
+        yield DoctorFinding(WARN, what, f"Run: chmod 600 {path}")
     elif not bad:
         yield DoctorFinding(OK, f"{path} is in order.")
 
@@ -183,18 +177,14 @@ def _check_store(home: Path) -> Iterator[DoctorFinding]:
     if not path.exists() and not was_made(path):
         yield DoctorFinding(OK, "There is no store yet: it is made with the first conversation.")
         return
-    try:
-        with closing(Database(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
-            version = store.read(check_readable)
-            faults = store.read(lambda db: [row[0] for row in db.execute("pragma quick_check(3)")])
-            if faults != ["ok"]:
-                fix = "Stop Hermes, keep a copy of the file, and restore a backup with `hermes backup restore FILE`."
-                yield DoctorFinding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
-                return
-            findings = [*store.read(_find_damage), *store.read(_check_clock)]
-    except StoreFailure as error:
-        yield DoctorFinding(FAIL, error.what, error.fix)
-        return
+    with closing(Database(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+        version = store.read(check_readable)
+        faults = store.read(lambda db: [row[0] for row in db.execute("pragma quick_check(3)")])
+        if faults != ["ok"]:
+            fix = "Stop Hermes, keep a copy of the file, and restore a backup with `hermes backup restore FILE`."
+            yield DoctorFinding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
+            return
+        findings = [*store.read(_find_damage), *store.read(_check_clock)]
     yield from findings
     if not findings:
         yield DoctorFinding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
@@ -232,11 +222,7 @@ def _check_owner(home: Path) -> Iterator[DoctorFinding]:
 
 def _check_model(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Which model would answer, found in the way the chat finds it; nothing is asked of a provider."""
-    try:
-        found = _find_model()
-    except ConfigProblem as problem:
-        yield DoctorFinding(FAIL, problem.what, problem.fix)
-        return
+    found = _find_model()
     if found is None:
         return
     if _lacks_key(found):
@@ -299,15 +285,13 @@ def _check_sandbox(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     elif is_bubblewrap_usable():
         yield DoctorFinding(WARN, walls, "`hermes config set terminal.backend auto` puts commands into the sandbox.")
     else:
-        yield DoctorFinding(
-            WARN, walls, "Install bubblewrap and set terminal.backend to auto: then there is a sandbox."
-        )
+        fix = "Install bubblewrap and set terminal.backend to auto: then there is a sandbox."
+        yield DoctorFinding(WARN, walls, fix)
     left_out = [name for name in (".env", "*.pem", ".ssh") if name not in settings["files"]["secrets"]]
     if left_out:
         what = f"files.secrets does not name {', '.join(left_out)}: commands that run unasked see such files."
-        yield DoctorFinding(
-            WARN, what, "Name them too, if that is not meant: the list that you set takes the place of the usual one."
-        )
+        fix = "Name them too, if that is not meant: the list that you set takes the place of the usual one."
+        yield DoctorFinding(WARN, what, fix)
 
 
 def _check_plugins(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
@@ -354,18 +338,3 @@ CHECKS: tuple[Check, ...] = (
     _check_plugins,
     _check_engine,
 )
-
-
-# --- the report
-
-
-def _write_report(findings: list[DoctorFinding]) -> str:
-    faults = sum(finding.level == FAIL for finding in findings)
-    warnings = sum(finding.level == WARN for finding in findings)
-    worries = f" Warnings: {warnings}." if warnings else ""
-    verdict = (f"Faults found: {faults}." if faults else "No fault found.") + worries
-    return "\n".join([*map(_write_finding, findings), "", verdict])
-
-
-def _write_finding(finding: DoctorFinding) -> str:
-    return f"{finding.level:<4}  {finding.what}" + (f"\n      {finding.fix}" if finding.fix else "")

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 from gateway.http.access import word_address
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
-from hermes_cli.chat.local_client import Gone, call, connect
+from hermes_cli.chat.local_client import Gone, call_owner
 from hermes_cli.cmds.crash_guard import REFUSED, CrashGuard, write_refusal
 from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, is_in_unit, write_unit
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
@@ -50,11 +49,6 @@ _INSTEAD = (
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
-    return _ACTIONS[parsed.action](parsed, get_hermes_home())
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes gateway", description="Run the gateway: chats and platforms of one home.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     run = actions.add_parser("run", help="run it in the foreground until Ctrl-C")
@@ -68,7 +62,8 @@ def _build_parser() -> argparse.ArgumentParser:
     install.add_argument("--enable", action="store_true", help="also start it, now and with the machine")
     for action in (install, actions.add_parser("uninstall", help="remove that service")):
         action.add_argument("--system", action="store_true", help="a service of the machine, not of the user (as root)")
-    return parser
+    parsed = parser.parse_args(args)
+    return _ACTIONS[parsed.action](parsed, get_hermes_home())
 
 
 def _run(parsed: argparse.Namespace, home: Path) -> int:
@@ -163,15 +158,12 @@ def _wait_for_start(home: Path, process: subprocess.Popen[bytes], path: Path, be
 
 def _answers(home: Path, pid: int) -> bool:
     owner = holder(home)
-    connection = connect(home) if owner is not None and owner.pid == pid else None
-    if connection is None:
+    if owner is None or owner.pid != pid:
         return False
-    with closing(connection):
-        try:
-            call(connection, "status", {}, _CALL_SECONDS)
-        except Gone:
-            return False
-    return True
+    try:
+        return call_owner(home, "status", {}, _CALL_SECONDS) is not None
+    except Gone:
+        return False
 
 
 def _restart(parsed: argparse.Namespace, home: Path) -> int:
@@ -223,20 +215,17 @@ def _stop(parsed: argparse.Namespace, home: Path) -> int:
 
 
 def _ask(home: Path, owner: Holder, name: str) -> dict[str, Any]:
-    connection = connect(home)
-    if connection is None:
-        raise HermesError(
-            f"Process {owner.pid} owns the home {home} and does not listen: it is starting or ending.",
-            fix="Try again in a moment.",
-        )
-    with closing(connection):
-        try:
-            return call(connection, name, {}, _CALL_SECONDS)
-        except Gone as gone:
-            if name == "shutdown":
-                return {}  # it left before it could say so
-            fix = f"If it stays so: kill {owner.pid}"
-            raise HermesError(f"The gateway (process {owner.pid}) does not answer.", fix=fix) from gone
+    try:
+        told = call_owner(home, name, {}, _CALL_SECONDS)
+    except Gone as gone:
+        if name == "shutdown":
+            return {}  # it left before it could say so
+        fix = f"If it stays so: kill {owner.pid}"
+        raise HermesError(f"The gateway (process {owner.pid}) does not answer.", fix=fix) from gone
+    if told is None:
+        what = f"Process {owner.pid} owns the home {home} and does not listen: it is starting or ending."
+        raise HermesError(what, fix="Try again in a moment.")
+    return told
 
 
 # --- a service of systemd
@@ -273,18 +262,13 @@ def _describe(home: Path, *, system: bool) -> Unit:
     python = Path(sys.executable)
     if not system:
         return describe_unit(home, python, os.environ)
-    user, own = _find_user(home)
-    return describe_unit(home, python, {"HOME": own}, user)
-
-
-def _find_user(home: Path) -> tuple[str, str]:
-    """Whose the home is: a service of the machine must not make files there that its owner cannot read."""
+    # As the user whose the home is: a service must not make files there that its owner cannot read.
     uid = home.stat().st_uid if home.exists() else os.geteuid()
     try:
         found = pwd.getpwuid(uid)
-    except KeyError:
-        return str(uid), "/"  # a user without a name here; systemd takes the number, too
-    return found.pw_name, found.pw_dir
+    except KeyError:  # a user without a name here; systemd takes the number, too
+        return describe_unit(home, python, {"HOME": "/"}, str(uid))
+    return describe_unit(home, python, {"HOME": found.pw_dir}, found.pw_name)
 
 
 def _put(unit: Unit, text: str) -> str:

@@ -3,6 +3,7 @@
 import argparse
 import http.client
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_cli import config
-from hermes_cli.chat.local_client import call, connect
+from hermes_cli.chat.local_client import call_owner
 from hermes_constants import get_hermes_home
 
 OK, NOT_WELL = 0, 1
@@ -36,8 +37,10 @@ def look(home: Path, *, ready: bool) -> HealthFinding:
     """What the gateway says of itself: over HTTP where it serves that, else over its socket."""
     path = "/ready" if ready else "/health"
     try:
-        place = find_fixed_place()
-        if place is not None and (found := ask(*place, path)) is not None:
+        page = read_page_settings()
+        host = str(page.get("host"))
+        # Without a port in the settings the gateway has chosen one, and knows it.
+        if page.get("port") and (found := ask(_EVERYWHERE.get(host, host), int(page["port"]), path)) is not None:
             return found
         place = find_place(home)
     except HermesError as problem:
@@ -46,49 +49,37 @@ def look(home: Path, *, ready: bool) -> HealthFinding:
         return ask(*place, path) or HealthFinding(False, f"The gateway of {home} does not answer on port {place[1]}.")
     if not ready:
         return HealthFinding(True, "ok")
-    if serves_page():
+    if page:
         return HealthFinding(False, "The gateway runs, and its web page is not served. Its log says why.")
     return ask_socket(home)
 
 
 def ask_socket(home: Path) -> HealthFinding:
     """Whether it would take a message now, where it serves no page."""
-    connection = connect(home)
-    if connection is None:
-        return HealthFinding(False, f"No gateway runs in {home}.")
     try:
-        with closing(connection):
-            reason = str(call(connection, "ready", {}, SECONDS)["reason"])
+        told = call_owner(home, "ready", {}, SECONDS)
     except HermesError as problem:
         return HealthFinding(False, str(problem))
+    if told is None:
+        return HealthFinding(False, f"No gateway runs in {home}.")
+    reason = str(told["reason"])
     return HealthFinding(not reason, reason or "ready")
 
 
-def serves_page() -> bool:
-    """Whether the settings ask for the page; settings that cannot be read change nothing of what runs."""
+def read_page_settings() -> Mapping[str, Any]:
+    """Empty without a page, and when they cannot be read: that changes nothing of what runs."""
     try:
-        return bool(config.load_config_readonly()["web"]["enabled"])
+        section: Mapping[str, Any] = config.load_config_readonly()["web"]
     except ConfigProblem:
-        return False
-
-
-def find_fixed_place() -> tuple[str, int] | None:
-    """Where the page is, if the settings say so; else the gateway has chosen a port, and knows it."""
-    try:
-        section = config.load_config_readonly()["web"]
-    except ConfigProblem:
-        return None
-    host, port = str(section["host"]), section["port"]
-    return (_EVERYWHERE.get(host, host), int(port)) if section["enabled"] and port else None
+        return {}
+    return section if section["enabled"] else {}
 
 
 def find_place(home: Path) -> tuple[str, int] | None:
     """Where the running gateway serves; None: it answers, and serves no HTTP. HermesError when nobody answers."""
-    connection = connect(home)
-    if connection is None:
+    status = call_owner(home, "status", {}, SECONDS)
+    if status is None:
         raise HermesError(f"No gateway runs in {home}.")
-    with closing(connection):
-        status = call(connection, "status", {}, SECONDS)
     web: dict[str, Any] = status.get("web") or {}
     parts = urlsplit(str(web.get("address") or ""))
     host = parts.hostname or ""

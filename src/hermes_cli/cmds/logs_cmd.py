@@ -16,7 +16,15 @@ _LOOK_SECONDS = 0.25
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
+    parser = argparse.ArgumentParser("hermes logs", description="Show the log of the gateway.")
+    parser.add_argument("-n", dest="lines", type=_read_count, default=LINES, metavar="N", help=f"lines ({LINES})")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    parser.add_argument(
+        "--conversation", default="", metavar="KEY", help="only of this conversation (a part is enough)"
+    )
+    parser.add_argument("--level", default="", choices=LOG_LEVELS, help="only from this level on")
+    parser.add_argument("--json", action="store_true", help="the lines as they are in the file")
+    parsed = parser.parse_args(args)
     path = log_path(get_hermes_home())
     if not path.exists() and not parsed.follow:
         print(f"There is no log yet: {path} is written while a gateway runs.", file=sys.stderr)
@@ -31,18 +39,6 @@ def main(args: list[str]) -> int:
         if line and is_wanted(line, parsed.level, parsed.conversation):
             print(write(line), flush=True)
     return 0
-
-
-def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("hermes logs", description="Show the log of the gateway.")
-    parser.add_argument("-n", dest="lines", type=_read_count, default=LINES, metavar="N", help=f"lines ({LINES})")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
-    parser.add_argument(
-        "--conversation", default="", metavar="KEY", help="only of this conversation (a part is enough)"
-    )
-    parser.add_argument("--level", default="", choices=LOG_LEVELS, help="only from this level on")
-    parser.add_argument("--json", action="store_true", help="the lines as they are in the file")
-    return parser
 
 
 def _read_count(text: str) -> int:

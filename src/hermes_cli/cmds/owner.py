@@ -3,6 +3,7 @@ home's lock."""
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.service import key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
-from hermes_cli.chat.local_client import call, connect
+from hermes_cli.chat.local_client import call_owner
 from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
@@ -38,10 +39,9 @@ def perform(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     home = get_hermes_home()
     begun = time.monotonic()
     while True:
-        connection = connect(home)
-        if connection is not None:
-            with closing(connection):
-                return call(connection, name, dict(args), CALL_SECONDS)
+        told = call_owner(home, name, dict(args), CALL_SECONDS)
+        if told is not None:
+            return told
         try:
             with HomeLock(home), closing(SqliteStore(home / STORE_FILE)) as store:
                 if name not in OPERATIONS:
@@ -63,6 +63,13 @@ def run_action(group: str, parsed: argparse.Namespace, words: Words) -> int:
         for line in words[parsed.action](told):
             print(clean_line(line))
     return 0
+
+
+def confirm(deed: str, question: str) -> bool:
+    """Whether a person agrees; HermesError where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise HermesError(f"{deed} needs your consent, and nobody can be asked here.", fix="Add --yes.")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def clean_line(text: str) -> str:

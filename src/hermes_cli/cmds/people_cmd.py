@@ -4,13 +4,11 @@ The owner of the home does the work: a running gateway, or this command itself w
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hermes_base.errors import HermesError
 from hermes_cli.cmds import owner
 from hermes_state.people import MEMBER, ROLE_NAMES
 
@@ -18,14 +16,6 @@ _NOBODY = "Nobody but the owner of this machine may speak. Who writes on a conne
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
-    if parsed.action == "forget" and not parsed.yes and not _confirm(parsed.id):
-        print("Nothing was deleted.")
-        return 1
-    return owner.run_action("people", parsed, _WORDS)
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes people", description="Decide who may speak with this Hermes.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|approve|remove|role|link|forget")
     listing = actions.add_parser("list", help="people with their roles, and open requests")
@@ -45,14 +35,13 @@ def _build_parser() -> argparse.ArgumentParser:
     forget.add_argument("--yes", action="store_true", help="do not ask")
     for action in (listing, approve, remove, role, link, forget):
         action.add_argument("--json", action="store_true", help="for programs")
-    return parser
-
-
-def _confirm(id: str) -> bool:
-    if not sys.stdin.isatty():
-        raise HermesError("Forgetting needs your consent, and nobody can be asked here.", fix="Add --yes.")
-    what = "their conversations, memory, files and identities"
-    return input(f"Delete {owner.clean_line(id)} with {what} for good? [y/N] ").strip().lower() in ("y", "yes")
+    parsed = parser.parse_args(args)
+    if parsed.action == "forget" and not parsed.yes:
+        what = f"{owner.clean_line(parsed.id)} with their conversations, memory, files and identities"
+        if not owner.confirm("Forgetting", f"Delete {what} for good?"):
+            print("Nothing was deleted.")
+            return 1
+    return owner.run_action("people", parsed, _WORDS)
 
 
 # --- in words
@@ -74,21 +63,9 @@ def _name_identity(identity: Mapping[str, Any]) -> str:
     return f"{identity['platform']} {identity['sender']}{', from the settings' if identity['listed'] else ''}"
 
 
-def _tell_approve(told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{_name(told)} may speak as {told['person']['role']}."
-
-
 def _tell_remove(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"{_name(told)} may not speak any more. What belongs to them is kept."
     yield f"`hermes people forget {told['removed']}` deletes it."
-
-
-def _tell_role(told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{_name(told)} is {told['person']['role']} now."
-
-
-def _tell_link(told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{_name(told)} is known there, too."
 
 
 def _tell_forget(told: Mapping[str, Any]) -> Iterator[str]:
@@ -105,10 +82,10 @@ def _name(told: Mapping[str, Any]) -> str:
 _WORDS: owner.Words = MappingProxyType(
     {
         "list": _tell_list,
-        "approve": _tell_approve,
+        "approve": lambda told: [f"{_name(told)} may speak as {told['person']['role']}."],
         "remove": _tell_remove,
-        "role": _tell_role,
-        "link": _tell_link,
+        "role": lambda told: [f"{_name(told)} is {told['person']['role']} now."],
+        "link": lambda told: [f"{_name(told)} is known there, too."],
         "forget": _tell_forget,
     }
 )

@@ -28,20 +28,6 @@ _PATIENCE = 120.0  # seconds; SQLite gives a busy owner the turn again and again
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
-    path = get_hermes_home() / STORE_FILE
-    if not path.exists():
-        if "session" in parsed:
-            raise _say_unknown(parsed.session)
-        print("[]" if getattr(parsed, "json", False) else "There are no sessions yet. `hermes` starts one.")
-        return 0
-    if parsed.action in _WRITERS:
-        return _WRITERS[parsed.action](parsed, path)
-    with closing(SqliteStore.open_readonly(path)) as store:
-        return _READERS[parsed.action](parsed, store)
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hermes sessions", description="Look at what was said before.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|search|show|export|delete|reindex")
     listing = actions.add_parser("list", help="the newest first")
@@ -59,7 +45,17 @@ def _build_parser() -> argparse.ArgumentParser:
     export.add_argument("-o", "--output", type=Path, metavar="FILE")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     actions.add_parser("reindex", help="make the search index anew; Hermes may run meanwhile")
-    return parser
+    parsed = parser.parse_args(args)
+    path = get_hermes_home() / STORE_FILE
+    if not path.exists():
+        if "session" in parsed:
+            raise _say_unknown(parsed.session)
+        print("[]" if getattr(parsed, "json", False) else "There are no sessions yet. `hermes` starts one.")
+        return 0
+    if parsed.action in _WRITERS:
+        return _WRITERS[parsed.action](parsed, path)
+    with closing(SqliteStore.open_readonly(path)) as store:
+        return _READERS[parsed.action](parsed, store)
 
 
 def _read_count(text: str) -> int:
@@ -141,19 +137,13 @@ def _say_unknown(wanted: str) -> HermesError:
 def _delete(parsed: argparse.Namespace, path: Path) -> int:
     with closing(SqliteStore.open_readonly(path)) as store:
         info = find_session(store, parsed.session)
-    if not parsed.yes and not _confirm(info):
+    what = f"{info.id} ({info.messages} messages, {clean_shown(name_session(info))})"
+    if not parsed.yes and not owner.confirm("Deleting", f"Delete {what} for good?"):
         print("Nothing was deleted.")
         return 1
     owner.perform("sessions.delete", {"session": info.id})
     print(f"{info.id} is deleted.")
     return 0
-
-
-def _confirm(info: SessionInfo) -> bool:
-    if not sys.stdin.isatty():
-        raise HermesError("Deleting needs your consent, and nobody can be asked here.", fix="Add --yes.")
-    answer = input(f"Delete {info.id} ({info.messages} messages, {clean_shown(name_session(info))}) for good? [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
 
 
 # --- the search index

@@ -50,7 +50,9 @@ def _run() -> tuple[int, bool]:
     print(_describe_present())
     choice = _ask_choice()
     password = _ask_password()
-    wants_service = _ask_service()
+    can_install = _SYSTEMD_RUNS.is_dir() and shutil.which("systemctl") is not None
+    question = "\nStart Hermes with the machine, as a service? [no]: "
+    wants_service = can_install and _ask(question).lower() in ("y", "yes")
     probed = _try(choice)
     if password:
         if config.set_value(PASSWORD, password).source == "the environment":
@@ -124,13 +126,6 @@ def _ask_password() -> str:
             print("The two are not the same.")
         else:
             return first
-
-
-def _ask_service() -> bool:
-    """Only where there is something to install it into."""
-    if not _SYSTEMD_RUNS.is_dir() or shutil.which("systemctl") is None:
-        return False
-    return _ask("\nStart Hermes with the machine, as a service? [no]: ").lower() in ("y", "yes")
 
 
 def _ask(question: str) -> str:

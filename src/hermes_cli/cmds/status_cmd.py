@@ -16,7 +16,7 @@ from gateway.core.usage_report import describe_sum
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.settings import defaults
 from hermes_cli import config
-from hermes_cli.chat.local_client import Gone, call, connect
+from hermes_cli.chat.local_client import call_owner
 from hermes_cli.cmds.gateway_cmd import NOBODY, write_status
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
@@ -71,12 +71,9 @@ def ask_gateway(home: Path) -> dict[str, Any]:
         return {}
     known = {"running": True, "pid": owner.pid, "since": owner.since}
     try:
-        connection = connect(home)
-        if connection is None:
-            return {**known, "silent": "it does not listen: it is starting or ending"}
-        with closing(connection):
-            return {**known, **call(connection, "status", {}, _CALL_SECONDS)}
-    except (Gone, HermesError) as problem:
+        told = call_owner(home, "status", {}, _CALL_SECONDS)
+        return {**known, **({"silent": "it does not listen: it is starting or ending"} if told is None else told)}
+    except HermesError as problem:
         return {**known, "silent": str(problem) or "it does not answer"}
 
 

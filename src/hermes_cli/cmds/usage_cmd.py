@@ -45,7 +45,12 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
+    parser = argparse.ArgumentParser("hermes usage", description="Show what the model calls used and cost.")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="for programs")
+    shape.add_argument("--plot", action="store_true", help="a bar for each day")
+    parser.add_argument("--days", type=_read_days, default=DAYS, metavar="N", help=f"the last N days ({DAYS})")
+    parsed = parser.parse_args(args)
     with closing(_open_store()) as store:
         newest = store.sessions(limit=1)
         report = read_report(store, newest[0].task if newest else "", days=parsed.days)
@@ -55,15 +60,6 @@ def main(args: list[str]) -> int:
     for line in plot_days(report) if parsed.plot else write_report(report):
         print(line)
     return 0
-
-
-def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("hermes usage", description="Show what the model calls used and cost.")
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="for programs")
-    shape.add_argument("--plot", action="store_true", help="a bar for each day")
-    parser.add_argument("--days", type=_read_days, default=DAYS, metavar="N", help=f"the last N days ({DAYS})")
-    return parser
 
 
 def _read_days(text: str) -> int:

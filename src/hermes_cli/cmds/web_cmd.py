@@ -4,7 +4,6 @@ import argparse
 import time
 import webbrowser
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from gateway.http.access import make_token, read_token
 from gateway.http.guard import is_loopback
 from hermes_base.errors import HermesError
 from hermes_cli import config
-from hermes_cli.chat.local_client import call, connect
+from hermes_cli.chat.local_client import call_owner
 from hermes_constants import get_hermes_home
 
 OK = 0
@@ -26,7 +25,12 @@ END_CHAT = "Close that chat with /quit, then `hermes gateway start`; chats join 
 
 
 def main(args: list[str]) -> int:
-    parsed = _build_parser().parse_args(args)
+    parser = argparse.ArgumentParser("hermes web", description="Print the address of the web page, with its token.")
+    parser.add_argument("--open", action="store_true", help="also open it in a browser")
+    parser.add_argument(
+        "--new-token", action="store_true", help="make a new token first: old addresses and log-ins hold no longer"
+    )
+    parsed = parser.parse_args(args)
     home = get_hermes_home()
     if parsed.new_token:
         make_token(home)
@@ -36,15 +40,6 @@ def main(args: list[str]) -> int:
     if parsed.open and not webbrowser.open(address):
         raise HermesError("No browser could be opened.", fix="Open the address above by hand.")
     return OK
-
-
-def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("hermes web", description="Print the address of the web page, with its token.")
-    parser.add_argument("--open", action="store_true", help="also open it in a browser")
-    parser.add_argument(
-        "--new-token", action="store_true", help="make a new token first: old addresses and log-ins hold no longer"
-    )
-    return parser
 
 
 def find_address(home: Path) -> str:
@@ -72,11 +67,10 @@ def is_chat(home: Path) -> bool:
 
 
 def _ask(home: Path) -> dict[str, Any]:
-    connection = connect(home)
-    if connection is None:
+    told = call_owner(home, "status", {}, _CALL_SECONDS)
+    if told is None:
         raise HermesError(NOBODY.format(home=home), fix="`hermes gateway start` starts one.")
-    with closing(connection):
-        return call(connection, "status", {}, _CALL_SECONDS)
+    return told
 
 
 def _read_address(status: Mapping[str, Any]) -> str:

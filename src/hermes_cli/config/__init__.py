@@ -545,8 +545,12 @@ def _explain_env(name: str) -> Explanation:
 def _explain_config(key: str) -> Explanation:
     row = settings.find(key)
     value = cfg_get(_load().raw, *key.split("."))
-    if row is None:
-        return _explain_foreign(key, value)
+    if row is None and value is None and not settings.is_open(key):
+        raise unknown_key(key)
+    if row is None:  # a key of a plugin, a provider or another program
+        source = "not set" if value is None else _find_place(key)
+        doc = "Not a setting of Hermes itself; kept for whoever owns it."
+        return Explanation(key, show(_hide_secrets(key, value)), source, (), doc, "when its owner reads it")
     found = Explanation(key, show(row.default), "default", (), row.doc, row.takes_effect, row.breaks_prefix)
     if value is not None:
         found = replace(
@@ -557,16 +561,6 @@ def _explain_config(key: str) -> Explanation:
             problem=" ".join(map(str, settings.check_value(row, value))),
         )
     return found
-
-
-def _explain_foreign(key: str, value: Any) -> Explanation:
-    """A key of a plugin, a provider or another program."""
-    if value is None and not settings.is_open(key):
-        raise unknown_key(key)
-    source = "not set" if value is None else _find_place(key)
-    shown = show(_hide_secrets(key, value))
-    doc = "Not a setting of Hermes itself; kept for whoever owns it."
-    return Explanation(key, shown, source, (), doc, "when its owner reads it")
 
 
 def _find_place(key: str) -> str:

@@ -128,20 +128,17 @@ class Database:
         met: set[tuple[object, ...]] = set()
         while True:
             try:
-                return self._read(work)
+                with self._say_errors():
+                    if self._readonly:
+                        return self._read_alone(work)
+                    with self._lend_reader() as db:
+                        return _read_state(db, work)
             except DamagedRow as damaged:
                 if self._readonly or (damaged.table, *damaged.key) in met:
                     raise
                 met.add((damaged.table, *damaged.key))
                 with self._write_lock, self._say_errors():
                     self._set_aside(self._get_writer(), damaged)
-
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._say_errors():
-            if not self._readonly:
-                with self._lend_reader() as db:
-                    return _read_state(db, work)
-            return self._read_alone(work)
 
     def empty_log(self) -> None:
         """Take the write-ahead log into the file and cut it to nothing: it holds what was deleted as it was before."""

@@ -144,13 +144,12 @@ class SqlitePeople:
             return done.rowcount == 1
 
     def open_questions(self, conversation: str) -> list[QuestionRow]:
-        wanted = (clean(conversation), self._clock())
-        return self._db.read(
-            lambda db: [_read_question(row) for row in db.execute(sql.OPEN_QUESTIONS, wanted).fetchall()]
-        )
+        now = self._clock()
+        return self._db.read(lambda db: _list_questions(db, sql.OPEN_QUESTIONS, clean(conversation), now))
 
     def question(self, question: str) -> QuestionRow | None:
-        return self._db.read(lambda db: _find_question(db, question))
+        found = self._db.read(lambda db: _list_questions(db, sql.GET_QUESTION, question))
+        return found[0] if found else None
 
     def void_turn(self, conversation: str, turn: str) -> int:
         with self._db.write() as db:
@@ -247,15 +246,11 @@ def _list_pairings(db: sqlite3.Connection, now: float) -> list[Pairing]:
     return [Pairing(*row) for row in db.execute(sql.GET_PAIRINGS, (now,))]
 
 
-def _read_question(row: Sequence[Any]) -> QuestionRow:
-    columns = list(row)
-    columns[_CHOICES] = decode("question", (columns[0],), columns[_CHOICES], as_texts)
-    return QuestionRow(*columns)
-
-
-def _find_question(db: sqlite3.Connection, question: str) -> QuestionRow | None:
-    found = db.execute(sql.GET_QUESTION, (question,)).fetchone()
-    return None if found is None else _read_question(found)
+def _list_questions(db: sqlite3.Connection, query: str, *wanted: str | float) -> list[QuestionRow]:
+    found = [list(row) for row in db.execute(query, wanted).fetchall()]
+    for columns in found:
+        columns[_CHOICES] = decode("question", (columns[0],), columns[_CHOICES], as_texts)
+    return [QuestionRow(*columns) for columns in found]
 
 
 def _read_person(row: Sequence[Any]) -> Person:

@@ -27,10 +27,13 @@ _IS_OF_PERSON = "exists (select 1 from conversation o where o.id = {}.conversati
 #: All read the newest `limit` entries of an index, from a time on backwards, and stop.
 _RECENT = f"select {_INFO} from session s where s.messages > 0 and {{}}s.updated < ? "
 _NEWEST = "order by s.updated desc, s.id desc limit ?"
-RECENT_SESSIONS = _RECENT.format("") + _NEWEST
-RECENT_OF_CONVERSATION = _RECENT.format("s.conversation = ? and ") + _NEWEST
-RECENT_OF_PERSON = _RECENT.format(f"s.{_OF_PERSON} and ") + _NEWEST
-RECENT_OF_BOTH = _RECENT.format(f"s.conversation = ? and s.{_OF_PERSON} and ") + _NEWEST
+#: By whether a conversation and whether a person is asked for.
+RECENT_SESSIONS = {
+    (False, False): _RECENT.format("") + _NEWEST,
+    (True, False): _RECENT.format("s.conversation = ? and ") + _NEWEST,
+    (False, True): _RECENT.format(f"s.{_OF_PERSON} and ") + _NEWEST,
+    (True, True): _RECENT.format(f"s.conversation = ? and s.{_OF_PERSON} and ") + _NEWEST,
+}
 RECENT_OF_OWNER = _RECENT.format(f"{_IS_OF_PERSON.format('s')} and ") + _NEWEST
 #: The current sessions whose first text begins so, of conversations whose names do; by the text's index.
 SESSIONS_BEGUN_SO = (
@@ -119,18 +122,17 @@ _SUMS = (
     "coalesce(sum(cache_write_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), "
     "coalesce(sum(cost), 0.0), count(*) - count(cost), coalesce(sum(settled = 0), 0), coalesce(sum(saved), 0.0)"
 )
-#: Each has its own index, so that reading a session or a task does not read the ledger.
-_SINCE = "where created >= ?"
-_OF_SESSION = "where session = ? and created >= ?"
-_OF_TASK = "where task = ? and created >= ?"
-_OF_BOTH = "where session = ? and task = ? and created >= ?"
+#: By whether a session and whether a task is asked for: the statements on the ledger are written so, too. Each has its
+#: own index, so that reading a session or a task does not read the ledger.
+_SINCE = {
+    (False, False): "where created >= ?",
+    (True, False): "where session = ? and created >= ?",
+    (False, True): "where task = ? and created >= ?",
+    (True, True): "where session = ? and task = ? and created >= ?",
+}
 #: Null stands for everybody.
 _ANYBODY_OR = f" and (? is null or {_IS_OF_PERSON.format('usage')})"
-_SUM_USAGE = f"select {_SUMS} from usage "
-SUM_USAGE = _SUM_USAGE + _SINCE + _ANYBODY_OR
-SUM_USAGE_OF_SESSION = _SUM_USAGE + _OF_SESSION + _ANYBODY_OR
-SUM_USAGE_OF_TASK = _SUM_USAGE + _OF_TASK + _ANYBODY_OR
-SUM_USAGE_OF_BOTH = _SUM_USAGE + _OF_BOTH + _ANYBODY_OR
+SUM_USAGE = {asked: f"select {_SUMS} from usage {since}{_ANYBODY_OR}" for asked, since in _SINCE.items()}
 #: Grouped by those of day, provider, model and turn whose flag is set. Programs of layout 1 leave the turn empty.
 _SPLIT_USAGE = (
     "select case when ? then date(created, 'unixepoch', 'localtime') end as by_day, case when ? then provider end "
@@ -138,18 +140,12 @@ _SPLIT_USAGE = (
     f"min(created) as first, {_SUMS} from usage "
 )
 _SPLIT = f"{_ANYBODY_OR} group by by_day, by_provider, by_model, by_turn order by first, min(id)"
-SPLIT_USAGE = _SPLIT_USAGE + _SINCE + _SPLIT
-SPLIT_USAGE_OF_SESSION = _SPLIT_USAGE + _OF_SESSION + _SPLIT
-SPLIT_USAGE_OF_TASK = _SPLIT_USAGE + _OF_TASK + _SPLIT
-SPLIT_USAGE_OF_BOTH = _SPLIT_USAGE + _OF_BOTH + _SPLIT
+SPLIT_USAGE = {asked: _SPLIT_USAGE + since + _SPLIT for asked, since in _SINCE.items()}
 ADD_BREAK = (
     "insert into prefix_break (conversation, session, task, reason, position, created) values (?, ?, ?, ?, ?, ?)"
 )
 _GET_BREAKS = "select session, reason, position, created from prefix_break "
-GET_BREAKS = _GET_BREAKS + _SINCE + " order by created, id"
-GET_BREAKS_OF_SESSION = _GET_BREAKS + _OF_SESSION + " order by created, id"
-GET_BREAKS_OF_TASK = _GET_BREAKS + _OF_TASK + " order by created, id"
-GET_BREAKS_OF_BOTH = _GET_BREAKS + _OF_BOTH + " order by created, id"
+GET_BREAKS = {asked: f"{_GET_BREAKS}{since} order by created, id" for asked, since in _SINCE.items()}
 
 # --- search
 #: The index keeps no copy of the text, and no lengths, since hits come newest first and not by rank.

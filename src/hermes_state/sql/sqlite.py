@@ -28,32 +28,6 @@ from hermes_state.turns import TurnStore
 BUSY_TIMEOUT = 5.0
 PAGE = 200
 REBUILD_PAUSE = 0.001
-# The newest sessions, by whether a conversation and whether a person is asked for.
-_RECENT = {
-    (False, False): queries.RECENT_SESSIONS,
-    (True, False): queries.RECENT_OF_CONVERSATION,
-    (False, True): queries.RECENT_OF_PERSON,
-    (True, True): queries.RECENT_OF_BOTH,
-}
-# Statements on the ledger, by whether a session and whether a task is asked for.
-_SUMS = {
-    (False, False): queries.SUM_USAGE,
-    (True, False): queries.SUM_USAGE_OF_SESSION,
-    (False, True): queries.SUM_USAGE_OF_TASK,
-    (True, True): queries.SUM_USAGE_OF_BOTH,
-}
-_SPLITS = {
-    (False, False): queries.SPLIT_USAGE,
-    (True, False): queries.SPLIT_USAGE_OF_SESSION,
-    (False, True): queries.SPLIT_USAGE_OF_TASK,
-    (True, True): queries.SPLIT_USAGE_OF_BOTH,
-}
-_BREAKS = {
-    (False, False): queries.GET_BREAKS,
-    (True, False): queries.GET_BREAKS_OF_SESSION,
-    (False, True): queries.GET_BREAKS_OF_TASK,
-    (True, True): queries.GET_BREAKS_OF_BOTH,
-}
 
 
 class SqliteStore:
@@ -108,7 +82,7 @@ class SqliteStore:
         before: float | None = None,
     ) -> list[SessionInfo]:
         asked = conversation is not None, person is not None
-        query = queries.RECENT_OF_OWNER if (conversation, person) == (None, "") else _RECENT[asked]
+        query = queries.RECENT_OF_OWNER if (conversation, person) == (None, "") else queries.RECENT_SESSIONS[asked]
         named = (clean(value) for value in (conversation, person) if value is not None)
         wanted = (*named, math.inf if before is None else before, limit)
         return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
@@ -196,7 +170,7 @@ class SqliteStore:
     def usage(
         self, *, session: str | None = None, task: str | None = None, since: float = 0.0, person: str | None = None
     ) -> UsageSum:
-        rows = self._read_ledger(_SUMS, session, task, (since, person, person))
+        rows = self._read_ledger(queries.SUM_USAGE, session, task, (since, person, person))
         return UsageSum(*rows[0])
 
     def usage_by(
@@ -209,7 +183,7 @@ class SqliteStore:
         person: str | None = None,
     ) -> list[UsageGroup]:
         flags = records.find_flags(group)
-        rows = self._read_ledger(_SPLITS, session, task, (since, person, person), flags)
+        rows = self._read_ledger(queries.SPLIT_USAGE, session, task, (since, person, person), flags)
         return [UsageGroup(records.pick_keys(flags, row[:4]), UsageSum(*row[5:]), row[4]) for row in rows]
 
     def note_break(self, session: str, reason: str, position: int) -> None:
@@ -219,7 +193,7 @@ class SqliteStore:
             db.execute(queries.ADD_BREAK, (*owner, said, position, time.time()))
 
     def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
-        return [BreakRow(*row) for row in self._read_ledger(_BREAKS, session, task, (since,))]
+        return [BreakRow(*row) for row in self._read_ledger(queries.GET_BREAKS, session, task, (since,))]
 
     # --- damage
 

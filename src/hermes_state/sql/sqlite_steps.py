@@ -172,10 +172,14 @@ def end_session(db: sqlite3.Connection, session: str, conversation: str, reason:
 def add_rows(
     db: sqlite3.Connection, session: str, head: Head, writer: str, batch: records.Batch, mark: Mark = None
 ) -> None:
+    """Add rows; those of a turn are numbered after the ones that it has already."""
     texts = []
-    marks = _mark_rows(db, head.conversation, mark)
+    numbers: Iterator[tuple[int | None, int | None, int]] = repeat((None, None, 0))  # turn, number in it, epoch
+    if mark is not None:
+        last = db.execute(queries.LAST_ROW_OF_TURN, (head.conversation, mark.seq)).fetchone()[0]
+        numbers = zip(repeat(mark.seq), count(last + 1), repeat(mark.epoch), strict=False)
     for position, row in enumerate(batch.written, head.version):
-        columns = (session, position, head.conversation, *next(marks), writer, row.kind, row.body, row.shown)
+        columns = (session, position, head.conversation, *next(numbers), writer, row.kind, row.body, row.shown)
         row_id = db.execute(queries.ADD_MESSAGE, columns).lastrowid
         if row.text and row_id is not None:
             texts.append((row_id, row.text))
@@ -208,14 +212,6 @@ def _read_runs(db: sqlite3.Connection, session: str, runs: Sequence[range]) -> I
     for run in runs:
         for start in range(run.start, run.stop, 100):
             yield from read_messages(db, session, start, min(start + 100, run.stop), {})
-
-
-def _mark_rows(db: sqlite3.Connection, conversation: str, mark: Mark) -> Iterator[tuple[int | None, int | None, int]]:
-    """Turn, number in it and epoch of one row after the other; empty outside of turns."""
-    if mark is None:
-        return repeat((None, None, 0))
-    last = db.execute(queries.LAST_ROW_OF_TURN, (conversation, mark.seq)).fetchone()[0]
-    return ((mark.seq, n, mark.epoch) for n in count(last + 1))
 
 
 def add_usage(

@@ -194,8 +194,14 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
     # --- choices
 
     def choices(self, conversation: str) -> dict[str, Any]:
-        wanted = {"conversation": clean(conversation)}
-        return self._db.read(lambda db: _read_choices(db, wanted))
+        key = clean(conversation)
+        found = self._db.read(
+            lambda db: [
+                decode("conversation", (key,), raw, as_object)
+                for (raw,) in db.execute(sql.GET_CHOICES, {"conversation": key}).fetchall()
+            ]
+        )
+        return found[0] if found else {}
 
     def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
         with self._db.write() as db:
@@ -209,11 +215,6 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 def _read_message(conversation: str, seq: int, raw: bytes, check: Callable[[str], object]) -> str:
     read_text("inbox", (conversation, seq), raw, check)
     return raw.decode()
-
-
-def _read_choices(db: sqlite3.Connection, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    found = db.execute(sql.GET_CHOICES, wanted).fetchone()
-    return {} if found is None else decode("conversation", (wanted["conversation"],), found[0], as_object)
 
 
 def _read_page(query: str, last: int, db: sqlite3.Connection) -> list[tuple[int, str]]:

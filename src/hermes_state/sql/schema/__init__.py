@@ -159,19 +159,15 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS
         version = check_readable(db)  # another process may have done it while this one waited
         for migration in migrations:
             if migration.version > version:
-                _apply(db, migration)
+                for statement in migration.statements:
+                    db.execute(statement)
+                db.execute(queries.SET_META, ("schema", str(migration.version)))
+                db.execute(queries.SET_META, ("min_reader", str(migration.min_reader)))
         db.execute("commit")
     except BaseException:
         if db.in_transaction:
             db.execute("rollback")
         raise
-
-
-def _apply(db: sqlite3.Connection, migration: Migration) -> None:
-    for statement in migration.statements:
-        db.execute(statement)
-    db.execute(queries.SET_META, ("schema", str(migration.version)))
-    db.execute(queries.SET_META, ("min_reader", str(migration.min_reader)))
 
 
 def _read_number(db: sqlite3.Connection, key: str) -> int:
