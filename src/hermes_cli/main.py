@@ -217,27 +217,22 @@ def write_help() -> str:
 
 
 def report_failure(error: Exception) -> int:
-    """Say what broke; the exit code."""
+    """Say what broke; the exit code. Of a crash the whole trace, without secrets, is kept in a file."""
     if isinstance(error, OSError) and error.errno in _DISK_FAULTS:
         place = f" ({error.filename})" if error.filename else ""
         tell(f"{error.strerror}{place}. Check the disk's space and permissions.")
         _forget_output()
         return FAILED
-    report_crash(error)
+    redact = load("hermes_cli.config:redactor")()
+    trace = redact("".join(load("traceback:format_exception")(error)))
+    what = redact(f"{type(error).__name__}: {error}".partition("\n")[0])
+    tell(f"this should not have happened ({what}). {_keep_trace(trace)}")
     return CRASHED
 
 
 def _forget_output() -> None:
     """Output that could not be written must not raise again when Python ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def report_crash(error: Exception) -> None:
-    """Keep the whole trace, without secrets, in a file; say where in one line."""
-    redact = load("hermes_cli.config:redactor")()
-    trace = redact("".join(load("traceback:format_exception")(error)))
-    what = redact(f"{type(error).__name__}: {error}".partition("\n")[0])
-    tell(f"this should not have happened ({what}). {_keep_trace(trace)}")
 
 
 def _keep_trace(trace: str) -> str:

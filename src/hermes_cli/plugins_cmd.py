@@ -109,7 +109,17 @@ def _enable(parsed: argparse.Namespace) -> int:
     code = find_code(manifest)
     if code is not None:
         plugin_seals.agree(manifest.id, code)
-    return _report_load(manifest)
+    if is_set("HERMES_SAFE_MODE"):
+        print(f"{manifest.id} is enabled. {_SAFE_MODE}")
+        return 0
+    plugin_host.discover_plugins(force=True)  # that it is enabled says nothing before it was seen to work
+    plugin = plugin_host.get_plugin_manager()._plugins.get(manifest.id)
+    if plugin is None or plugin.error is not None:
+        reason = plugin.error if plugin else "it is gone"
+        print(f"{manifest.id} is enabled, but it could not be loaded: {reason}")
+        return 1
+    print(f"{manifest.id} is enabled ({_name_state(plugin)}). It takes effect at the next start.")
+    return 0
 
 
 def _agree_to_engine(name: str, manifest: PluginManifest | None) -> bool:
@@ -121,21 +131,6 @@ def _agree_to_engine(name: str, manifest: PluginManifest | None) -> bool:
     plugin_seals.agree(context_engine.name_seal(engine), folder)
     print(f"The context engine {engine} may run as it is now, once context.engine names it.")
     return True
-
-
-def _report_load(manifest: PluginManifest) -> int:
-    """Load it at once: that it is enabled says nothing before it was seen to work."""
-    if is_set("HERMES_SAFE_MODE"):
-        print(f"{manifest.id} is enabled. {_SAFE_MODE}")
-        return 0
-    plugin_host.discover_plugins(force=True)
-    plugin = plugin_host.get_plugin_manager()._plugins.get(manifest.id)
-    if plugin is None or plugin.error is not None:
-        reason = plugin.error if plugin else "it is gone"
-        print(f"{manifest.id} is enabled, but it could not be loaded: {reason}")
-        return 1
-    print(f"{manifest.id} is enabled ({_name_state(plugin)}). It takes effect at the next start.")
-    return 0
 
 
 def _disable(parsed: argparse.Namespace) -> int:

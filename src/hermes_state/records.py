@@ -206,27 +206,20 @@ def check_place(place: int, version: int, session: str) -> None:
 def check_base(session: str, version: int, base: int, successor: str | None) -> None:
     """Fenced when the transcript is not where the writer left it."""
     if successor is not None:
-        raise Fenced(
-            f"Session {session} was closed meanwhile and goes on as {successor}.",
-            kept="Nothing of this write was stored.",
-            fix="Load the conversation again.",
-        )
+        raise _moved_on(f"Session {session} was closed meanwhile and goes on as {successor}.")
     if version != base:
-        raise Fenced(
-            f"Session {session} has {version} rows and the writer expected {base}: someone else wrote to it.",
-            kept="Nothing of this write was stored.",
-            fix="Load the conversation again.",
-        )
+        what = f"Session {session} has {version} rows and the writer expected {base}: someone else wrote to it."
+        raise _moved_on(what)
 
 
 def check_open(session: str, ended: float | None, reason: str | None) -> None:
     """Fenced when the session has ended, so that nothing may take its place."""
     if ended is not None:
-        raise Fenced(
-            f"Session {session} was ended meanwhile ({reason}).",
-            kept="Nothing of this write was stored.",
-            fix="Load the conversation again.",
-        )
+        raise _moved_on(f"Session {session} was ended meanwhile ({reason}).")
+
+
+def _moved_on(what: str) -> Fenced:
+    return Fenced(what, kept="Nothing of this write was stored.", fix="Load the conversation again.")
 
 
 def missing(session: str) -> StoreFailure:

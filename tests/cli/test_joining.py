@@ -18,7 +18,7 @@ from hermes_base.chat import Closed, Event, Idle, Notice, TurnEnded
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello, socket_path
 from hermes_cli.chat import joining
-from hermes_cli.chat.joining import HOSTS_NOW, JOINED_AGAIN, WAITING, Seat
+from hermes_cli.chat.joining import HOSTS_NOW, JOINED_AGAIN, WAITING, HomeGateway
 from hermes_cli.chat.local_client import LocalClient
 from hermes_cli.cmds import owner
 from hermes_cli.main import main
@@ -130,29 +130,29 @@ def test_a_host_that_leaves_hands_over(open_chat: Callable[[str], Chat], home: P
     assert lock.pid == second.process.pid
 
 
-# --- a seat alone
+# --- joining alone
 
 
 def test_a_home_without_listener_is_refused_in_the_end(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H8: with the sentence that says who has it."""
     monkeypatch.setattr(joining, "FIRST_SECONDS", 0.1)
-    seat = Seat(home, host_here)
+    joined = HomeGateway(home, host_here)
     with HomeLock(home), pytest.raises(HomeBusy, match=f"process {os.getpid()}"):
-        seat.reach(lambda event: None, lambda: False)
+        joined.reach(lambda event: None, lambda: False)
 
 
 def test_a_gateway_that_cannot_start_frees_the_home(home: Path) -> None:
     home.mkdir()
     socket_path(home).write_text("in the way")
-    seat = Seat(home, lambda folder, lock: HouseThread(folder, lock))
+    joined = HomeGateway(home, lambda folder, lock: HouseThread(folder, lock))
     with pytest.raises(HermesError, match="in the way"):
-        seat.reach(lambda event: None, lambda: False)
+        joined.reach(lambda event: None, lambda: False)
     assert holder(home) is None
 
 
 def test_closing_while_waiting_ends_the_wait(home: Path) -> None:
-    seat = Seat(home, host_here)
-    client = LocalClient(Hello("a"), seat.reach, seat.leave)
+    joined = HomeGateway(home, host_here)
+    client = LocalClient(Hello("a"), joined.reach, joined.leave)
     client.open()
     events: list[Event] = []
     reader = threading.Thread(target=lambda: events.extend(client.events()), daemon=True)
@@ -173,8 +173,8 @@ def test_a_gateway_that_is_started_again_keeps_the_home(home: Path) -> None:
     store = MemoryStore()
     first = HouseThread(home, store=store)
     first.start()
-    seat = Seat(home, host_here, patience=60.0)
-    client = LocalClient(Hello("a"), seat.reach, seat.leave)
+    joined = HomeGateway(home, host_here, patience=60.0)
+    client = LocalClient(Hello("a"), joined.reach, joined.leave)
     client.open()
     events: list[Event] = []
     threading.Thread(target=lambda: events.extend(client.events()), daemon=True).start()
@@ -186,7 +186,7 @@ def test_a_gateway_that_is_started_again_keeps_the_home(home: Path) -> None:
     wait_until(lambda: Idle() in events)
     assert Notice(JOINED_AGAIN) in events
     assert TurnEnded("echo: typed meanwhile", True) in events
-    assert not seat.hosts
+    assert not joined.hosts
     client.close()
     second.stop()
 

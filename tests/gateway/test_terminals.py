@@ -12,7 +12,7 @@ from waiting import wait_until
 from hermes_base import local_wire as wire
 from hermes_base.chat import Event, Said, TurnEnded
 from hermes_base.local_wire import Hello
-from hermes_cli.chat.joining import Seat
+from hermes_cli.chat.joining import HomeGateway
 from hermes_cli.chat.local_client import LocalClient
 from hermes_lab.server import LabServer
 
@@ -22,9 +22,9 @@ class Terminal:
 
     def __init__(self, home: Path, conversation: str) -> None:
         self.seen: list[Event] = []
-        self._seat = Seat(home)
+        self._joined = HomeGateway(home)
         hello = Hello(uuid.uuid4().hex, conversation=conversation)
-        self.client = LocalClient(hello, self._seat.reach, self._seat.leave)
+        self.client = LocalClient(hello, self._joined.reach, self._joined.leave)
         self.client.open()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -42,7 +42,7 @@ class Terminal:
 
     @property
     def hosts(self) -> bool:
-        return self._seat.hosts
+        return self._joined.hosts
 
 
 @pytest.mark.slow

@@ -251,7 +251,7 @@ class HouseThread:
 
 
 def host_here(home: Path, lock: HomeLock) -> HouseThread:
-    """A house on a store that survives; what `joining.Seat` makes when it takes the home."""
+    """A house on a store that survives; what `joining.HomeGateway` makes when it takes the home."""
     return HouseThread(home, lock, SqliteStore(home / STORE_FILE))
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ WAITING = "The gateway went away; waiting for it. What you type is kept."
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
+    """What the person wants of the chat; the names are those of `Hello`."""
+
     model: str = ""
     provider: str = ""
     resume: str = ""
@@ -57,22 +59,14 @@ MakeHosted = Callable[[Path, HomeLock], "GatewayThread"]
 
 def open_host(options: ChatOptions) -> OpenedHost:
     """Join or become the gateway, open the conversation; HermesError says what is in the way."""
-    hello = Hello(
-        client=uuid.uuid4().hex,
-        folder=str(find_folder()),
-        model=options.model,
-        provider=options.provider,
-        resume=options.resume,
-        continue_last=options.continue_last,
-        once=options.once,
-    )
-    seat = Seat(get_hermes_home())
-    client = LocalClient(hello, seat.reach, seat.leave)
-    seat.when_hosting = lambda: _let_plugins_speak(client)
+    hello = Hello(client=uuid.uuid4().hex, folder=str(find_folder()), **asdict(options))
+    gateway = HomeGateway(get_hermes_home())
+    client = LocalClient(hello, gateway.reach, gateway.leave)
+    gateway.when_hosting = lambda: _let_plugins_speak(client)
     try:
         client.open()
     except BaseException:
-        seat.leave()
+        gateway.leave()
         raise
     return OpenedHost(client, list(client.banner), client.hint)
 
@@ -91,8 +85,8 @@ def _let_plugins_speak(client: LocalClient) -> None:
     get_plugin_manager()._cli_ref = client  # lets plugins put a message into this chat
 
 
-class Seat:
-    """This process's place at a home: joined to its gateway, or its gateway."""
+class HomeGateway:
+    """The gateway of a home as this process has it: it is joined to it, or is it itself."""
 
     def __init__(self, home: Path, make: MakeHosted = make_hosted, patience: float = RESTART_SECONDS) -> None:
         self._home = home

@@ -228,16 +228,13 @@ class PlainChat:
                 case Asked(question):
                     self._ask(question, outcome)
                 case event:
-                    self._note(event, outcome)
+                    if isinstance(event, TurnEnded):
+                        outcome.ended = event
+                    outcome.failed |= isinstance(event, Notice) and event.level == "error"
+                    if not outcome.heard and isinstance(event, TextDelta | ReasoningDelta | ToolStarted):
+                        outcome.heard = self._host.stop()  # it had not begun when it was to be stopped
                     self._view.show(event, stopped_here=bool(outcome.signal))
         return outcome
-
-    def _note(self, event: Event, outcome: SubmitOutcome) -> None:
-        if isinstance(event, TurnEnded):
-            outcome.ended = event
-        outcome.failed |= isinstance(event, Notice) and event.level == "error"
-        if not outcome.heard and isinstance(event, TextDelta | ReasoningDelta | ToolStarted):
-            outcome.heard = self._host.stop()  # it had not begun when it was to be stopped
 
     def _obey(self, number: int, outcome: SubmitOutcome) -> None:
         """The first signal stops the turn or leaves it; the second does not wait for it."""

@@ -204,20 +204,17 @@ class LogFile(logging.Handler):
 
     def _begin_anew(self) -> None:
         """Rename and open: the old file keeps every line, and nobody waits for more than a few names to change."""
-        if self._is_ours():
+        try:
+            is_ours = os.path.samestat(os.fstat(self._file), self._path.stat())
+        except FileNotFoundError:
+            is_ours = False
+        if is_ours:  # and no other process has begun a new file meanwhile
             for number in range(self._files, 0, -1):
                 older = numbered(self._path, number - 1)
                 if older.exists():
                     older.replace(numbered(self._path, number))
         os.close(self._file)
         self._open()
-
-    def _is_ours(self) -> bool:
-        """Not if another process has begun a new file meanwhile."""
-        try:
-            return os.path.samestat(os.fstat(self._file), self._path.stat())
-        except FileNotFoundError:
-            return False
 
     def _open(self) -> None:
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -132,7 +132,11 @@ class PluginManager(PluginRecords):
 
     def _sweep(self) -> None:
         if is_set("HERMES_PLUGINS_DEBUG"):
-            _log_all()
+            log.setLevel(logging.DEBUG)
+            if not log.hasHandlers():  # every record of the plugin host reaches stderr, without secrets
+                handler = logging.StreamHandler()
+                handler.addFilter(RedactingFilter(cli_config.redactor))
+                log.addHandler(handler)
         settings = read_settings()
         enabled, disabled = _list_names(settings, "enabled"), _list_names(settings, "disabled")
         for manifest in find_manifests():
@@ -217,15 +221,6 @@ class PluginManager(PluginRecords):
         except (Exception, SystemExit):
             log.warning("plugin %s could not make a second context engine", self._engine_owner, exc_info=True)
         return scratch._context_engine
-
-
-def _log_all() -> None:
-    """Let every record of the plugin host reach stderr, without secrets."""
-    log.setLevel(logging.DEBUG)
-    if not log.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.addFilter(RedactingFilter(cli_config.redactor))
-        log.addHandler(handler)
 
 
 # --- the host of this process

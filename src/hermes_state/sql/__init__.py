@@ -1,1 +1,1 @@
-"""The store in SQL: statements, tables, and one module for each kind of thing that is kept."""
+"""The store in SQLite: statements, tables, and one module for each kind of thing that is kept."""

@@ -175,7 +175,11 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
                 _append(db, claim, turn, written, batch, usage)
             else:
                 _charge(db, claim, turn, usage)
-            _close(db, claim, closing, self._clock())
+            named = [name_message(claim, seq) for seq in closing]
+            done = {"epoch": claim.epoch, "now": self._clock()}
+            db.executemany(sql.CLOSE_MESSAGE, [{**name, **done} for name in named])
+            db.executemany(sql.DELETE_STEPS, named)
+            db.execute(sql.COUNT_OUT, {"conversation": claim.conversation, "closed": len(named)})
             if answers:
                 add_answers(db, claim.conversation, turn, answers, self._clock())
             if end_session:
@@ -287,10 +291,3 @@ def _charge(db: sqlite3.Connection, claim: Claim, seq: int, usage: Sequence[Usag
     session = "" if current is None else current.id
     mark = None if current is None else steps.TurnMark(seq, claim.epoch)
     steps.add_usage(db, session, steps.find_head(db, session), usage, mark)
-
-
-def _close(db: sqlite3.Connection, claim: Claim, seqs: Sequence[int], now: float) -> None:
-    named = [name_message(claim, seq) for seq in seqs]
-    db.executemany(sql.CLOSE_MESSAGE, [{**name, "epoch": claim.epoch, "now": now} for name in named])
-    db.executemany(sql.DELETE_STEPS, named)
-    db.execute(sql.COUNT_OUT, {"conversation": claim.conversation, "closed": len(named)})
