@@ -152,9 +152,6 @@ class Follower:
                 pending.due = 0
         return FollowUp()
 
-    def _take_trouble(self, trouble: wire.Trouble) -> FollowUp:
-        return FollowUp((Notice(trouble.text, "error"),))
-
     # --- what we know
 
     def _note_word(self, seq: int) -> bool:
@@ -220,5 +217,5 @@ _HANDLERS: Mapping[type, Callable[[Follower, Any], FollowUp]] = {
     wire.Deliver: Follower._take_row,
     wire.DealtWith: Follower._take_done,
     wire.MovedTo: Follower._take_moved,
-    wire.Trouble: Follower._take_trouble,
+    wire.Trouble: lambda _, trouble: FollowUp((Notice(trouble.text, "error"),)),
 }

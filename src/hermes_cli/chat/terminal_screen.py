@@ -108,14 +108,15 @@ class Screen:
             wrap_lines=True,
             get_line_prefix=self._name_prefix,
         )
-        above = Window(FormattedTextControl(lambda: self._above), dont_extend_height=True, height=self._measure_above)
+        above = Window(
+            FormattedTextControl(lambda: self._above),
+            dont_extend_height=True,
+            height=lambda: Dimension(min=0, preferred=self._rows_above, max=self._rows_above),
+        )
         hint = Window(FormattedTextControl(self._chat.name_hint, style="class:hint"), height=1)
         hint_shown = ConditionalContainer(hint, Condition(lambda: bool(self._chat.name_hint())))
         menu = CompletionsMenu(max_height=len(COMMANDS))
         return Layout(HSplit([above, typed, menu, self._search, hint_shown]), focused_element=typed)
-
-    def _measure_above(self) -> Dimension:
-        return Dimension(min=0, preferred=self._rows_above, max=self._rows_above)
 
     def _name_prefix(self, line: int, wrapped: int) -> AnyFormattedText:
         prompt = self._chat.name_prompt()

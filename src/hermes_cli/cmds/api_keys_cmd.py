@@ -43,12 +43,14 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{key['id']}  {key['person']}  {key['name']}  ({notes})"
 
 
-def _tell_revoke(told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{told['revoked']} does not hold any more."
-
-
 def _date(moment: float) -> str:
     return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M")
 
 
-_WORDS: owner.Words = MappingProxyType({"create": _tell_create, "list": _tell_list, "revoke": _tell_revoke})
+_WORDS: owner.Words = MappingProxyType(
+    {
+        "create": _tell_create,
+        "list": _tell_list,
+        "revoke": lambda told: [f"{told['revoked']} does not hold any more."],
+    }
+)

@@ -237,7 +237,15 @@ def _install(parsed: argparse.Namespace, home: Path) -> int:
     text = write_unit(unit)
     if shutil.which("systemctl") is None:
         raise HermesError("There is no systemd on this machine.", kept="Nothing was written.", fix=_INSTEAD)
-    print(_put(unit, text))
+    old = _read_own(unit)
+    if old == text:
+        print(f"The service is installed already, and nothing was changed: {unit.path}")
+    else:
+        unit.folder.mkdir(parents=True, exist_ok=True)
+        making = unit.path.with_name(f".{unit.name}.{os.getpid()}")
+        making.write_text(text, "utf-8")
+        making.replace(unit.path)
+        print(f"The service was {'written' if old is None else 'changed'}: {unit.path}")
     if parsed.enable:
         return _enable(unit)
     print("To start it, now and with the machine:")
@@ -269,18 +277,6 @@ def _describe(home: Path, *, system: bool) -> Unit:
     except KeyError:  # a user without a name here; systemd takes the number, too
         return describe_unit(home, python, {"HOME": "/"}, str(uid))
     return describe_unit(home, python, {"HOME": found.pw_dir}, found.pw_name)
-
-
-def _put(unit: Unit, text: str) -> str:
-    """Write the unit where it differs; what was done."""
-    old = _read_own(unit)
-    if old == text:
-        return f"The service is installed already, and nothing was changed: {unit.path}"
-    unit.folder.mkdir(parents=True, exist_ok=True)
-    making = unit.path.with_name(f".{unit.name}.{os.getpid()}")
-    making.write_text(text, "utf-8")
-    making.replace(unit.path)
-    return f"{'The service was written' if old is None else 'The service was changed'}: {unit.path}"
 
 
 def _read_own(unit: Unit) -> str | None:

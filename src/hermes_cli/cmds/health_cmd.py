@@ -43,27 +43,19 @@ def look(home: Path, *, ready: bool) -> HealthFinding:
         if page.get("port") and (found := ask(_EVERYWHERE.get(host, host), int(page["port"]), path)) is not None:
             return found
         place = find_place(home)
-    except HermesError as problem:
-        return HealthFinding(False, str(problem))
-    if place is not None:
-        return ask(*place, path) or HealthFinding(False, f"The gateway of {home} does not answer on port {place[1]}.")
-    if not ready:
-        return HealthFinding(True, "ok")
-    if page:
-        return HealthFinding(False, "The gateway runs, and its web page is not served. Its log says why.")
-    return ask_socket(home)
-
-
-def ask_socket(home: Path) -> HealthFinding:
-    """Whether it would take a message now, where it serves no page."""
-    try:
+        if place is not None:
+            silent = f"The gateway of {home} does not answer on port {place[1]}."
+            return ask(*place, path) or HealthFinding(False, silent)
+        if not ready:
+            return HealthFinding(True, "ok")
+        if page:
+            return HealthFinding(False, "The gateway runs, and its web page is not served. Its log says why.")
         told = call_owner(home, "ready", {}, SECONDS)
     except HermesError as problem:
         return HealthFinding(False, str(problem))
     if told is None:
         return HealthFinding(False, f"No gateway runs in {home}.")
-    reason = str(told["reason"])
-    return HealthFinding(not reason, reason or "ready")
+    return HealthFinding(not told["reason"], str(told["reason"] or "ready"))
 
 
 def read_page_settings() -> Mapping[str, Any]:

@@ -148,7 +148,11 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
         yield f"A gateway owns the home (process {status['pid']}), but {status['silent']}."
     else:
         yield from write_status(status, now)
-        yield from _write_page_and_agents(status)
+        web, cache = status.get("web") or {}, status.get("cache") or {}
+        yield f"Page: {web['address']} (`hermes web` opens it)" if web.get("address") else "Page: not served"
+        builds = _write_reasons("builds", cache.get("builds") or {})
+        evictions = _write_reasons("evictions", cache.get("evictions") or {})
+        yield f"Warm agents: {cache.get('agents', 0)} ({cache.get('hits', 0)} hits, {builds}, {evictions})"
     model = status["model"]
     if model.get("problem"):
         yield f"Model: none. {model['problem']}"
@@ -167,17 +171,6 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
         yield f"Settings: {change['key']} changed at {at}, takes effect {change['takes_effect']}"
     yield f"Free on the disk: {status['disk_free'] / 1e9:.1f} GB"
     yield from (f"Store: {said}" for said in (status.get("trouble"), status["warning"]) if said)
-
-
-def _write_page_and_agents(status: Mapping[str, Any]) -> Iterator[str]:
-    web = status.get("web") or {}
-    yield f"Page: {web['address']} (`hermes web` opens it)" if web.get("address") else "Page: not served"
-    cache = status.get("cache") or {}
-    builds, evictions = cache.get("builds") or {}, cache.get("evictions") or {}
-    yield (
-        f"Warm agents: {cache.get('agents', 0)} ({cache.get('hits', 0)} hits, {_write_reasons('builds', builds)}, "
-        f"{_write_reasons('evictions', evictions)})"
-    )
 
 
 def _write_reasons(word: str, counts: Mapping[str, int]) -> str:

@@ -347,15 +347,15 @@ def _lost(path: Path, what: str) -> StoreFailure:
 
 def _name_files(path: Path) -> tuple[tuple[int, int] | None, ...]:
     """What the names of the store and of its log stand for now."""
-    return tuple(_name_file(name) for name in (f"{path}", f"{path}-wal"))
-
-
-def _name_file(name: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(name)
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
+    found: list[tuple[int, int] | None] = []
+    for name in (f"{path}", f"{path}-wal"):
+        try:
+            facts = os.stat(name)
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((facts.st_dev, facts.st_ino))
+    return tuple(found)
 
 
 def _use_log(db: sqlite3.Connection, patience: float) -> None:

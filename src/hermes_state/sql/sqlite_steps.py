@@ -81,16 +81,6 @@ def add_session(db: sqlite3.Connection, new: NewSession, task: str) -> str:
             raise records.taken(session)
 
 
-def add_child(db: sqlite3.Connection, session: str, head: Head) -> str:
-    """Insert the session that follows `session`, with the same frozen tools and system."""
-    new = NewSession(
-        head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
-    )
-    child = add_session(db, new, head.task)
-    db.execute(queries.COPY_PARTS, (child, session))
-    return child
-
-
 def keep_encoded(db: sqlite3.Connection, session: str, place: int, dialect: str, body: bytes) -> str:
     """Keep the encoded form of a part or a row; its content hash. What it takes the place of goes if nobody uses it."""
     digest = records.digest(body)
@@ -125,11 +115,15 @@ def append_batch(
 def rotate_session(
     db: sqlite3.Connection, batch: records.Batch, place: records.WriterPosition, reason: str, *, mark: Mark = None
 ) -> SessionInfo:
-    """End the session and open its child with these rows, current in its place."""
+    """End the session and open its child with the same frozen tools and system and these rows, current in its place."""
     session, head = place.session, get_head(db, place.session)
     records.check_base(session, head.version, place.base, head.successor)
     records.check_open(session, head.ended, head.end_reason)
-    child = add_child(db, session, head)
+    new = NewSession(
+        head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
+    )
+    child = add_session(db, new, head.task)
+    db.execute(queries.COPY_PARTS, (child, session))
     add_rows(db, child, get_head(db, child), place.writer, batch, mark)
     db.execute(queries.END_SESSION, (clean(reason), session))
     db.execute(queries.SET_SUCCESSOR, (child, session))
