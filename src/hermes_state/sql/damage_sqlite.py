@@ -42,7 +42,7 @@ LIST = "select source, key, conversation, problem, found from damaged order by f
 COUNT = "select count(*) from damaged"
 LAST_ACCOUNT = "select account, ext_id from inbox where conversation = ? order by seq desc limit 1"
 CLOSE_LOST = (
-    "update inbox set done_epoch = :epoch, done = :now where conversation = :conversation and seq = :seq "
+    "update inbox set done_epoch = :epoch, done = clock() where conversation = :conversation and seq = :seq "
     "and done_epoch is null"
 )
 REPLACE_INBOX = "update inbox set body = :body where conversation = :conversation and seq = :seq"
@@ -79,7 +79,7 @@ class SetAside:
     seq: int = 0  # the message that is dealt with by this
 
 
-Repair = Callable[[sqlite3.Connection, Key, float], SetAside]
+Repair = Callable[[sqlite3.Connection, Key], SetAside]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def set_aside(db: sqlite3.Connection, damaged: DamagedRow, now: float) -> SetAsi
     table = _TABLES[damaged.table]
     if damaged.raw not in (db.execute(table.find, damaged.key).fetchone() or ()):
         return None
-    place = table.repair(db, damaged.key, now)
+    place = table.repair(db, damaged.key)
     row = {"source": damaged.table, "key": name_key(damaged.key), "body": damaged.raw, "problem": damaged.problem}
     db.execute(KEEP, {**row, "conversation": place.conversation, "session": place.session, "found": now})
     log.error("a stored %s (%s) was set aside: %s", TABLES[damaged.table], row["key"], damaged.problem)
@@ -153,8 +153,8 @@ def _chat_of(ext_id: str) -> str:
 # --- what takes the place of a row, by table
 
 
-def _repair_inbox(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
-    named = {"conversation": key[0], "seq": key[1], "epoch": NOBODYS, "now": now}
+def _repair_inbox(db: sqlite3.Connection, key: Key) -> SetAside:
+    named = {"conversation": key[0], "seq": key[1], "epoch": NOBODYS}
     query = "select account, ext_id from inbox where conversation = :conversation and seq = :seq"
     conversation, (account, ext_id) = str(key[0]), db.execute(query, named).fetchone()
     chat = _chat_of(ext_id)
@@ -169,9 +169,8 @@ def _repair_inbox(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
     return SetAside(conversation, told=f"inbox:{key[1]!s}", address=address, seq=int(key[1]))
 
 
-def _repair_outbox(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
+def _repair_outbox(db: sqlite3.Connection, key: Key) -> SetAside:
     """The row itself becomes the word to the person; where it was sent already it is only shown to who looks back."""
-    del now
     query = "select conversation, account, chat, cast(body as blob) from outbox where id = ?"
     conversation, account, chat, body = db.execute(query, key).fetchone()
     db.execute(FORGET_IDS, key)
@@ -183,9 +182,8 @@ def _repair_outbox(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
     return SetAside(conversation, address=address)
 
 
-def _repair_message(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
+def _repair_message(db: sqlite3.Connection, key: Key) -> SetAside:
     """The bytes that the model was sent stay, so it goes on knowing what people cannot read any more."""
-    del now
     query = "select conversation, session, position, kind from message where id = ?"
     conversation, session, position, kind = db.execute(query, key).fetchone()
     if kind == records.HEAD:  # what was taken back is not known any more, so nothing is
@@ -204,41 +202,37 @@ def _read_neighbours(db: sqlite3.Connection, query: str, around: Mapping[str, An
             yield as_object(json.loads(raw))
 
 
-def _repair_step(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
-    del now
+def _repair_step(db: sqlite3.Connection, key: Key) -> SetAside:
     db.execute(REPLACE_STEP, (LOST, *key))
     return SetAside(str(key[0]), told=f"step:{key[1]!s}")
 
 
-def _repair_control(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
+def _repair_control(db: sqlite3.Connection, key: Key) -> SetAside:
     """Its kind is known: a stop stops all the same."""
-    del now
     db.execute(REPLACE_CONTROL, key)
     return SetAside(*db.execute("select conversation from control where id = ?", key).fetchone())
 
 
-def _repair_question(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
-    del now
+def _repair_question(db: sqlite3.Connection, key: Key) -> SetAside:
     conversation, state = db.execute("select conversation, state from question where id = ?", key).fetchone()
     db.execute(REPLACE_QUESTION, key)
     return SetAside(conversation, told=f"question:{key[0]!s}" if state == "open" else "")
 
 
-def _repair_choices(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
+def _repair_choices(db: sqlite3.Connection, key: Key) -> SetAside:
     db.execute(REPLACE_CHOICES, key)
+    (now,) = db.execute("select clock()").fetchone()
     return SetAside(str(key[0]), told=f"choices:{now:.0f}")
 
 
-def _repair_person(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
+def _repair_person(db: sqlite3.Connection, key: Key) -> SetAside:
     """The least of the roles: nobody becomes more than they were."""
-    del now
     db.execute(REPLACE_ROLE, (MEMBER, *key))
     return SetAside()
 
 
-def _repair_blob(db: sqlite3.Connection, key: Key, now: float) -> SetAside:
+def _repair_blob(db: sqlite3.Connection, key: Key) -> SetAside:
     """Whoever needs it makes it anew."""
-    del now
     db.execute(DROP_SENT, key)
     db.execute(DROP_BLOB, key)
     return SetAside()

@@ -1,6 +1,5 @@
 """Keys of the API in the SQLite store."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ USED = "update api_key set last_used = ? where id = ? and (last_used is null or 
 class SqliteKeys:
     """Implements `KeyStore`."""
 
-    def __init__(self, db: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
         self._db = db
         self._clock = clock
 

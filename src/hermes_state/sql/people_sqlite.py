@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
 from typing import Any
@@ -33,7 +32,7 @@ _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
 class SqlitePeople:
     """Implements `PeopleStore`."""
 
-    def __init__(self, db: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
         self._db = db
         self._clock = clock
 
