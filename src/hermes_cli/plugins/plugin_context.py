@@ -89,7 +89,7 @@ class PluginContext(PluginOffers):
             )
         known = registry.get_entry(name)
         # The module tells; a toolset's name alone proves nothing, since plugins choose it freely.
-        module = getattr(known.handler, "__module__", None) or "" if known is not None else ""
+        module = "" if known is None else str(getattr(known.handler, "__module__", None) or "")
         if not override and module.partition(".")[0] == "tools":
             log.warning("plugin %s wants the tool %s, which is built in; it is refused", self.manifest.id, name)
             return
