@@ -101,7 +101,7 @@ def test_a_refusal_is_told() -> None:
 
 def test_a_call_that_was_cut_is_never_taken_for_a_whole_one() -> None:
     reply = reply_of("cut_tool")
-    assert reply.truncated
+    assert reply.finish_reason == "length"
     (call,) = reply.tool_calls
     with pytest.raises(ValueError):
         json.loads(call.arguments)

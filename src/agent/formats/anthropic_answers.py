@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.formats.anthropic_blocks import THINKING_BLOCKS, Block, parse_arguments
@@ -27,16 +28,14 @@ _PIECES: Mapping[str, tuple[str, str]] = {
 _TEXT_FIELDS: Mapping[str, str] = {"text": "text", "thinking": "thinking"}
 
 
+@dataclass(slots=True)
 class _Growing:
     """A content block on its way."""
 
-    __slots__ = ("kind", "pieces", "signature", "start")
-
-    def __init__(self, start: Mapping[str, Any]) -> None:
-        self.start = start
-        self.kind = str(start.get("type") or "")
-        self.pieces: list[str] = []
-        self.signature = str(start.get("signature") or "")
+    start: Mapping[str, Any]
+    kind: str
+    pieces: list[str] = field(default_factory=list)
+    signature: str = ""
 
     @property
     def text(self) -> str:
@@ -109,7 +108,8 @@ class MessageReader:
         self._open_block(int(event.get("index") or 0), event.get("content_block") or {})
 
     def _open_block(self, place: int, start: Mapping[str, Any]) -> None:
-        block = self._blocks[place] = _Growing(start)
+        signature = str(start.get("signature") or "")
+        block = self._blocks[place] = _Growing(start, str(start.get("type") or ""), signature=signature)
         said = start.get(_TEXT_FIELDS.get(block.kind, ""))
         if said:
             self._grow(block, block.kind, str(said))
@@ -124,7 +124,7 @@ class MessageReader:
             return
         field, belongs = _PIECES[kind]
         if block is None:
-            block = self._blocks[place] = _Growing({"type": belongs})
+            block = self._blocks[place] = _Growing({}, belongs)
         piece = delta.get(field)
         if piece and block.kind == belongs:
             self._grow(block, belongs, piece)

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -35,7 +35,12 @@ def make_blocks(message: Mapping[str, Any], dialect: str) -> list[Block]:
     """The content of a neutral message; never empty."""
     role = message["role"]
     if role == "tool":
-        return [_make_result(message)]
+        content = message.get("content")
+        parts = find_parts(content)
+        told: Any = content if isinstance(content, str) and content.strip() else EMPTY
+        if parts is not None:
+            told = _make_parts(parts) or EMPTY
+        return [{"type": "tool_result", "tool_use_id": _make_id(message.get("tool_call_id")), "content": told}]
     blocks = _make_assistant(message, dialect) if role == "assistant" else _make_parts(message.get("content"))
     if not blocks or blocks[-1]["type"] in THINKING_BLOCKS:  # thinking may not come last either
         blocks.append(_make_text(EMPTY))
@@ -58,7 +63,15 @@ def _make_assistant(message: Mapping[str, Any], dialect: str) -> list[Block]:
     what stood before all of them is: a server that expects thinking before a tool call would refuse its absence.
     """
     kept: list[Block] = list(own_data(message, dialect).get("blocks") or ())
-    uses = [_make_use(call) for call in message.get("tool_calls") or ()]
+    uses: list[Block] = [
+        {
+            "type": "tool_use",
+            "id": _make_id(call["id"]),
+            "name": _FORBIDDEN.sub("_", str(call["function"]["name"]))[:_LONGEST_NAME],
+            "input": parse_arguments(call["function"]["arguments"]),
+        }
+        for call in message.get("tool_calls") or ()
+    ]
     if kept and _agree(kept, message):
         next_use = iter(uses)  # with the ids that the results will name
         blocks = (next(next_use) if block["type"] == "tool_use" else block for block in kept)
@@ -81,17 +94,6 @@ def _agree(kept: Sequence[Block], message: Mapping[str, Any]) -> bool:
     return text == message.get("content") and uses == calls
 
 
-def _make_use(call: Mapping[str, Any]) -> Block:
-    function = call["function"]
-    name = _FORBIDDEN.sub("_", str(function["name"]))[:_LONGEST_NAME]
-    return {
-        "type": "tool_use",
-        "id": _make_id(call["id"]),
-        "name": name,
-        "input": parse_arguments(function["arguments"]),
-    }
-
-
 def _make_id(call_id: object) -> str:
     """Other formats allow any text as the id of a call; two that differ stay different."""
     text = str(call_id)
@@ -99,39 +101,26 @@ def _make_id(call_id: object) -> str:
     return valid if valid == text and text else f"{valid}_{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
 
 
-# --- tool results, text and images
-
-
-def _make_result(message: Mapping[str, Any]) -> Block:
-    content = message.get("content")
-    parts = find_parts(content)
-    told: str | list[Block]
-    if parts is None:
-        told = content if isinstance(content, str) and content.strip() else EMPTY
-    else:
-        told = _make_parts(parts) or EMPTY
-    return {"type": "tool_result", "tool_use_id": _make_id(message.get("tool_call_id")), "content": told}
+# --- text and images
 
 
 def _make_parts(content: object) -> list[Block]:
     if isinstance(content, str):
         return [_make_text(content)] if content.strip() else []
-    return list(_iter_parts(content)) if isinstance(content, list) else []
-
-
-def _iter_parts(parts: Sequence[Any]) -> Iterator[Block]:
-    for part in parts:
+    blocks: list[Block] = []
+    for part in content if isinstance(content, list) else ():
         if isinstance(part, str):
             part = {"type": "text", "text": part}
         if not isinstance(part, Mapping):
             continue
         kind = part.get("type")
         if kind == "image_url":
-            yield _make_image(part.get("image_url"))
+            blocks.append(_make_image(part.get("image_url")))
         elif kind != "text":
-            yield _make_text(f"({kind} left out)")
+            blocks.append(_make_text(f"({kind} left out)"))
         elif str(part.get("text") or "").strip():
-            yield _make_text(str(part["text"]))
+            blocks.append(_make_text(str(part["text"])))
+    return blocks
 
 
 def _make_text(text: str) -> Block:

@@ -5,7 +5,7 @@ cache are put in, by cutting constant bytes off its ends. Everything in front of
 next request, but for the marks, which move with the end of the conversation.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agent.formats.wire import CallSettings
 
 PATH = "/v1/messages"
+read_answer = MessageReader
 #: A key of the tail that stays at home: how long the cache is asked to keep the prompt; empty: no marks.
 CACHE_TTL = "_cache_ttl"
 _MARKS: Mapping[str, bytes] = {
@@ -94,14 +95,6 @@ def find_error(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     problem = chunk.get("error") or {"message": "an error without a word on it"}
     return problem if isinstance(problem, Mapping) else {"message": str(problem)}
-
-
-def read_answer(
-    dialect: str,
-    on_text: Callable[[str], None] | None = None,
-    on_reasoning: Callable[[str], None] | None = None,
-) -> MessageReader:
-    return MessageReader(dialect, on_text, on_reasoning)
 
 
 def _make_tool(function: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,12 +62,9 @@ def make_thinking(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
         shown = {"type": "adaptive", "display": "summarized"}
         return {"thinking": shown, "output_config": {"effort": EFFORTS[effort]}}
     if way.takes_budget and effort in BUDGETS:
-        return _make_budget(model, BUDGETS[effort], max_tokens)
+        # Thinking counts as output, so the limit grows with it as far as the model goes; then the budget gives way.
+        budget = BUDGETS[effort]
+        limit = max(max_tokens, min(find_output_limit(model), budget + ANSWER_ROOM))
+        fitting = min(budget, max(BUDGETS["minimal"], limit - ANSWER_ROOM))
+        return {"max_tokens": limit, "thinking": {"type": "enabled", "budget_tokens": fitting}}
     return {}
-
-
-def _make_budget(model: str, budget: int, max_tokens: int) -> dict[str, Any]:
-    """Thinking counts as output, so the limit grows with it as far as the model goes; then the budget gives way."""
-    room = max(max_tokens, min(find_output_limit(model), budget + ANSWER_ROOM))
-    fitting = min(budget, max(BUDGETS["minimal"], room - ANSWER_ROOM))
-    return {"max_tokens": room, "thinking": {"type": "enabled", "budget_tokens": fitting}}

@@ -166,7 +166,9 @@ class StreamDecoder:
             if isinstance(part, str):
                 self._take_content(part, {})
             elif part.get("type") == "thinking":
-                self._tell_reasoning(_join_texts(part.get("thinking")))
+                thought = part.get("thinking") or ()
+                texts = (str(each.get("text") or "") for each in thought if isinstance(each, Mapping))
+                self._tell_reasoning(thought if isinstance(thought, str) else "".join(texts))
             elif part.get("text"):
                 self._take_content(part["text"], {})
 
@@ -262,26 +264,18 @@ class _CallCollector:
         index, call_id = part.get("index"), str(part.get("id") or "")
         last = self._calls[-1] if self._calls else None
         call = self._by_id.get(call_id) or (last if index is None else self._by_index.get(index))
-        if call is None or self._is_another(call, call_id, name):
+        # Another id or name is another call; the same name again is one only when the call before it is finished.
+        if (
+            call is None
+            or (call_id and call.id and call_id != call.id)
+            or (name and call.name and (name != call.name or call.finished))
+        ):
             call = _Call()
             self._calls.append(call)
         self._by_index[index] = call
         if call_id:
             self._by_id[call_id] = call
         return call
-
-    @staticmethod
-    def _is_another(call: _Call, call_id: str, name: str) -> bool:
-        """Another id or name is another call; the same name again is one only when the call before it is finished."""
-        if call_id and call.id and call_id != call.id:
-            return True
-        return bool(name and call.name) and (name != call.name or call.finished)
-
-
-def _join_texts(parts: Any) -> str:
-    if isinstance(parts, str):
-        return parts
-    return "".join(str(part.get("text") or "") for part in parts or () if isinstance(part, Mapping))
 
 
 def _merge_echo(values: Sequence[Any]) -> Any:
@@ -290,21 +284,13 @@ def _merge_echo(values: Sequence[Any]) -> Any:
         return "".join(values)
     blocks: list[dict[str, Any]] = []
     for block in (block for value in values for block in value):
-        if blocks and _is_same_block(blocks[-1], block):
-            blocks[-1] = _merge_block(blocks[-1], block)
+        last = blocks[-1] if blocks else {}
+        # Blocks are numbered; one without a number stands for itself.
+        same = last.get("index") is not None and all(last.get(name) == block.get(name) for name in ("type", "index"))
+        if same and not (last.get("id") and block.get("id") and last["id"] != block["id"]):
+            told = {name: value for name, value in block.items() if value is not None}
+            grown = {name: str(last.get(name) or "") + str(told[name]) for name in _GROWING if name in told}
+            last |= told | grown
         else:
             blocks.append(dict(block))
     return blocks
-
-
-def _is_same_block(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Blocks are numbered; one without a number stands for itself."""
-    if first.get("index") is None or (first.get("id") and second.get("id") and first["id"] != second["id"]):
-        return False
-    return (first.get("type"), first["index"]) == (second.get("type"), second.get("index"))
-
-
-def _merge_block(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: value for name, value in second.items() if value is not None}
-    grown = {name: str(first.get(name) or "") + str(told[name]) for name in _GROWING if name in told}
-    return {**first, **told, **grown}

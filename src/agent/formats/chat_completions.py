@@ -8,7 +8,7 @@ stands behind the messages.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.formats.chat_answers import StreamDecoder, find_family
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agent.formats.wire import CallSettings
 
 PATH = "/chat/completions"
+read_answer = StreamDecoder
 #: Fields of a neutral message that this format knows; everything else stays at home.
 _WIRE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 #: Fields without which a message that calls tools is refused, by the family of the provider.
@@ -42,23 +43,22 @@ def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
         fields["content"] = as_words(parts)
     if fields.get("tool_calls"):
         echoed: Mapping[str, Any] = own.get("calls") or {}
-        fields["tool_calls"] = [{**call, **echoed.get(call["id"], {})} for call in fields["tool_calls"]]
+        fields["tool_calls"] = [
+            {**call, **echoed.get(call["id"], {}), "id": _fit_call_id(call["id"], family)}
+            for call in fields["tool_calls"]
+        ]
         fields |= _WANTED_WITH_CALLS.get(family, {})
-    if family in _CALL_ID_FORMS:
-        _fit_call_ids(fields, _CALL_ID_FORMS[family])
+    if "tool_call_id" in fields:
+        fields["tool_call_id"] = _fit_call_id(fields["tool_call_id"], family)
     return encode_json(fields | dict(own.get("fields", {})))
 
 
-def _fit_call_ids(fields: dict[str, Any], form: re.Pattern[str]) -> None:
-    """Ids of other providers in the form that this one takes; the same id always becomes the same one."""
-
-    def fit(call_id: str) -> str:
-        return call_id if form.fullmatch(call_id) else hashlib.sha256(call_id.encode()).hexdigest()[:9]
-
-    if "tool_call_id" in fields:
-        fields["tool_call_id"] = fit(fields["tool_call_id"])
-    if fields.get("tool_calls"):
-        fields["tool_calls"] = [{**call, "id": fit(call["id"])} for call in fields["tool_calls"]]
+def _fit_call_id(call_id: str, family: str) -> str:
+    """The id of a call in the form that this provider takes; the same id always becomes the same one."""
+    form = _CALL_ID_FORMS.get(family)
+    if form is None or form.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
 
 def encode_system(text: str) -> bytes:
@@ -105,11 +105,3 @@ def find_error(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not problem:
         return None
     return problem if isinstance(problem, Mapping) else {"message": str(problem)}
-
-
-def read_answer(
-    dialect: str,
-    on_text: Callable[[str], None] | None = None,
-    on_reasoning: Callable[[str], None] | None = None,
-) -> StreamDecoder:
-    return StreamDecoder(dialect, on_text, on_reasoning)

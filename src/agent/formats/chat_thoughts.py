@@ -54,7 +54,9 @@ class ThoughtSplitter:
             self._tell(thought)
             self._held, self._close = rest, ""
             return True
-        sure = len(thought) - _overlap(thought, self._close)
+        # What could be the beginning of the mark is held back.
+        sizes = range(min(len(thought), len(self._close) - 1), 0, -1)
+        sure = len(thought) - next((size for size in sizes if thought.endswith(self._close[:size])), 0)
         self._tell(thought[:sure])
         self._held = thought[sure:]
         return False
@@ -71,8 +73,3 @@ class ThoughtSplitter:
         if thought:
             self._told = True
             self._tell_reasoning(thought)
-
-
-def _overlap(text: str, mark: str) -> int:
-    """How many characters at the end of the text could be the beginning of the mark."""
-    return next((size for size in range(min(len(text), len(mark) - 1), 0, -1) if text.endswith(mark[:size])), 0)

@@ -77,7 +77,7 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
     if role not in ROLES:
         return None
     given = {name: value for name, value in message.items() if value is not None and name != "tool_calls"}
-    clean = {name: clean_text(value) if isinstance(value, str) else value for name, value in given.items()}
+    clean = _clean_texts(given)
     clean["content"] = _clean_content(message.get("content"))
     if role == "tool":
         clean["tool_call_id"] = clean_text(str(message.get("tool_call_id") or ""))
@@ -92,14 +92,13 @@ def _clean_content(content: object) -> str | list[Any]:
     if isinstance(content, str):
         return clean_text(content)
     if isinstance(content, list):
-        return [_clean_part(part) for part in content if isinstance(part, Mapping | str)]
+        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        return [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
     return "" if content is None else clean_text(str(content))
 
 
-def _clean_part(part: Mapping[str, Any] | str) -> dict[str, Any]:
-    if isinstance(part, str):
-        return {"type": "text", "text": clean_text(part)}
-    return {name: clean_text(value) if isinstance(value, str) else value for name, value in part.items()}
+def _clean_texts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: clean_text(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _clean_calls(calls: object) -> list[dict[str, Any]]:

@@ -46,10 +46,6 @@ class Reply:
     extra: Mapping[str, Any] = field(default_factory=dict)  # fields of a dialect to be sent back as they came
 
     @property
-    def truncated(self) -> bool:
-        return self.finish_reason == "length"
-
-    @property
     def empty(self) -> bool:
         return not self.text.strip() and not self.tool_calls
 

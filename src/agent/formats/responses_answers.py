@@ -87,8 +87,12 @@ class ResponseReader:
             return
         if not isinstance(delta, str):
             raise TypeError("a piece of text is no text")
-        if self._gap:
-            self._open_message()
+        if self._gap:  # another message begins
+            self._gap = False
+            self._text.append(GAP)
+            self._begun = len(self._text)
+            if self._on_text:
+                self._on_text(GAP)
         self._text.append(delta)
         if self._on_text:
             self._on_text(delta)
@@ -120,7 +124,11 @@ class ResponseReader:
         if item.get("type") == "message":
             text = self._close_message(item)
         elif item.get("type") == "reasoning":
-            self._close_thought(item)
+            if len(self._reasoning) == self._thought:  # nothing of it was streamed
+                parts = item.get("summary") or item.get("content") or ()
+                told = GAP.join(str(part.get("text") or "") for part in parts)
+                self._take_reasoning({"delta": GAP + told if told and self._reasoning else told})
+            self._thought = len(self._reasoning)
         elif _is_call(item) and not item.get("arguments"):
             item = {**item, "arguments": self._arguments.get(item.get("id"), "")}
         self._items.append((place, item, text))
@@ -154,15 +162,6 @@ class ResponseReader:
         None: _take_document,
     }
 
-    # --- messages and thoughts
-
-    def _open_message(self) -> None:
-        self._gap = False
-        self._text.append(GAP)
-        self._begun = len(self._text)
-        if self._on_text:
-            self._on_text(GAP)
-
     def _close_message(self, item: Event) -> str:
         """The text of a finished message; what was not streamed of it is shown now."""
         parts = [part for part in item.get("content") or () if isinstance(part, Mapping)]
@@ -175,13 +174,6 @@ class ResponseReader:
             self._text[self._begun :] = [whole]
         self._gap = bool(self._text)
         return whole or shown
-
-    def _close_thought(self, item: Event) -> None:
-        if len(self._reasoning) == self._thought:
-            parts = item.get("summary") or item.get("content") or ()
-            told = GAP.join(str(part.get("text") or "") for part in parts)
-            self._take_reasoning({"delta": GAP + told if told and self._reasoning else told})
-        self._thought = len(self._reasoning)
 
 
 def _is_call(item: Event) -> bool:

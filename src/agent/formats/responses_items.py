@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agent.formats.wire import CallSettings
 
 PATH = "/responses"
+read_answer = ResponseReader
 #: Stands where a message has nothing to say: the format takes no message without content.
 EMPTY = "(empty)"
 _LONGEST_CALL_ID = 64
@@ -190,7 +191,8 @@ def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
     name = settings.model.rpartition("/")[2]
     if not _PLAIN_MODELS.match(name):
         tail["include"] = ["reasoning.encrypted_content"]
-        effort = _least_effort(name) if settings.effort == "none" else settings.effort
+        least = next((effort for names, effort in _LEAST_EFFORTS if names.match(name)), "")
+        effort = least if settings.effort == "none" else settings.effort
         if effort:
             tail["reasoning"] = {"effort": effort, "summary": "auto"}
     if settings.max_tokens:
@@ -202,34 +204,15 @@ def make_tail(provider: Provider, settings: "CallSettings") -> dict[str, Any]:
     return tail
 
 
-def _least_effort(model: str) -> str:
-    return next((effort for names, effort in _LEAST_EFFORTS if names.match(model)), "")
-
-
-# --- answers
-
-
-def read_answer(
-    dialect: str,
-    on_text: Callable[[str], None] | None = None,
-    on_reasoning: Callable[[str], None] | None = None,
-) -> ResponseReader:
-    return ResponseReader(dialect, on_text, on_reasoning)
-
-
 def find_error(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The error of a failed response, or the event itself, with a status as its code where one is told."""
     kind = chunk.get("type")
     if kind is not None and kind != "error" and kind != "response.failed":
         return None
-    response = chunk.get("response") or chunk
-    if kind is None and not response.get("error") and response.get("status") not in _FAILED:
-        return None
-    return _name_error(response)
-
-
-def _name_error(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The error of a failed response, or the event itself, with a status as its code where one is told."""
+    told = chunk.get("response") or chunk
     inner = told.get("error")
+    if kind is None and not inner and told.get("status") not in _FAILED:
+        return None
     problem = dict(inner) if isinstance(inner, Mapping) else {"code": told.get("code"), "message": told.get("message")}
     if isinstance(inner, str):
         problem["message"] = inner

@@ -28,7 +28,7 @@ from agent.providers.failures import (
 from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.providers.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
 from hermes_base.cancel import CancelToken
-from hermes_base.errors import ConfigProblem, ModelFailure
+from hermes_base.errors import ConfigProblem
 
 log = logging.getLogger(__name__)
 
@@ -146,11 +146,14 @@ def stream(
             _read(events, call, answer, on_chunk, line)
     except sdk.module.APIStatusError as error:
         cancel.check()
-        raise _status_failure(error, call.who) from error
+        retry_after = parse_retry_after(error.response.headers.get("retry-after"))
+        raise classify_answer(error.status_code, error.response.text, retry_after, call.who) from error
     except (sdk.module.APIConnectionError, *sdk.errors, OSError) as error:
         cancel.check()
         if not (began and answer.whole):  # behind the end of an answer nothing can break it
-            raise _broken_failure(error, call.who, str(client.base_url), began=began) from error
+            if began:
+                raise cut_failure(call.who, error) from error
+            raise transport_failure(error, call.who, str(client.base_url)) from error
     finally:
         forget()
     cancel.check()  # a cut socket looks like a clean end
@@ -187,7 +190,13 @@ def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callabl
     """The limit between chunks counts from the last data: a comment that keeps the connection open is no answer."""
     find_error, feed = call.format.find_error, answer.feed
     with events:
-        for number, data in enumerate(_iter_pieces(events.response, call, line)):
+        response = events.response
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise NotUnderstood("a compressed answer, although none was asked for")  # it may unpack to any size
+        # Some servers answer with one JSON document although a stream was asked for.
+        is_document = "application/json" in response.headers.get("content-type", "")
+        pieces = [_read_document(response.stream, call, line)] if is_document else iter_event_data(response.stream)
+        for number, data in enumerate(pieces):
             if data == DONE:
                 answer.finish()
                 break
@@ -205,14 +214,6 @@ def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callabl
                 line.expect(AFTER_END_SECONDS if answer.whole else call.between_chunks)
 
 
-def _iter_pieces(response: Any, call: StreamCall, line: Any) -> Iterable[bytes]:
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise NotUnderstood("a compressed answer, although none was asked for")  # it may unpack to any size
-    if _is_json(response):
-        return [_read_document(response.stream, call, line)]
-    return iter_event_data(response.stream)
-
-
 def _read_document(blocks: Iterable[bytes], call: StreamCall, line: Any) -> bytes:
     document = bytearray()
     for block in blocks:
@@ -222,18 +223,3 @@ def _read_document(blocks: Iterable[bytes], call: StreamCall, line: Any) -> byte
         if len(document) > MOST_PIECE_BYTES:
             raise NotUnderstood(f"an answer of more than {MOST_PIECE_BYTES:,} bytes in one piece")
     return bytes(document)
-
-
-def _is_json(response: Any) -> bool:
-    """Some servers answer with one JSON document although a stream was asked for."""
-    return "application/json" in response.headers.get("content-type", "")
-
-
-def _status_failure(error: Any, who: str) -> ModelFailure:
-    response = error.response
-    retry_after = parse_retry_after(response.headers.get("retry-after"))
-    return classify_answer(error.status_code, response.text, retry_after, who)
-
-
-def _broken_failure(error: Exception, who: str, address: str, *, began: bool) -> ModelFailure:
-    return cut_failure(who, error) if began else transport_failure(error, who, address)

@@ -25,7 +25,11 @@ class ChunkDecoder:
         place, end = 0, len(data)
         while place < end and not self.done:
             if self._left:
-                place = self._take_payload(data, place, payload)
+                stop = place + self._left  # the last two bytes of a chunk are its line end
+                if place < stop - 2:
+                    payload.append(data[place : min(stop - 2, end)])
+                self._left = max(0, stop - end)
+                place = min(stop, end)
                 continue
             line_end = data.find(b"\r\n", place)
             if line_end < 0:
@@ -41,15 +45,6 @@ class ChunkDecoder:
                 self._left = size
         self._rest = data[place:]
         return payload[0] if len(payload) == 1 else b"".join(payload)
-
-    def _take_payload(self, data: bytes, place: int, payload: list[bytes]) -> int:
-        """Up to the end of the chunk; its last two bytes are the line end."""
-        stop = place + self._left
-        inside = min(stop - 2, len(data))
-        if inside > place:
-            payload.append(data[place:inside])
-        self._left = max(0, stop - len(data))
-        return min(stop, len(data))
 
     def _take_line(self, line: bytes) -> int:
         """What the line announces: the bytes of a chunk, its line end included."""

@@ -19,7 +19,9 @@ def iter_event_data(blocks: Iterable[bytes]) -> Iterator[bytes]:
             raise NotUnderstood(f"one event of more than {MOST_PIECE_BYTES:,} bytes")
         held = b""
         if b"\r" in rest:
-            rest, held = _with_plain_line_ends(rest)
+            # Plain line ends; a CR at the very end is held back, since its LF may still come.
+            held = b"\r" if rest[-1:] == b"\r" else b""
+            rest = rest[: len(rest) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = rest.split(b"\n\n")
         rest = events.pop() + held
         for event in events:
@@ -32,13 +34,6 @@ def iter_event_data(blocks: Iterable[bytes]) -> Iterator[bytes]:
             data = _data_of(event)
             if data:
                 yield data
-
-
-def _with_plain_line_ends(text: bytes) -> tuple[bytes, bytes]:
-    """LF for every line end; a CR at the very end is held back, since its LF may still come."""
-    held = text[-1:] if text[-1:] == b"\r" else b""
-    plain = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return plain, held
 
 
 def _data_of(event: bytes) -> bytes:

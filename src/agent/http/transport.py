@@ -165,27 +165,6 @@ def _proxy_for(origin: Origin) -> str:
     return "" if not named or proxy_bypass(origin.host) else named
 
 
-def _make_connection(origin: Origin, seconds: float | None) -> http.client.HTTPConnection:
-    proxy = _proxy_for(origin)
-    target = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
-    if target is not None and target.scheme not in ("http", "https"):
-        raise httpx2.ProxyError(f"a proxy of the kind '{target.scheme}' cannot be used")
-    host, port = (target.hostname or "", target.port or 80) if target else (origin.host, origin.port)
-    if origin.scheme == "https":
-        secure = http.client.HTTPSConnection(host, port, timeout=seconds, context=_tls())
-        if target is not None:
-            secure.set_tunnel(origin.host, origin.port, headers=_proxy_auth(target.username, target.password))
-        return secure
-    return http.client.HTTPConnection(host, port, timeout=seconds)
-
-
-def _proxy_auth(username: str | None, password: str | None) -> dict[str, str]:
-    if not username:
-        return {}
-    login = f"{unquote(username)}:{unquote(password or '')}".encode()
-    return {"Proxy-Authorization": "Basic " + base64.b64encode(login).decode()}
-
-
 class PooledTransport(httpx2.BaseTransport):
     """Keeps idle connections by origin; as many are open as there are calls under way."""
 
@@ -201,9 +180,9 @@ class PooledTransport(httpx2.BaseTransport):
         origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
         timeouts: Mapping[str, Any] = request.extensions.get("timeout", {})
         line = _current.line or Line()
-        with _told_as_http_errors(request, _TOLD_OF_CONNECTING):
+        with _HttpErrors(request, _CONNECT_ERRORS):
             connection = self._take(origin) or self._open(origin, timeouts.get("connect"), line)
-        with _told_as_http_errors(request, _TOLD_OF_ANSWERS):
+        with _HttpErrors(request, _ANSWER_ERRORS):
             try:
                 line.hold(connection.sock)
                 line.expect(timeouts.get("read"))
@@ -211,7 +190,13 @@ class PooledTransport(httpx2.BaseTransport):
             except BaseException:
                 connection.close()
                 raise
-        return _make_response(_Body(self, origin, connection, answer, request, line), answer, request)
+        body = _Body(self, origin, connection, answer, request, line)
+        headers = httpx2.Headers(answer.getheaders(), encoding="latin-1")  # as the parser reads them
+        if body.of_error and "content-encoding" in headers:
+            # A compressed error is taken without its body: the SDK would unpack it to whatever size it has.
+            del headers["content-encoding"]
+            body.left = 0
+        return httpx2.Response(answer.status, headers=headers, stream=body, request=request)
 
     def give_back(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
         """The connection's answer was read to its end; it can carry the next one."""
@@ -245,7 +230,19 @@ class PooledTransport(httpx2.BaseTransport):
             connection.close()
 
     def _open(self, origin: Origin, seconds: float | None, line: Line) -> http.client.HTTPConnection:
-        connection = _make_connection(origin, seconds)
+        proxy = _proxy_for(origin)
+        target = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+        if target is not None and target.scheme not in ("http", "https"):
+            raise httpx2.ProxyError(f"a proxy of the kind '{target.scheme}' cannot be used")
+        host, port = (target.hostname or "", target.port or 80) if target else (origin.host, origin.port)
+        if origin.scheme == "http":
+            connection = http.client.HTTPConnection(host, port, timeout=seconds)
+        else:
+            connection = http.client.HTTPSConnection(host, port, timeout=seconds, context=_tls())
+            if target is not None:
+                login = f"{unquote(target.username or '')}:{unquote(target.password or '')}".encode()
+                auth = {"Proxy-Authorization": "Basic " + base64.b64encode(login).decode()}
+                connection.set_tunnel(origin.host, origin.port, headers=auth if target.username else {})
         line.open(connection)
         assert connection.sock is not None
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -295,15 +292,6 @@ class _Reader(socket.SocketIO):
         return super().readinto(buffer)
 
 
-def _make_response(body: "_Body", answer: http.client.HTTPResponse, request: httpx2.Request) -> httpx2.Response:
-    """A compressed error is taken without its body: the SDK would unpack it to whatever size it has."""
-    headers = httpx2.Headers(answer.getheaders(), encoding="latin-1")  # as the parser reads them
-    if body.of_error and "content-encoding" in headers:
-        del headers["content-encoding"]
-        body.left = 0
-    return httpx2.Response(answer.status, headers=headers, stream=body, request=request)
-
-
 class _Body(httpx2.SyncByteStream):
     """The body of an answer, in the pieces in which it arrives, and as much of it as an answer may have."""
 
@@ -327,7 +315,7 @@ class _Body(httpx2.SyncByteStream):
         self.left = MOST_ERROR_BYTES if self.of_error else MOST_ANSWER_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
-        with _told_as_http_errors(self._request, _TOLD_OF_ANSWERS):
+        with _HttpErrors(self._request, _ANSWER_ERRORS):
             if self._connection is None:
                 return
             yield from self._read_chunks() if self._answer.chunked else self._read_length()
@@ -402,15 +390,15 @@ class _Body(httpx2.SyncByteStream):
             self._pool.give_back(self._origin, connection)
 
 
-_Told = tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...]
+_ErrorKinds = tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...]
 
 
-class _told_as_http_errors:
-    """Errors of sockets, TLS and the parser as the kinds that the SDKs know."""
+class _HttpErrors:
+    """Inside of it, errors of sockets, TLS and the parser are raised as the kinds that the SDKs know."""
 
-    def __init__(self, request: httpx2.Request, told: _Told) -> None:
+    def __init__(self, request: httpx2.Request, kinds: _ErrorKinds) -> None:
         self._request = request
-        self._told = told
+        self._kinds = kinds
 
     def __enter__(self) -> None:
         return None
@@ -418,18 +406,18 @@ class _told_as_http_errors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, httpx2.HTTPError | GeneratorExit):
             return
-        for caught, told in self._told:
+        for caught, raised in self._kinds:
             if isinstance(error, caught):
-                raise told(str(error) or type(error).__name__, request=self._request) from error
+                raise raised(str(error) or type(error).__name__, request=self._request) from error
 
 
 #: While there is no connection, whatever goes wrong is about the address.
-_TOLD_OF_CONNECTING: _Told = (
+_CONNECT_ERRORS: _ErrorKinds = (
     (TimeoutError, httpx2.ConnectTimeout),
     (http.client.HTTPException, httpx2.ConnectError),
     (OSError, httpx2.ConnectError),
 )
-_TOLD_OF_ANSWERS: _Told = (
+_ANSWER_ERRORS: _ErrorKinds = (
     (TimeoutError, httpx2.ReadTimeout),
     (http.client.HTTPException, httpx2.RemoteProtocolError),
     (BrokenFraming, httpx2.RemoteProtocolError),
@@ -477,21 +465,17 @@ def release_pool(name: str) -> None:
 def _let_go() -> None:
     """Close the pools that nobody uses any more. Whoever holds the lock does it when they have let it go."""
     while not _given_back.empty() and _lock.acquire(blocking=False):
+        unused = []  # the pools that have lost their last user
         try:
-            unused = list(_count_given_back())
+            while not _given_back.empty():
+                name = _given_back.get()
+                _pools[name].users -= 1
+                if not _pools[name].users:
+                    unused.append(_pools.pop(name))
         finally:
             _lock.release()
         for pool in unused:
             pool.http.close()
-
-
-def _count_given_back() -> Iterator[_Pool]:
-    """The pools that have lost their last user; the lock is held."""
-    while not _given_back.empty():
-        name = _given_back.get()
-        _pools[name].users -= 1
-        if not _pools[name].users:
-            yield _pools.pop(name)
 
 
 def count_pools() -> int:
