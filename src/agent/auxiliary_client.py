@@ -7,7 +7,7 @@ import os
 import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +27,7 @@ from hermes_base.journal import text_of
 from hermes_base.turn_context import current_turn
 from hermes_cli import config as cli_config
 
-_THINK = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+INLINE_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 DEFAULT_TIMEOUT = 60.0
 
 
@@ -92,16 +92,7 @@ def connect_runtime(runtime: Runtime, cancel: CancelToken | None = None) -> Runt
         return runtime
     turn = current_turn.get()
     server = embedded.ensure_started(cancel or (turn.cancel if turn is not None else None))
-    return Runtime(
-        "embedded",
-        runtime.model,
-        server.base_url,
-        server.api_key,
-        runtime.api_mode,
-        runtime.context_length,
-        runtime.max_tokens,
-        runtime.source,
-    )
+    return replace(runtime, base_url=server.base_url, api_key=server.api_key)
 
 
 def build_client(runtime: Runtime) -> Any:
@@ -130,6 +121,15 @@ def complete(runtime: Runtime, client: Any, call: AuxiliaryCall, cancel: CancelT
     return clients.stream(
         client, request, dialect.format.read_answer(dialect.name), cancel or CancelToken(), lambda: None
     )
+
+
+def complete_once(runtime: Runtime, call: AuxiliaryCall, cancel: CancelToken | None = None) -> Reply:
+    """`complete` with a client of its own, which is let go afterwards."""
+    client = build_client(runtime)
+    try:
+        return complete(runtime, client, call, cancel)
+    finally:
+        clients.release_client(client)
 
 
 def call_llm(
@@ -170,23 +170,13 @@ def call_llm(
     )
     try:
         runtime = connect_runtime(_choose_runtime(own, configured, main_runtime or {}, settings))
-        client = build_client(runtime)
-        try:
-            turn = current_turn.get()
-            reply = complete(runtime, client, call, turn.cancel if turn is not None else None)
-            _charge(reply, runtime, task or "auxiliary")
-            return as_openai_response(reply, runtime.model)
-        finally:
-            clients.release_client(client)
+        turn = current_turn.get()
+        reply = complete_once(runtime, call, turn.cancel if turn is not None else None)
+        if turn is not None and turn.charge is not None:  # it belongs to that turn's conversation (A8)
+            turn.charge(ledger_row(reply.usage, runtime.provider, runtime.model, task or "auxiliary"))
+        return as_openai_response(reply, runtime.model)
     except HermesError as problem:
         raise RuntimeError(str(problem)) from problem
-
-
-def _charge(reply: Reply, runtime: Runtime, kind: str) -> None:
-    """A call that a plugin makes inside a turn belongs to that turn's conversation (A8)."""
-    turn = current_turn.get()
-    if turn is not None and turn.charge is not None:
-        turn.charge(ledger_row(reply.usage, runtime.provider, runtime.model, kind))
 
 
 async def async_call_llm(task: str | None = None, **arguments: Any) -> Any:
@@ -197,7 +187,7 @@ async def async_call_llm(task: str | None = None, **arguments: Any) -> Any:
 def extract_content_or_reasoning(response: Any) -> str:
     """The answer without inline thinking; else the reasoning; else nothing."""
     message = response.choices[0].message
-    content = _THINK.sub("", getattr(message, "content", None) or "").strip()
+    content = INLINE_THINKING.sub("", getattr(message, "content", None) or "").strip()
     if content:
         return content
     fields = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))

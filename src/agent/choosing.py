@@ -40,6 +40,7 @@ def _view(
     facts: Provider, env: Mapping[str, str], section: Mapping[str, Any], models: Mapping[str, Sequence[str]]
 ) -> ProviderView:
     asks = not facts.base_url
+    own = str(section.get("base_url") or "") if asks and _is_named(facts, section) else ""
     found = models.get(facts.base_url) or ()
     return ProviderView(
         facts.name,
@@ -48,14 +49,10 @@ def _view(
         key_env=facts.key_env[0] if facts.key_env else "",
         has_key=bool(find_key(facts, env, _key_name(facts, section))),
         default_model=facts.default_model or (found[0] if found else ""),
-        base_url=_show_address(section) if asks and _is_named(facts, section) else facts.base_url,
+        base_url=describe_address(own) if own else facts.base_url,
         asks_address=asks,
         local=facts.local,
     )
-
-
-def _show_address(section: Mapping[str, Any]) -> str:
-    return describe_address(str(section.get("base_url") or ""))
 
 
 def runtime_of_choice(choice: ProviderChoice) -> Runtime:
@@ -115,15 +112,12 @@ def _first_model(facts: Provider, address: str) -> str:
     if longer in found:
         what = f"No model server answers at {address}, but one does at {longer}."
         raise ConfigProblem(what, kept=_UNCHANGED, fix="Use that address.")
+    who = "the server" if facts.name == "custom" else facts.label
     raise ConfigProblem(
-        f"No model is named, and {_who(facts)} at {address} does not tell which it has.",
+        f"No model is named, and {who} at {address} does not tell which it has.",
         kept=_UNCHANGED,
         fix="Check the address and that the server runs; if both are right, name a model.",
     )
-
-
-def _who(facts: Provider) -> str:
-    return "the server" if facts.name == "custom" else facts.label
 
 
 def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> probing.ProbeResult:

@@ -129,7 +129,12 @@ class ContextCompressor(ContextEngine):
             return shorten_results(messages, end, self._session)
         room = max(_LEAST_REQUEST, (self.context_length - self._summary_tokens()) * _CHARS_A_TOKEN)
         try:
-            summary = self._call_summary_model(summary_request(replaced, focus_topic, memory_context, room))
+            if self.summarise is None:
+                raise HermesError("No model is there to write the summary.")
+            request = summary_request(replaced, focus_topic, memory_context, room)
+            summary = self.summarise(request, self._summary_tokens())
+            if not summary.strip():
+                raise HermesError("The model wrote an empty summary.")
         except HermesError as problem:
             log.info("the summary failed, nothing was dropped: %s", problem)
             self._last_summary_error = str(problem)
@@ -155,14 +160,6 @@ class ContextCompressor(ContextEngine):
     def _summary_tokens(self) -> int:
         return max(256, int(self.context_length * _SUMMARY_SHARE_OF_WINDOW))
 
-    def _call_summary_model(self, request: str) -> str:
-        if self.summarise is None:
-            raise HermesError("No model is there to write the summary.")
-        summary = self.summarise(request, self._summary_tokens())
-        if not summary.strip():
-            raise HermesError("The model wrote an empty summary.")
-        return summary
-
 
 def threshold_of(window: int, share: float, max_tokens: int | None) -> int:
     """The prompt size at which compaction starts."""
@@ -177,17 +174,13 @@ def threshold_of(window: int, share: float, max_tokens: int | None) -> int:
 
 def middle_of(messages: Sequence[Mapping[str, Any]], first: int, last: int, tail_tokens: int) -> tuple[int, int]:
     """What lies between head and tail, cut so that no call is parted from its results."""
-    start = _after_results(messages, min(first, len(messages)))
+    start = min(first, len(messages))
+    while start < len(messages) and messages[start].get("role") == "tool":
+        start += 1
     end = _tail_start(messages, max(1, last), tail_tokens)
     while start < end < len(messages) and messages[end].get("role") == "tool":
         end -= 1
     return start, max(start, end)
-
-
-def _after_results(messages: Sequence[Mapping[str, Any]], place: int) -> int:
-    while place < len(messages) and messages[place].get("role") == "tool":
-        place += 1
-    return place
 
 
 def _tail_start(messages: Sequence[Mapping[str, Any]], last: int, tail_tokens: int) -> int:
@@ -214,16 +207,12 @@ def shorten_results(messages: list[dict[str, Any]], end: int, where: str) -> lis
     """Tool results before `end` cut to their beginning, with a word on where they are whole; the same list when there
     is none to cut."""
     told = _SHORTENED.format(where=where)
-    changed = [
-        {**message, "content": message["content"][:_SHORT_RESULT] + told} if _is_long(message) else message
-        for message in messages[:end]
-    ]
-    return [*changed, *messages[end:]] if changed != messages[:end] else messages
-
-
-def _is_long(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    return message.get("role") == "tool" and isinstance(content, str) and len(content) > 2 * _SHORT_RESULT
+    changed = list(messages)
+    for place, message in enumerate(messages[:end]):
+        content = message.get("content")
+        if message.get("role") == "tool" and isinstance(content, str) and len(content) > 2 * _SHORT_RESULT:
+            changed[place] = {**message, "content": content[:_SHORT_RESULT] + told}
+    return changed if changed != messages else messages
 
 
 def summary_request(messages: Sequence[Mapping[str, Any]], focus: str | None, memory: str, room: int) -> str:

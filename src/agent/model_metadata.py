@@ -52,19 +52,13 @@ def get_model_context_length(
 ) -> int:
     """The window in tokens: what the owner declared, else the catalogue, else a default. Never raises."""
     del api_key, provider  # part of the interface that plugins call; the catalogue needs neither
-    declared = config_context_length or _declared_by_address(base_url, custom_providers)
+    address = base_url.rstrip("/")
+    same = (each for each in custom_providers or () if address and str(each.get("base_url", "")).rstrip("/") == address)
+    declared = config_context_length or next(same, {}).get("context_length")
     if isinstance(declared, int) and declared > 0:
         return declared
     name = str(model or "").lower()
     return next((window for part, window in WINDOWS if part in name), DEFAULT_FALLBACK_CONTEXT)
-
-
-def _declared_by_address(base_url: str, custom_providers: Sequence[Mapping[str, Any]] | None) -> int | None:
-    for entry in custom_providers or ():
-        if base_url and str(entry.get("base_url", "")).rstrip("/") == base_url.rstrip("/"):
-            length = entry.get("context_length")
-            return length if isinstance(length, int) else None
-    return None
 
 
 def estimate_tokens_rough(text: str | None) -> int:
@@ -82,17 +76,15 @@ _SIGNS = 4  # quotes, comma and colon of a value
 def rough_bytes(value: Any) -> int:
     """About how much room a message, or a part of one, takes; an image its share of the window, not its bytes."""
     if isinstance(value, str):
-        return _SIGNS + (len(value) if "data:image/" not in value else _without_images(value))
+        images = 0
+        if "data:image/" in value:
+            value, images = _IMAGE_DATA.subn("", value)
+        return _SIGNS + len(value) + images * IMAGE_BYTES
     if isinstance(value, Mapping):
         return _SIGNS + sum(_SIGNS + len(str(name)) + rough_bytes(inner) for name, inner in value.items())
     if isinstance(value, list | tuple):
         return _SIGNS + sum(map(rough_bytes, value))
     return _SIGNS + len(str(value))
-
-
-def _without_images(text: str) -> int:
-    without, images = _IMAGE_DATA.subn("", text)
-    return len(without) + images * IMAGE_BYTES
 
 
 def estimate_messages_tokens_rough(messages: Sequence[Mapping[str, Any]]) -> int:

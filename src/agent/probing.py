@@ -5,9 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent.auxiliary_client import AuxiliaryCall, build_client, complete, connect_runtime
-from agent.formats.reply import Reply
-from agent.http import clients
+from agent.auxiliary_client import AuxiliaryCall, complete_once, connect_runtime
 from agent.providers.local_servers import find_better_address
 from agent.providers.runtime import Runtime
 from agent.usage_pricing import ledger_row
@@ -72,7 +70,8 @@ def probe(runtime: Runtime, seconds: float = SECONDS) -> ProbeResult:
     clock.start()
     try:
         connected = connect_runtime(runtime, cancel)
-        reply = _ask(connected, seconds, cancel)
+        call = AuxiliaryCall([{"role": "user", "content": QUESTION}], max_tokens=MOST_TOKENS, timeout=seconds)
+        reply = complete_once(connected, call, cancel)
     except Interrupted:
         return _failed(SLOW, runtime, begun)
     except ModelFailure as failure:
@@ -85,15 +84,6 @@ def probe(runtime: Runtime, seconds: float = SECONDS) -> ProbeResult:
     text = f"{runtime.model} ({runtime.facts.label}) answered in {took:.1f} s."
     row = ledger_row(reply.usage, runtime.provider, runtime.model, KIND)
     return ProbeResult(Probed(True, text, runtime.model, took), (row,))
-
-
-def _ask(runtime: Runtime, seconds: float, cancel: CancelToken) -> Reply:
-    call = AuxiliaryCall([{"role": "user", "content": QUESTION}], max_tokens=MOST_TOKENS, timeout=seconds)
-    client = build_client(runtime)
-    try:
-        return complete(runtime, client, call, cancel)
-    finally:
-        clients.release_client(client)
 
 
 def choose_sentence(failure: ModelFailure) -> Sentence | None:

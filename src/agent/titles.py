@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.auxiliary_client import AuxiliaryCall, build_client, complete, connect_runtime, environment
-from agent.http import clients
+from agent.auxiliary_client import INLINE_THINKING, AuxiliaryCall, complete_once, connect_runtime, environment
 from agent.model_metadata import get_model_context_length
 from agent.providers.runtime import Runtime, runtime_of_entry
 from agent.usage_pricing import ledger_row
@@ -26,7 +25,6 @@ _SYSTEM = (
     "You name conversations. Answer with the name alone: three to six words in the language of the question, "
     "one line, without quotes and without a full stop."
 )
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _LABEL = re.compile(r"^(title|name|titel)\s*:\s*", re.IGNORECASE)
 _AROUND = " \t*_`#\"'“”„‘’«»‹›"
 
@@ -49,7 +47,7 @@ def first_words(text: str) -> str:
 
 def clean_title(answer: str) -> str:
     """The title in a model's answer: one line, no quotes, no marks, at most 60 characters."""
-    lines = (_one_line(line).strip(_AROUND) for line in _THINKING.sub("", answer).splitlines())
+    lines = (_one_line(line).strip(_AROUND) for line in INLINE_THINKING.sub("", answer).splitlines())
     line = next((line for line in lines if line), "")
     bare = _LABEL.sub("", line).strip(_AROUND)
     return _cut((bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare).rstrip())
@@ -103,12 +101,8 @@ def ask_title(
         return Named("")
     try:
         runtime = connect_runtime(runtime, cancel)
-        client = build_client(runtime)
-        try:
-            call = AuxiliaryCall(make_messages(question, answer), MOST_TOKENS, timeout=SECONDS)
-            reply = complete(runtime, client, call, cancel)
-        finally:
-            clients.release_client(client)
+        call = AuxiliaryCall(make_messages(question, answer), MOST_TOKENS, timeout=SECONDS)
+        reply = complete_once(runtime, call, cancel)
     except (Interrupted, ModelFailure) as failure:
         paid = isinstance(failure, Interrupted) or failure.began  # nobody told how much
         return Named("", (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ())

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.providers.prices import CanonicalUsage as CanonicalUsage
 from agent.providers.prices import apply_price, find_price, saved_by_cache
 from hermes_base.journal import UsageRow
 
@@ -40,52 +41,6 @@ _REASONING_NAMES = (
     ("reasoning_tokens",),
 )
 Names = Sequence[tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class CanonicalUsage:
-    """Uncached input, cache read, cache write and output add up to the total; reasoning is a part of output."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-    cache_write_long_tokens: int = 0  # the part of the cache write that is kept longer, and costs more
-    cost: float | None = None  # dollars, where the answer itself tells them
-
-    @property
-    def prompt_tokens(self) -> int:
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
-
-    @property
-    def total_tokens(self) -> int:
-        return self.prompt_tokens + self.output_tokens
-
-    def __add__(self, other: "CanonicalUsage") -> "CanonicalUsage":
-        told = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return CanonicalUsage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            self.cache_write_long_tokens + other.cache_write_long_tokens,
-            sum(told) if told else None,
-        )
-
-    def as_engine_usage(self) -> dict[str, int]:
-        """The buckets under the names that context engines read."""
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.output_tokens,
-            "total_tokens": self.total_tokens,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cache_read_tokens": self.cache_read_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-        }
 
 
 def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: str = "turn", turn: str = "") -> UsageRow:
@@ -161,6 +116,9 @@ def _split_inclusive(
     beside = max(0, total - prompt - output) if total else reasoning if reasoning_beside else 0
     read = min(_find(counts, _READ_NAMES), prompt)
     written = min(_find(counts, _WRITE_NAMES), prompt - read)
+    cost = _amount(counts.get("cost"))  # what the answer says it cost (OpenRouter)
+    if cost is not None and counts.get("is_byok") is True:  # with the owner's own key the maker's bill comes on top
+        cost += _amount(_mapping(counts.get("cost_details")).get("upstream_inference_cost")) or 0.0
     return CanonicalUsage(
         input_tokens=prompt - read - written,
         output_tokens=output + beside,
@@ -168,16 +126,8 @@ def _split_inclusive(
         cache_write_tokens=written,
         reasoning_tokens=min(max(reasoning, beside), output + beside),
         cache_write_long_tokens=min(_find(counts, _LONG_WRITE_NAMES), written),
-        cost=_find_cost(counts),
+        cost=cost,
     )
-
-
-def _find_cost(counts: Mapping[str, Any]) -> float | None:
-    """What the answer says it cost (OpenRouter); with the owner's own key the maker's bill comes on top."""
-    told = _amount(counts.get("cost"))
-    if told is None or counts.get("is_byok") is not True:
-        return told
-    return told + (_amount(_mapping(counts.get("cost_details")).get("upstream_inference_cost")) or 0.0)
 
 
 def _find(counts: Mapping[str, Any], names: Names) -> int:
@@ -259,14 +209,13 @@ def low_hit_rate(turns: Sequence[TurnUse]) -> bool:
         before = turns[place - 1] if place else None
         if before is None or before.model != turn.model:
             cold = 0
-        elif _should_hit(turn):
+        elif (
+            turn.has_cache
+            and not turn.broke
+            and turn.pause <= CACHE_SECONDS
+            and turn.usage.prompt_tokens > CACHE_MINIMUM * max(1, turn.calls)
+        ):
             cold = cold + 1 if hit_rate(turn.usage) < WARM_RATE else 0
         if cold == COLD_TURNS:
             return place == len(turns) - 1
     return False
-
-
-def _should_hit(turn: TurnUse) -> bool:
-    if not turn.has_cache or turn.broke or turn.pause > CACHE_SECONDS:
-        return False
-    return turn.usage.prompt_tokens > CACHE_MINIMUM * max(1, turn.calls)

@@ -11,13 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.providers import prices
-from agent.providers.prices import PRICE_FILE, apply_price, cost_of, find_price, has_cache, read_prices, saved_by_cache
+from agent.providers.prices import PRICE_FILE, apply_price, find_price, has_cache, read_prices, saved_by_cache
 from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.errors import ConfigProblem
 
 LISTED = Path(prices.__file__).with_name(PRICE_FILE)
 MILLION = 1_000_000
+
+
+def cost_of(usage: CanonicalUsage, provider: str, model: str) -> float | None:
+    price = find_price(provider, model)
+    return None if price is None else apply_price(price, usage)
 
 
 def write_own(home: Path, models: dict[str, Any], provider: str = "custom") -> None:

@@ -155,14 +155,18 @@ def classify(status: int | None, body: str, retry_after: float | None, who: str,
     """A failure answer of a provider as what it calls for; `detail` is its own short message, if it has one."""
     body = body[:_LOOKED_AT]
     detail = _first_line(detail or body)
-    if status in (400, 413, 422) and _OVERFLOW.search(body) and not _mentions_only_output_limit(body):
+    # `max_tokens` too large is a wrong output limit, not a long conversation.
+    is_long = not _OUTPUT_LIMIT.search(body) or "context" in body.lower() or "prompt" in body.lower()
+    if status in (400, 413, 422) and _OVERFLOW.search(body) and is_long:
         return ModelFailure(
             f"The conversation is longer than the window of {who} ({detail}).",
             kind=FailureKind.OVERFLOW,
             status=status,
             fix="Shorten it with /compress, or start anew with /new.",
         )
-    reading = _read_words(status, body) or _BY_STATUS.get(status or 0) or _unlisted(status)
+    # Only some statuses say that the request is malformed; what else is refused here may be taken elsewhere.
+    unlisted = _ELSEWHERE if status is not None and 400 <= status < 500 else _TROUBLE
+    reading = _read_words(status, body) or _BY_STATUS.get(status or 0) or unlisted
     return ModelFailure(
         f"{who} {reading.what} (HTTP {status}: {detail})." if status else f"{who} {reading.what}: {detail}.",
         kind=reading.kind,
@@ -213,7 +217,9 @@ def in_stream_failure(problem: Mapping[str, Any], who: str) -> ModelFailure:
 
 def transport_failure(error: BaseException, who: str, address: str) -> ModelFailure:
     """The connection was refused, lost or timed out."""
-    cause = _root_cause(error)
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
     reason = str(cause) or type(cause).__name__
     silent = _is_silence(error)
     failure = ModelFailure(
@@ -271,22 +277,6 @@ def parse_retry_after(value: str | None) -> float | None:
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _unlisted(status: int | None) -> Reading:
-    """Only some statuses say that the request is malformed; what else is refused here may be taken elsewhere."""
-    return _ELSEWHERE if status is not None and 400 <= status < 500 else _TROUBLE
-
-
-def _mentions_only_output_limit(body: str) -> bool:
-    """`max_tokens` too large is a wrong output limit, not a long conversation."""
-    return bool(_OUTPUT_LIMIT.search(body)) and "context" not in body.lower() and "prompt" not in body.lower()
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
 
 
 def _first_line(text: str, limit: int = 300) -> str:

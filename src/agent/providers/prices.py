@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from agent.providers.table import provider_or_custom
 from hermes_base.errors import ConfigProblem
@@ -27,19 +27,50 @@ _MILLION = 1_000_000
 _SNAPSHOT = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")
 
 
-class Tokens(Protocol):
-    """The buckets of a call; the long cache write is a part of the cache write."""
+@dataclass(frozen=True, slots=True)
+class CanonicalUsage:
+    """Uncached input, cache read, cache write and output add up to the total; reasoning is a part of output."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_long_tokens: int = 0  # the part of the cache write that is kept longer, and costs more
+    cost: float | None = None  # dollars, where the answer itself tells them
 
     @property
-    def input_tokens(self) -> int: ...
+    def prompt_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
     @property
-    def output_tokens(self) -> int: ...
-    @property
-    def cache_read_tokens(self) -> int: ...
-    @property
-    def cache_write_tokens(self) -> int: ...
-    @property
-    def cache_write_long_tokens(self) -> int: ...
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.output_tokens
+
+    def __add__(self, other: "CanonicalUsage") -> "CanonicalUsage":
+        told = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return CanonicalUsage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_long_tokens + other.cache_write_long_tokens,
+            sum(told) if told else None,
+        )
+
+    def as_engine_usage(self) -> dict[str, int]:
+        """The buckets under the names that context engines read."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.output_tokens,
+            "total_tokens": self.total_tokens,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +98,7 @@ Table = Mapping[str, Maker]
 FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def cost_of(usage: Tokens, provider: str, model: str) -> float | None:
-    """What a call costs in dollars; None: no price is known. A model on this machine costs nothing."""
-    price = find_price(provider, model)
-    return None if price is None else apply_price(price, usage)
-
-
-def apply_price(price: Price, usage: Tokens) -> float:
+def apply_price(price: Price, usage: CanonicalUsage) -> float:
     """What a call costs in dollars."""
     price = _fit(price, usage)
     dollars = (
@@ -86,7 +111,7 @@ def apply_price(price: Price, usage: Tokens) -> float:
     return dollars / _MILLION
 
 
-def saved_by_cache(price: Price, usage: Tokens) -> float:
+def saved_by_cache(price: Price, usage: CanonicalUsage) -> float:
     """What a call would have cost more without the cache: cheaper reads minus the surcharge of writes."""
     price = _fit(price, usage)
     dollars = (
@@ -140,9 +165,8 @@ def _fold(model: str) -> str:
     return model.strip().lower().replace(".", "-")
 
 
-def _fit(price: Price, usage: Tokens) -> Price:
-    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    return price.long if price.long is not None and prompt > price.over else price
+def _fit(price: Price, usage: CanonicalUsage) -> Price:
+    return price.long if price.long is not None and usage.prompt_tokens > price.over else price
 
 
 # --- the files
@@ -167,18 +191,17 @@ def read_prices(path: Path) -> Table:
     """The prices in a file; ConfigProblem says what is wrong with it."""
     try:
         makers = json.loads(path.read_text(encoding="utf-8"))["providers"]
-        return {name.strip().lower(): _read_maker(maker) for name, maker in makers.items()}
+        found = {}
+        for name, maker in makers.items():
+            models = {_fold(pattern): _read_price(price) for pattern, price in maker.get("models", {}).items()}
+            vendors = {str(vendor).lower(): str(of).lower() for vendor, of in maker.get("vendors", {}).items()}
+            found[name.strip().lower()] = Maker(models, vendors)
+        return found
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigProblem(
             f"The prices in {path} cannot be used ({type(error).__name__}: {error}).",
             fix="docs/usage.md shows the form; without the file the list prices are used.",
         ) from error
-
-
-def _read_maker(maker: Mapping[str, Any]) -> Maker:
-    models = {_fold(pattern): _read_price(price) for pattern, price in maker.get("models", {}).items()}
-    vendors = {str(vendor).lower(): str(name).lower() for vendor, name in maker.get("vendors", {}).items()}
-    return Maker(models, vendors)
 
 
 def _read_price(given: Mapping[str, Any]) -> Price:

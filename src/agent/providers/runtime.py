@@ -45,7 +45,12 @@ def resolve_runtime(
     section = _section(settings, "model")
     named = find_provider(provider) if provider else _provider_of(section)
     if named is not None:
-        return _named_runtime(named, _words_on(named, section), env, probe, model)
+        # Address, key, format and limits were written for the provider that the settings name, so that another's key
+        # never travels to that address.
+        written_for = _provider_of(section)
+        if written_for is None:
+            section = {name: value for name, value in section.items() if name != "key_env"}
+        return _named_runtime(named, section if written_for in (named, None) else {}, env, probe, model)
     return (
         _from_environment(section, env, model)
         or _from_local_server(section, probe, model)
@@ -97,15 +102,6 @@ def _provider_of(section: Mapping[str, Any]) -> Provider | None:
     """Whom the settings name; an address alone means an own one."""
     name = str(section.get("provider") or ("custom" if section.get("base_url") else ""))
     return find_provider(name) if name else None
-
-
-def _words_on(facts: Provider, section: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the settings say of this provider. Address, key, format and limits were written for the one that they name,
-    so that another's key never travels to that address."""
-    written_for = _provider_of(section)
-    if written_for is None:
-        return {name: value for name, value in section.items() if name != "key_env"}
-    return section if written_for is facts else {}
 
 
 def _make(facts: Provider, model: str, base_url: str, key: str, section: Mapping[str, Any], source: str) -> Runtime:
