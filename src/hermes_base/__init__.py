@@ -1,1 +1,1 @@
-"""Values, errors, protocols and tables that every room shares; does no I/O but the log."""
+"""Values, errors, protocols and tables that every package shares; does no I/O but the log."""

@@ -102,8 +102,6 @@ def help_lines() -> list[str]:
     """One line a command, in columns."""
     usages = {command: f"/{command.name} {command.args}".strip() for command in COMMANDS}
     width = max(map(len, usages.values()))
-    return [f"{usage:<{width}}  {command.summary}{_name_aliases(command)}" for command, usage in usages.items()]
-
-
-def _name_aliases(command: Command) -> str:
-    return f" (also {', '.join('/' + alias for alias in command.aliases)})" if command.aliases else ""
+    aliases = {command: ", ".join("/" + alias for alias in command.aliases) for command in COMMANDS}
+    also = {command: f" (also {names})" if names else "" for command, names in aliases.items()}
+    return [f"{usage:<{width}}  {command.summary}{also[command]}" for command, usage in usages.items()]

@@ -347,7 +347,8 @@ def _reader(hint: Any) -> _Reader:
     if get_origin(hint) is tuple:
         return _read_list(_reader(get_args(hint)[0]))
     if NoneType in get_args(hint):
-        return _read_optional(_reader(next(one for one in get_args(hint) if one is not NoneType)))
+        read_given = _reader(next(one for one in get_args(hint) if one is not NoneType))
+        return lambda value, place: None if value is None else read_given(value, place)
     return _read_object(hint)
 
 
@@ -397,17 +398,10 @@ def _read_list(read_item: _Reader) -> _Reader:
     return read
 
 
-def _read_optional(read_given: _Reader) -> _Reader:
-    return lambda value, place: None if value is None else read_given(value, place)
-
-
-def _hint(place: Field[Any]) -> Any:
-    return place.type
-
-
 def _read_object(made: Any) -> _Reader:
     """Reads a dataclass; what it does not know is left out, so that a newer side may say more."""
-    known = [(place.metadata.get(_WIRE, place.name), place, _reader(_hint(place))) for place in fields(made)]
+    hints: dict[str, Any] = {place.name: place.type for place in fields(made)}
+    known = [(place.metadata.get(_WIRE, place.name), place, _reader(hints[place.name])) for place in fields(made)]
 
     def read(value: Any, where: str) -> Any:
         given = _read_mapping(value, where)

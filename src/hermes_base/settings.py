@@ -408,11 +408,11 @@ def suggest(key: str) -> str:
 def is_open(key: str) -> bool:
     """Whether a plugin or a provider owns this key."""
     parts = key.split(".")
-    return key not in _BY_KEY and any(_matches(parts, pattern.split(".")) for pattern in OPEN_SECTIONS)
-
-
-def _matches(parts: list[str], pattern: list[str]) -> bool:
-    return len(parts) >= len(pattern) and all(want in ("*", have) for have, want in zip(parts, pattern, strict=False))
+    patterns = (pattern.split(".") for pattern in OPEN_SECTIONS)
+    as_long = (pattern for pattern in patterns if len(parts) >= len(pattern))
+    return key not in _BY_KEY and any(
+        all(want in ("*", have) for have, want in zip(parts, pattern, strict=False)) for pattern in as_long
+    )
 
 
 def is_secret(key: str) -> bool:
@@ -448,41 +448,35 @@ def _check_section(section: Mapping[Any, Any], path: str) -> Iterator[Problem]:
         if row is not None:
             yield from check_value(row, value)
         elif section_keys(key) or key in _OPEN_PARENTS:
-            yield from _check_known_section(key, value)
-        elif not is_open(key) and not _is_open_section(key, value):
-            yield _unknown(key)
-
-
-def _is_open_section(key: str, value: Any) -> bool:
-    """`memory.<provider>` is a plugin's when it holds a section; as a plain value it is a misspelt setting."""
-    return isinstance(value, Mapping) and is_open(f"{key}.any")
-
-
-def _check_known_section(key: str, value: Any) -> Iterator[Problem]:
-    if isinstance(value, Mapping):
-        yield from _check_section(value, key + ".")
-    elif value is not None:  # a section whose lines are all commented out reads as null
-        inside = section_keys(key)
-        example = f" such as {inside[0]}" if inside else ""
-        yield Problem(key, f"{key} holds {_show(value)}, but it is a section.", f"Put settings{example} under it.")
-
-
-def _unknown(key: str) -> Problem:
-    near = suggest(key)
-    fix = f"Did you mean {near}?" if near else "`hermes config list` shows all settings."
-    return Problem(key, f"{key} is not a known setting; it is kept and ignored.", fix, warning=True)
+            if isinstance(value, Mapping):
+                yield from _check_section(value, key + ".")
+            elif value is not None:  # a section whose lines are all commented out reads as null
+                inside = section_keys(key)
+                example = f" such as {inside[0]}" if inside else ""
+                what = f"{key} holds {_show(value)}, but it is a section."
+                yield Problem(key, what, f"Put settings{example} under it.")
+        # `memory.<provider>` is a plugin's when it holds a section; as a plain value it is a misspelt setting.
+        elif not is_open(key) and not (isinstance(value, Mapping) and is_open(f"{key}.any")):
+            near = suggest(key)
+            fix = f"Did you mean {near}?" if near else "`hermes config list` shows all settings."
+            yield Problem(key, f"{key} is not a known setting; it is kept and ignored.", fix, warning=True)
 
 
 def check_value(row: Setting, value: Any) -> list[Problem]:
     """What is wrong with one value; null stands for the default."""
     if value is None:
         return []
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    low, high = row.at_least, row.at_most
     if not _has_kind(row.kind, value):
-        return [_wrong_kind(row, value)]
+        quotes = row.kind == "str" and isinstance(value, int | float)
+        return [_problem(row, value, f"it must be {'text: put quotes around it' if quotes else _word_of(row.kind)}")]
     if row.choices and value not in row.choices:
         return [_problem(row, value, f"it must be one of {_list_choices(row.choices)}")]
-    if isinstance(value, int | float) and not isinstance(value, bool) and not _in_bounds(row, value):
-        return [_problem(row, value, f"it must be {_describe_bounds(row)}")]
+    if is_number and ((low is not None and value < low) or (high is not None and value > high)):
+        bounds = (("at least", low), ("at most", high))
+        words = " and ".join(f"{word} {limit:g}" for word, limit in bounds if limit is not None)
+        return [_problem(row, value, f"it must be {words}")]
     if row.fields:
         return [problem for number, entry in enumerate(value) for problem in _check_entry(row, number, entry)]
     return []
@@ -514,15 +508,6 @@ def _has_kind(kind: str, value: Any) -> bool:
     return isinstance(value, _TYPES[base])
 
 
-def _in_bounds(row: Setting, value: float) -> bool:
-    return (row.at_least is None or value >= row.at_least) and (row.at_most is None or value <= row.at_most)
-
-
-def _describe_bounds(row: Setting) -> str:
-    words = (("at least", row.at_least), ("at most", row.at_most))
-    return " and ".join(f"{word} {limit:g}" for word, limit in words if limit is not None)
-
-
 def _list_choices(choices: tuple[str, ...]) -> str:
     return ", ".join(choice or '""' for choice in choices)
 
@@ -535,12 +520,6 @@ def _show(value: Any) -> str:
     """A value in a sentence, short."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "…"
-
-
-def _wrong_kind(row: Setting, value: Any) -> Problem:
-    if row.kind == "str" and isinstance(value, int | float):
-        return _problem(row, value, "it must be text: put quotes around it")
-    return _problem(row, value, f"it must be {_word_of(row.kind)}")
 
 
 def _problem(row: Setting, value: Any, but: str) -> Problem:

@@ -1,4 +1,4 @@
-"""Where the home folder is, and the version: the lowest room, imported by plugins and by everyone else."""
+"""Where the home folder is, and the version: the lowest package, imported by plugins and by everyone else."""
 
 import os
 from contextvars import ContextVar

@@ -25,8 +25,11 @@ def describe_address(address: str) -> str:
     place = parts["place"]
     if "@" in place:  # a login with a slash in it, which nobody can connect with
         place = _HIDDEN + place[place.rindex("@") :]
-    query = "&".join(_hide_value(part) for part in (parts["query"] or "").split("&"))
-    return f"{parts['scheme'] or ''}{place}{query}{parts['rest']}"
+    query = (parts["query"] or "").split("&")
+    for number, (name, _, value) in enumerate(part.partition("=") for part in query):
+        if value and _SECRET_NAME.search(name):
+            query[number] = f"{name}={_HIDDEN}"
+    return f"{parts['scheme'] or ''}{place}{'&'.join(query)}{parts['rest']}"
 
 
 def check_address(address: str, *, kept: str = "") -> None:
@@ -83,8 +86,3 @@ def _match(address: str) -> re.Match[str]:
     parts = _PARTS.fullmatch(address)
     assert parts is not None  # every part may be missing, and the rest is anything
     return parts
-
-
-def _hide_value(part: str) -> str:
-    name, equals, value = part.partition("=")
-    return f"{name}={_HIDDEN}" if equals and value and _SECRET_NAME.search(name) else part

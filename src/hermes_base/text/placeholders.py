@@ -16,19 +16,22 @@ _VALUE = re.compile(
 
 def refuse_placeholder(name: str, value: str) -> None:
     """ConfigProblem when the name or the value of a key is the word of an example, or the value can be no key."""
+    key = value.strip()
     if name in _NAMES:
         raise ConfigProblem(
             f"{name} stands for the variable of your provider.",
             kept="Nothing was changed.",
             fix="Name it: OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY; `hermes setup` asks for all of it.",
         )
-    if name.endswith(_ENDINGS) and (_VALUE.fullmatch(value.strip()) or _is_name(value.strip())):
+    if name.endswith(_ENDINGS) and (_VALUE.fullmatch(key) or _is_name(key)):
         raise ConfigProblem(
-            f"{value.strip()!r} stands for a key and is none.",
+            f"{key!r} stands for a key and is none.",
             kept="Nothing was changed.",
             fix=f"`hermes config set {name}` asks for the key itself and does not show it.",
         )
-    if name.endswith("_API_KEY") and value and not _could_be_key(value.strip()):
+    # A key travels in a header of a request, and what was cut short for showing was cut.
+    could_be_key = key.isascii() and key.isprintable() and " " not in key and bool(key)
+    if name.endswith("_API_KEY") and value and not could_be_key:
         raise ConfigProblem(
             "A key is one word of plain letters, digits and signs; this one holds something else.",
             kept="Nothing was changed.",
@@ -39,8 +42,3 @@ def refuse_placeholder(name: str, value: str) -> None:
 def _is_name(value: str) -> bool:
     """The name of a variable in the place of its value."""
     return value.isupper() and value.isidentifier() and value.endswith(_ENDINGS)
-
-
-def _could_be_key(value: str) -> bool:
-    """It travels in a header of a request, and what was cut short for showing was cut."""
-    return value.isascii() and value.isprintable() and " " not in value and bool(value)

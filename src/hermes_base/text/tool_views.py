@@ -74,8 +74,8 @@ def _view_question(args: Fields) -> Iterator[ToolPart]:
 
 
 def _view_wanted(args: Fields) -> Iterator[ToolPart]:
-    items = _view_todo(args) if _rows(args, "items") else ()
-    yield from items
+    if _rows(args, "items"):
+        yield from _view_todo(args)
     yield from _view_rest(args, "items")
 
 

@@ -1,4 +1,4 @@
-"""What the house writes around the words of a person before the model reads them or in their place, and the words
+"""What we write around the words of a person before the model reads them or in their place, and the words
 without it."""
 
 import re

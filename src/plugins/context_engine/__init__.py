@@ -6,7 +6,7 @@ Naming an engine in the settings is the consent to run it; folders that merely e
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,17 +29,20 @@ _OWNERS = "context-engine:"
 _BUILT_IN_ROW = (BUILT_IN, "Built in: puts a summary in place of the middle of a long conversation.", True)
 _BUNDLED = Path(__file__).resolve().parent
 #: Our own engines need arguments; a module that merely imports one does not offer it.
-_HOST_ROOM = "agent."
+_OWN_PACKAGE = "agent."
 
 
 def discover_context_engines() -> list[tuple[str, str, bool]]:
-    """Name, description and availability of the built-in engine and of all that have a folder."""
+    """Name, description and availability of the built-in engine and of all that have a folder with code in it; the
+    bundled ones come first and win."""
     rows = {BUILT_IN: _BUILT_IN_ROW}
     chosen = _read_chosen()
-    for folder in _list_engine_folders():
-        if folder.name not in rows:
-            may_run = folder.parent == _BUNDLED or folder.name == chosen
-            rows[folder.name] = (folder.name, _read_description(folder), _is_available(folder.name, may_run))
+    for folder in (folder for root in _list_roots() for folder in list_folders(root)):
+        name = folder.name
+        if name not in rows and _is_plain_name(name) and (folder / "__init__.py").is_file():
+            description = str((read_manifest_fields(folder) or {}).get("description") or "")
+            may_run = folder.parent == _BUNDLED or name == chosen
+            rows[name] = (name, description, _is_available(name, may_run))
     return list(rows.values())
 
 
@@ -101,16 +104,6 @@ def find_missing() -> str:
 # --- folders
 
 
-def _list_engine_folders() -> Iterator[Path]:
-    """Folders with code in them; the bundled ones come first and win."""
-    for root in _list_roots():
-        yield from (
-            folder
-            for folder in list_folders(root)
-            if _is_plain_name(folder.name) and (folder / "__init__.py").is_file()
-        )
-
-
 def _list_roots() -> tuple[Path, Path]:
     return _BUNDLED, get_hermes_home() / "plugins" / "context_engine"
 
@@ -124,11 +117,6 @@ def _find_folder(name: str) -> Path | None:
 def _is_plain_name(name: str) -> bool:
     """Whether a name is one folder's, and no way to somewhere else."""
     return bool(name) and name[0] not in "._" and Path(name).name == name
-
-
-def _read_description(folder: Path) -> str:
-    fields = read_manifest_fields(folder) or {}
-    return str(fields.get("description") or "")
 
 
 def _read_chosen() -> str:
@@ -199,22 +187,14 @@ def _ask_register(name: str, module: ModuleType) -> Any:
 def _build_from_class(module: ModuleType) -> Any:
     """An object of the first engine class in the module that needs no arguments."""
     for candidate in vars(module).values():
-        if not _is_engine_class(candidate):
+        is_engine = inspect.isclass(candidate) and issubclass(candidate, ContextEngine)
+        if not is_engine or inspect.isabstract(candidate) or candidate.__module__.startswith(_OWN_PACKAGE):
             continue
         try:
             return candidate()
         except Exception as problem:  # noqa: BLE001 - a class that wants more is no offer; the next one may be
             log.debug("%s cannot be made without arguments: %s", candidate, problem)
     return None
-
-
-def _is_engine_class(candidate: Any) -> bool:
-    return (
-        inspect.isclass(candidate)
-        and issubclass(candidate, ContextEngine)
-        and not inspect.isabstract(candidate)
-        and not candidate.__module__.startswith(_HOST_ROOM)
-    )
 
 
 class _EngineCollector:
