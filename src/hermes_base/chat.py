@@ -1,10 +1,7 @@
-"""What a chat surface talks to: it submits text, reads events, stops, answers questions; nothing else.
+"""What happens in a chat, as values: questions to the person and their answers, the events of a turn, and what a chat
+surface needs of whoever runs the agent (`ChatHost`)."""
 
-The terminal hosts the agent in its own process behind this; a gateway can take the host's place without the
-chat noticing.
-"""
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -32,10 +29,8 @@ class Answer:
     by: str = "owner"  # who answered; at the terminal that is the owner of the machine
 
 
-class Asker(Protocol):
-    """Asks a person; blocks on the turn's thread."""
-
-    def ask(self, question: Question) -> Answer: ...
+#: Asks a person; blocks on the turn's thread.
+Asker = Callable[[Question], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +192,7 @@ def join_deltas(events: Iterable[T]) -> list[T]:
 
 
 class ChatHost(Protocol):
-    """The whole interface between a chat surface and whatever runs the agent."""
+    """What a chat surface talks to: it submits text, reads events, stops, answers questions; nothing else."""
 
     def submit(self, text: str, files: tuple[FileRef, ...] = ()) -> None:
         """Hand over a message or a slash command; returns at once."""

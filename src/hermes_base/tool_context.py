@@ -3,30 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker
 from hermes_base.inbound import FileRef
 from hermes_base.text.foreign import ForeignText
 
-
-class Notices(Protocol):
-    """Tells the conversation about something that ended outside of a turn, such as a background process."""
-
-    def post(self, task: str, id: str, text: str) -> None: ...
-
-
-class FileSender(Protocol):
-    """Hands a file to the person in the chat; `data` is what the file held when it was checked."""
-
-    def __call__(self, file: FileRef, caption: str, data: bytes) -> None: ...
-
-
-class Searcher(Protocol):
-    """Finds what was said in earlier sessions."""
-
-    def __call__(self, words: str, *, limit: int = 20) -> Sequence[Mapping[str, Any]]: ...
+#: Tells the conversation of a task that something ended outside of a turn, such as a background process: the task, an
+#: id, a text.
+PostNotice = Callable[[str, str, str], None]
+#: Hands a file to the person in the chat: the file, a caption, and what the file held when it was checked.
+FileSender = Callable[[FileRef, str, bytes], None]
+#: Finds what was said in earlier sessions: the words, and the most hits that are wanted.
+Searcher = Callable[[str, int], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +33,7 @@ class ToolContext:
     asker: Asker | None = None  # None: nobody can be asked
     settings: Mapping[str, Any] = field(default_factory=dict)
     redact: Callable[[str], str] = str
-    notices: Notices | None = None
+    post_notice: PostNotice | None = None
     search: Searcher | None = None
     tell_model: Callable[[str], None] | None = None  # a note that goes along with the next user message, once
     send_file: FileSender | None = None  # None: nobody can take a file

@@ -159,7 +159,7 @@ def _run_command(name: str, args: list[str]) -> int:
     return int(load(entry.target)(args))
 
 
-def find_offered() -> dict[str, Entry]:
+def find_offered() -> dict[str, CommandEntry]:
     """The commands whose package is installed."""
     return {
         name: entry

@@ -28,7 +28,7 @@ from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.turn import rules
 from agent.turn.compaction import Wanted, compact
 from agent.turn.conversation import Conversation
-from agent.turn.driver import Message, Turn
+from agent.turn.driver import Turn, TurnMessage
 from agent.turn.ports import TurnFacts
 from agent.turn.prefix import PrefixBreak
 from agent.turn.prompt import PromptSources, build_system_prompt, turn_facts
@@ -49,7 +49,7 @@ from run_agent.cache_watch import CacheWatch
 from run_agent.ending import as_dict, log_end, tell_plugins
 from run_agent.events import EventCallbacks
 from run_agent.failover import describe, fallback_chain
-from run_agent.options import AgentOptions, Scene, find_own_folder, runtime_of_options, with_options
+from run_agent.options import AgentOptions, TurnOptions, find_own_folder, runtime_of_options, with_options
 from run_agent.runtime_switch import SwitchableRuntime
 from run_agent.session_binding import SessionBinding
 from run_agent.taking_back import TakingBack
@@ -89,7 +89,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     _runtime_problem: ConfigProblem | None = None
     _system_message: str = ""
     _turn_id: str = ""
-    _scene: Scene = Scene()
+    _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
@@ -146,7 +146,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
             raise HermesError("This agent is in the middle of a turn.", fix="Wait for it, steer it or interrupt it.")
         try:
             self._system_message, self._turn_stream = system_message or "", stream_callback
-            turn = Message.of(user_message, inbox=inbox, goes_on=goes_on)
+            turn = TurnMessage.of(user_message, inbox=inbox, goes_on=goes_on)
             return self._run_turn(turn, conversation_history, task_id)
         finally:
             self._leave_model()
@@ -179,8 +179,8 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         conversation = self._load_conversation()
         facts = TurnFacts(conversation.session, conversation.task, uuid.uuid4().hex[:16], self.platform)
         ports = make_ports(self, CancelToken(), facts, conversation)
-        message = Message.of(said, inbox=inbox, goes_on=True)
-        Turn(ports, conversation, message, facts, rules.Limits()).abandon(reason)
+        message = TurnMessage.of(said, inbox=inbox, goes_on=True)
+        Turn(ports, conversation, message, facts, rules.TurnLimits()).abandon(reason)
 
     def tell_model(self, note: str) -> None:
         """A word that goes along with the next user message, once; the prompt stays as it is (A4)."""
@@ -217,14 +217,10 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         children, self._children = self._children, ()
         for child in children:
             child.close()
-        end_task(self._find_task())
-        self.release_clients()
-
-    def _find_task(self) -> str:
-        """Also for an agent that has not looked at its conversation yet: the newest session is not the first one."""
         if self._conversation is None and self._journal.standing()[0]:
-            self._load_conversation()
-        return self.task_id
+            self._load_conversation()  # the task is the first session of the chain, not the newest
+        end_task(self.task_id)
+        self.release_clients()
 
     @property
     def task_id(self) -> str:
@@ -255,7 +251,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     # --- a turn
 
     def _run_turn(
-        self, given: Message, history: Sequence[Mapping[str, Any]] | None, task_id: str | None
+        self, given: TurnMessage, history: Sequence[Mapping[str, Any]] | None, task_id: str | None
     ) -> dict[str, Any]:
         self._cancel = cancel = self._given_cancel or CancelToken()
         with suppress(Interrupted):  # the turn hears of it at its first step, and writes its end
@@ -266,7 +262,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
             task_id or conversation.task,
             uuid.uuid4().hex[:16],
             self.platform,
-            self._scene.sender or self._options.get("sender_id") or "",
+            self._turn_options.sender or self._options.get("sender_id") or "",
         )
         self._turn_id = facts.turn
         is_new = not conversation.messages
@@ -274,9 +270,10 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else ports.redact(turn_facts(datetime.now(), self.folder))
-        notes = self._take_notes()
+        notes = self._notes[:]  # they are told now; tools may note more meanwhile
+        del self._notes[: len(notes)]
         message = replace(given, facts="\n\n".join(notes), told="" if told == conversation.told else told)
-        turn = Turn(ports, conversation, message, facts, rules.Limits(self.max_iterations))
+        turn = Turn(ports, conversation, message, facts, rules.TurnLimits(self.max_iterations))
         replaced = conversation.take_break()
         if replaced is not None:
             turn.result.breaks.append(replaced)
@@ -293,35 +290,21 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         cold = self._cache_watch.note(result, self.provider, self.model)
         if cold:
             self.emit(Notice(cold, "warning"))
-        tell_plugins(
-            self._hooks,
-            result,
-            replace(facts, session=self.session_id),
-            message.text,
-            self.model,
-            turn.conversation.messages,
-        )
-        return {**as_dict(result), **self._standing()}
-
-    def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
-        """What plugins find out about the turn without asking."""
-        charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
-        key, env = self._gateway_session_key, self._scene.env
-        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
-
-    def _take_notes(self) -> list[str]:
-        """What was noted so far, which is told now; tools may note more meanwhile."""
-        notes = self._notes[:]
-        del self._notes[: len(notes)]
-        return notes
-
-    def _standing(self) -> dict[str, Any]:
+        ended = replace(facts, session=self.session_id)
+        tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages)
         return {
-            "messages": list(self._conversation.messages) if self._conversation else [],
+            **as_dict(result),
+            "messages": list(turn.conversation.messages),
             "session_id": self.session_id,
             "model": self.model,
             "provider": self.provider,
         }
+
+    def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
+        """What plugins find out about the turn without asking."""
+        charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
+        key, env = self._gateway_session_key, self._turn_options.env
+        return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
 
     def _begin_on_model(self) -> None:
         """Find the model if none is known yet, and start on whoever is well; a stand-in is told of once."""
@@ -333,11 +316,18 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
             self.tell_switch(first, answering, "unwell", f"{first} failed a moment ago.")
 
     def _find_runtime(self) -> None:
-        """What the options left open is decided now; what cannot be decided is said when the model is called."""
+        """What the options left open is decided now; what cannot be decided is said when the model is called.
+
+        A key that was put right since the last turn is used in this one, and a built-in model that was started anew.
+        Those of a fallback are looked up when it takes over.
+        """
         self._runtime_problem = None
         try:
             if self.base_url:
-                self._take_today()
+                today = self.runtime if self._fallback_activated else self._find_today(self.runtime)
+                if today != self.runtime:
+                    self.release_clients()
+                    self._adopt_today(today)
                 return
             found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
             self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options), self._cancel))
@@ -345,14 +335,6 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
             self._snapshot_primary()
         except ConfigProblem as problem:
             self._runtime_problem = problem
-
-    def _take_today(self) -> None:
-        """A key that was put right since the last turn is used in this one, and a built-in model that was started anew.
-        Those of a fallback are looked up when it takes over."""
-        today = self.runtime if self._fallback_activated else self._find_today(self.runtime)
-        if today != self.runtime:
-            self.release_clients()
-            self._adopt_today(today)
 
     def _load_conversation(self) -> Conversation:
         """The warm one while it is what the store has; else read anew."""
@@ -383,16 +365,16 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
 
     @property
     def folder(self) -> str:
-        return self._scene.folder or self._options.get("folder") or os.getcwd()
+        return self._turn_options.folder or self._options.get("folder") or os.getcwd()
 
-    def serve(self, scene: Scene) -> None:
+    def serve(self, given: TurnOptions) -> None:
         """Where and for whom the coming turns work, and by which settings; the conversation stays the same."""
-        self._scene = scene
-        self._take_settings(scene.settings or self._settings)
-        if scene.fallbacks is not None:
-            self._fallback_chain = fallback_chain(scene.fallbacks)
-        self._asker = scene.asker or self._asker
-        self.max_iterations = scene.max_iterations or self.max_iterations
+        self._turn_options = given
+        self._take_settings(given.settings or self._settings)
+        if given.fallbacks is not None:
+            self._fallback_chain = fallback_chain(given.fallbacks)
+        self._asker = given.asker or self._asker
+        self.max_iterations = given.max_iterations or self.max_iterations
 
     def _take_settings(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings

@@ -22,7 +22,7 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
     options = agent._options
     redact = agent.redact
     foreign = ForeignText(conversation.marks.seen_by(facts.sender))
-    for origin in agent._scene.foreign:
+    for origin in agent._turn_options.foreign:
         foreign.note(origin)
     context = ToolContext(
         task=facts.task,
@@ -37,7 +37,7 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
         asker=agent._asker,
         settings=settings,
         redact=redact,
-        notices=options.get("notices"),
+        post_notice=options.get("post_notice"),
         search=options.get("search"),
         send_file=options.get("send_file"),
         tell_model=agent.tell_model,

@@ -13,27 +13,23 @@ from plugins import context_engine as engine_plugins
 
 log = logging.getLogger(__name__)
 
-BUILT_IN = "compressor"
-
 
 def choose_engine(settings: Mapping[str, Any], runtime: Runtime) -> Any:
     """The engine that `context.engine` names; where it cannot be had, the built-in one, with a warning."""
-    name = str(cli_config.cfg_get(settings, "context", "engine", default=BUILT_IN) or BUILT_IN)
-    engine = engine_plugins.select_context_engine(name) if name != BUILT_IN else None
+    engine = engine_plugins.select_context_engine(_read_name(settings))
     if engine is None:
         return _build_compressor(settings, runtime)
     tell_model(engine, runtime)
     return engine
 
 
+def _read_name(settings: Mapping[str, Any]) -> str:
+    return str(cli_config.cfg_get(settings, "context", "engine", default="") or "")
+
+
 def tell_model(engine: Any, runtime: Runtime) -> None:
     """Tell an engine which model answers from now on, as far as it wants to know."""
-    guarded(engine.update_model, **accepted_arguments(engine.update_model, model_facts(runtime)))
-
-
-def model_facts(runtime: Runtime) -> dict[str, Any]:
-    """What an engine's `update_model` is told; those that do not know of the output limit are told the rest."""
-    return {
+    facts = {
         "model": runtime.model,
         "context_length": runtime.context_length,
         "base_url": runtime.base_url,
@@ -42,6 +38,7 @@ def model_facts(runtime: Runtime) -> dict[str, Any]:
         "api_mode": runtime.api_mode,
         "max_tokens": runtime.max_tokens,
     }
+    guarded(engine.update_model, **accepted_arguments(engine.update_model, facts))
 
 
 def engine_tools(engine: Any) -> list[dict[str, Any]]:
@@ -93,8 +90,7 @@ def tell_end(
 ) -> None:
     """A session that no agent holds is over: the engine that the settings name is made, bound to it and told. The
     built-in one keeps nothing of a session."""
-    name = str(cli_config.cfg_get(settings, "context", "engine", default=BUILT_IN) or BUILT_IN)
-    engine = engine_plugins.select_context_engine(name) if name != BUILT_IN and messages else None
+    engine = engine_plugins.select_context_engine(_read_name(settings)) if messages else None
     if engine is not None:
         bind_session(engine, session, facts)
         _call_if_there(engine, "on_session_end", session, list(messages))

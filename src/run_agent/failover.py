@@ -1,6 +1,7 @@
 """What changes when another provider takes over for a turn, as values: the snapshot of the first choice, the chain."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 from agent.http.clients import is_oauth_token
@@ -31,15 +32,7 @@ def uses_prompt_caching(runtime: Runtime) -> bool:
 def snapshot(runtime: Runtime, engine: Any, *, caching: bool) -> dict[str, Any]:
     """The first choice as it was, so that the next turn can have it back."""
     taken = {
-        "model": runtime.model,
-        "provider": runtime.provider,
-        "base_url": runtime.base_url,
-        "api_key": runtime.api_key,
-        "api_mode": runtime.api_mode,
-        "context_length": runtime.context_length,
-        "max_tokens": runtime.max_tokens,
-        "source": runtime.source,
-        "key_env": runtime.key_env,
+        **asdict(runtime),
         "client_kwargs": {"api_key": runtime.api_key, "base_url": runtime.base_url},
         "use_prompt_caching": caching,
         "compressor_model": getattr(engine, "model", runtime.model),
@@ -54,19 +47,9 @@ def snapshot(runtime: Runtime, engine: Any, *, caching: bool) -> dict[str, Any]:
     return taken
 
 
-def runtime_of_snapshot(taken: Mapping[str, Any], api_key: str) -> Runtime:
-    """The first choice again, with today's key."""
-    return Runtime(
-        taken["provider"],
-        taken["model"],
-        taken["base_url"],
-        api_key,
-        taken["api_mode"],
-        taken["context_length"],
-        taken["max_tokens"],
-        taken["source"],
-        taken["key_env"],
-    )
+def runtime_of_snapshot(taken: Mapping[str, Any]) -> Runtime:
+    """The first choice again, without its key, which is looked up anew."""
+    return Runtime(**{each.name: taken[each.name] for each in fields(Runtime)} | {"api_key": ""})
 
 
 def may_recover_transport(provider: str) -> bool:

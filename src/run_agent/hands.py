@@ -35,10 +35,10 @@ class TimedAsker:
         self._asker = asker
         self.waited = 0.0
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         begun = time.monotonic()
         try:
-            return self._asker.ask(question)
+            return self._asker(question)
         finally:
             self.waited += time.monotonic() - begun
 
@@ -56,8 +56,9 @@ class AgentHands:
 
     def run(self, call: ToolCall, *, turn_id: str, messages: Sequence[Mapping[str, Any]]) -> str:
         started = time.monotonic()
-        args = _parse(call)
-        self.emit(ToolStarted(call.id, call.name, _on_one_line(show_call(call.name, args))))
+        args: dict[str, Any] = json.loads(call.arguments)  # the message was repaired before: it is a JSON object
+        shown = cut(" ".join(show_call(call.name, args).split()), PREVIEW_CHARS)  # on one line
+        self.emit(ToolStarted(call.id, call.name, shown))
         ids = {
             "tool_name": call.name,
             "task_id": self.context.task,
@@ -100,7 +101,8 @@ class AgentHands:
         if self.hooks.has("tool_request"):
             args = dict(self.hooks.request("tool_request", args, **ids))
         facts = {key: value for key, value in ids.items() if key != "tool_name"}
-        refusal = self.hooks.refuse_tool(call.name, args, self._approve, **facts)
+        # Asks the person on behalf of a plugin; nobody there, or no answer, means no.
+        refusal = self.hooks.refuse_tool(call.name, args, lambda what: ask_approval(self.context, what), **facts)
         if refusal:
             return tool_error(refusal)
 
@@ -116,10 +118,6 @@ class AgentHands:
         if name in self.engine_tools:
             return str(self.engine.handle_tool_call(name, args, messages=messages))
         return model_tools.handle_function_call(name, args, task_id=self.context.task, context=self.context)
-
-    def _approve(self, what: str) -> bool:
-        """Ask the person on behalf of a plugin; nobody there, or no answer, means no."""
-        return ask_approval(self.context, what)
 
     def _tell_after(self, ids: dict[str, Any], args: dict[str, Any], result: str, seconds: float) -> str:
         """Tell observers, and let a plugin replace the result."""
@@ -139,16 +137,6 @@ class AgentHands:
         self.hooks.invoke("post_tool_call", **facts, middleware_trace=[])
         changed = self.hooks.invoke("transform_tool_result", **facts)
         return next((text for text in changed if isinstance(text, str)), result)
-
-
-def _parse(call: ToolCall) -> dict[str, Any]:
-    """The arguments; the message was repaired before, so they are a JSON object."""
-    args: dict[str, Any] = json.loads(call.arguments)
-    return args
-
-
-def _on_one_line(text: str) -> str:
-    return cut(" ".join(text.split()), PREVIEW_CHARS)
 
 
 def _is_error(result: str) -> bool:

@@ -70,28 +70,20 @@ class AgentModel:
         on_chunk: Callable[[], None],
         patience: float | None = None,
     ) -> Reply:
-        self._require_key()
-        facts = self.facts
+        agent, facts = self._agent, self.facts
+        # A missing model or key fails like a call would: the message is kept, and a fallback may answer.
+        if agent._runtime_problem is not None:
+            raise ModelFailure(agent._runtime_problem.what, kind=FailureKind.NEXT, fix=agent._runtime_problem.fix)
+        if not agent.api_key and needs_key(facts, agent.base_url):
+            raise ModelFailure(f"No key for {facts.label} is set.", kind=FailureKind.NEXT, fix=advise_key(facts))
         first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
         call = StreamCall(self.dialect.format, body, self.label, first_byte, facts.between_chunks_seconds)
         try:
-            return stream(self._agent.ensure_client(), call, answer, cancel, on_chunk)
+            return stream(agent.ensure_client(), call, answer, cancel, on_chunk)
         except ModelFailure as failure:
             if failure.status == _KEY_REFUSED:
                 failure.fix = advise_key(facts) or failure.fix
             raise
-
-    def _require_key(self) -> None:
-        """A missing model or key fails like a call would: the message is kept, and a fallback may answer."""
-        agent = self._agent
-        if agent._runtime_problem is not None:
-            raise ModelFailure(agent._runtime_problem.what, kind=FailureKind.NEXT, fix=agent._runtime_problem.fix)
-        if not agent.api_key and needs_key(self.facts, agent.base_url):
-            raise ModelFailure(
-                f"No key for {self.facts.label} is set.",
-                kind=FailureKind.NEXT,
-                fix=advise_key(self.facts),
-            )
 
     def could_switch(self) -> bool:
         return self._agent._could_switch()
@@ -102,7 +94,8 @@ class AgentModel:
         self.note_failure(failure)
         if not agent._try_activate_fallback() and not agent._return_to_first_choice():
             return False
-        reason = _word_failure(failure)
+        # One word for the log and the meters.
+        reason = str(failure.status or ("connection" if failure.transport else failure.kind))
         if agent._fallback_activated:
             agent.tell_switch(before, self.label, reason, failure.what)
         else:  # that the first choice is back is said when it has answered
@@ -119,10 +112,3 @@ class AgentModel:
 
     def note_failure(self, failure: ModelFailure) -> None:
         self._agent._permit.failed(failure.concern, failure.retry_after)
-
-
-def _word_failure(failure: ModelFailure) -> str:
-    """One word for the log and the meters: the status that came back, or what kind of failure it was."""
-    if failure.status:
-        return str(failure.status)
-    return "connection" if failure.transport else str(failure.kind)

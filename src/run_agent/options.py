@@ -11,7 +11,7 @@ from agent.providers.table import PROVIDERS, provider_or_custom
 from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
-from hermes_base.tool_context import FileSender, Notices, Searcher
+from hermes_base.tool_context import FileSender, PostNotice, Searcher
 
 
 class AgentOptions(TypedDict, total=False):
@@ -47,7 +47,7 @@ class AgentOptions(TypedDict, total=False):
     journal: Journal  # left out: nothing is written to disk
     hooks: Hooks  # left out: the plugins of this process
     asker: Asker
-    notices: Notices
+    post_notice: PostNotice
     search: Searcher
     send_file: FileSender
     # what is called while it works
@@ -66,7 +66,7 @@ def find_own_folder(options: AgentOptions) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class TurnOptions:
     """What a turn is run with, as it may change from one to the next; what is left out stays as the agent has it."""
 
     folder: str = ""

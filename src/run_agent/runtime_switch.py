@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -120,32 +121,30 @@ class SwitchableRuntime:
         on the first choice all the same. The chain is whole for every turn."""
         self._leave_model()
         self._fallback_index, self._tried = 0, frozenset()
-        if self._take_first_choice() or self._try_activate_fallback():
+        first = self._find_first_choice()
+        permit = health.admit(first) if first is not None else None
+
+        def take_first() -> bool:
+            return not self._fallback_activated or self._restore_primary_runtime()
+
+        if (permit is not None and self._move(permit, take_first)) or self._try_activate_fallback():
             return
         if self._fallback_activated:
             self._restore_primary_runtime()
         self._stay(health.insist(self.runtime))
 
-    def _take_first_choice(self) -> bool:
-        first = self._find_first_choice()
-        permit = health.admit(first) if first is not None else None
-        if permit is None:
-            return False
-        return self._move(permit, lambda: not self._fallback_activated or self._restore_primary_runtime())
-
     def _find_first_choice(self) -> Runtime | None:
         """The first choice as it is today; None when it cannot be had at all."""
         if not self._fallback_activated:
             return self.runtime
-        taken = self._primary_runtime
         try:
             return self._find_today(self._first_as_it_was())
         except HermesError as problem:
-            log.warning("the first choice %s cannot be had: %s", taken["provider"], problem)
+            log.warning("the first choice %s cannot be had: %s", self._primary_runtime["provider"], problem)
             return None
 
     def _first_as_it_was(self) -> Runtime:
-        return runtime_of_snapshot(self._primary_runtime, "")
+        return runtime_of_snapshot(self._primary_runtime)
 
     def _stay(self, permit: Permit) -> None:
         """Calls go by this permit from now on; what the one before probed is free."""
@@ -184,19 +183,15 @@ class SwitchableRuntime:
         while self._fallback_index < len(self._fallback_chain):
             entry = self._fallback_chain[self._fallback_index]
             self._fallback_index += 1
-            if self._activate(entry):
+            wanted = _complete(entry)
+            if wanted is None or self._was_tried(wanted):
+                continue
+            permit = health.admit(wanted)
+            if permit is None:
+                log.info("fallback %s is passed over: it failed a moment ago", describe(wanted))
+            elif self._move(permit, partial(self._connect_fallback, entry, wanted)):
                 return True
         return False
-
-    def _activate(self, entry: Mapping[str, Any]) -> bool:
-        wanted = _complete(entry)
-        if wanted is None or self._was_tried(wanted):
-            return False
-        permit = health.admit(wanted)
-        if permit is None:
-            log.info("fallback %s is passed over: it failed a moment ago", describe(wanted))
-            return False
-        return self._move(permit, lambda: self._connect_fallback(entry, wanted))
 
     def _connect_fallback(self, entry: Mapping[str, Any], wanted: Runtime) -> bool:
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def summarise(agent: "AIAgent", request: str, max_tokens: int, cancel: CancelToken) -> str:
     """The text that the model writes; raises ModelFailure when nobody could write it, and Interrupted."""
     call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], max_tokens=max_tokens)
-    plan = rules.reach_model(rules.Limits())
+    plan = rules.reach_model(rules.TurnLimits())
     outcome: Any = None
     while True:
         cancel.check()

@@ -29,7 +29,7 @@ def ask_approval(context: ToolContext, what: str, reason: str = "", kind: str = 
         context.conversation,
         context.turn,
     )
-    answer = context.asker.ask(question)
+    answer = context.asker(question)
     agreed = answer.given and answer.text == APPROVE and not context.cancel.cancelled
     log.info("%s by %s: %s", "approved" if agreed else "not approved", answer.by or "nobody", context.redact(what))
     return agreed

@@ -12,7 +12,6 @@ from agent.turn.rules import (
     CallModel,
     Compact,
     Done,
-    Limits,
     Pause,
     RecoverTransport,
     RunTools,
@@ -21,6 +20,7 @@ from agent.turn.rules import (
     TakeMessage,
     TakeSteering,
     Tell,
+    TurnLimits,
     converse,
     reach_model,
 )
@@ -34,9 +34,9 @@ def failure(kind: FailureKind, **more: Any) -> ModelFailure:
     return ModelFailure("it failed", kind=kind, **more)
 
 
-def play(outcomes: list[Any], limits: Limits | None = None, **answers: Any) -> tuple[list[Step], Done]:
+def play(outcomes: list[Any], limits: TurnLimits | None = None, **answers: Any) -> tuple[list[Step], Done]:
     """Run the rules; model calls take `outcomes` in order, other steps get `answers` by their name or None."""
-    rules = converse(limits or Limits())
+    rules = converse(limits or TurnLimits())
     waiting = list(outcomes)
     steps: list[Step] = []
     sent: Any = None
@@ -80,7 +80,7 @@ def test_a_cut_answer_is_an_answer_that_says_so() -> None:
 
 
 def test_the_same_round_again_and_again_is_refused_then_ends_the_turn() -> None:
-    steps, done = play([Reply(tool_calls=(CALL,))] * 6, Limits(max_repeats=3))
+    steps, done = play([Reply(tool_calls=(CALL,))] * 6, TurnLimits(max_repeats=3))
     runs = [step for step in steps if isinstance(step, RunTools)]
     assert [bool(run.refusal) for run in runs] == [False, False, False, True, True, True]
     assert (done.reason, done.completed) == ("repeated", False)
@@ -101,13 +101,13 @@ def test_an_empty_answer_is_asked_for_again_at_most_twice() -> None:
 
 def test_the_budget_ends_with_a_last_call_without_tools() -> None:
     calls = [Reply(tool_calls=(ToolCall(str(n), "look", f'{{"n": {n}}}'),)) for n in range(3)]
-    steps, done = play([*calls, Reply(text="so far")], Limits(max_iterations=3))
+    steps, done = play([*calls, Reply(text="so far")], TurnLimits(max_iterations=3))
     assert [step.with_tools for step in steps if isinstance(step, CallModel)] == [True, True, True, False]
     assert done == Done("so far", completed=True)
 
 
 def test_a_model_that_goes_on_calling_tools_past_the_budget_is_stopped() -> None:
-    steps, done = play([Reply(tool_calls=(CALL,)), Reply(tool_calls=(OTHER,))], Limits(max_iterations=1))
+    steps, done = play([Reply(tool_calls=(CALL,)), Reply(tool_calls=(OTHER,))], TurnLimits(max_iterations=1))
     assert [bool(step.refusal) for step in steps if isinstance(step, RunTools)] == [False, True]
     assert done.reason == "budget"
 
@@ -168,7 +168,7 @@ def test_an_overflow_is_compacted_at_most_three_times() -> None:
 def test_a_step_that_was_tried_again_for_too_long_ends_and_says_which_clock_ended_it() -> None:
     """C11: the third clock, retry time of one model step."""
     switches = iter([True, False] * 20)
-    rules = reach_model(Limits(max_retries=9, longest_retry=120.0))
+    rules = reach_model(TurnLimits(max_retries=9, longest_retry=120.0))
     pauses: list[float] = []
 
     def run_to_the_end() -> None:
@@ -193,7 +193,7 @@ def test_a_step_that_was_tried_again_for_too_long_ends_and_says_which_clock_ende
 )
 def test_the_pauses_of_one_step_never_pass_their_limit(failures: list[tuple[Any, bool]], limit: float) -> None:
     """C11"""
-    rules = reach_model(Limits(max_retries=20, longest_retry=limit))
+    rules = reach_model(TurnLimits(max_retries=20, longest_retry=limit))
     paused, answer, waiting = 0.0, None, iter(failures)
     switch = False
     try:
@@ -219,7 +219,7 @@ def test_no_try_of_one_step_begins_or_waits_beyond_the_clock(
     tries: list[tuple[float, bool, bool]], limit: float
 ) -> None:
     """C11: five minutes from the first failure that was detected, however long each try would like to take."""
-    rules = reach_model(Limits(max_retries=20, longest_retry=limit))
+    rules = reach_model(TurnLimits(max_retries=20, longest_retry=limit))
     now, first, answer, left = 0.0, None, None, iter(tries)
     switch = False
     try:
@@ -270,7 +270,7 @@ OUTCOMES = st.one_of(
 @given(st.lists(OUTCOMES, min_size=1), st.booleans(), st.booleans(), st.integers(1, 6))
 def test_every_turn_ends_whatever_happens(outcomes: list[Any], switch: bool, shorter: bool, iterations: int) -> None:
     """The model may do anything, for ever: the number of calls stays bounded."""
-    rules = converse(Limits(max_iterations=iterations))
+    rules = converse(TurnLimits(max_iterations=iterations))
     switches = iter([switch, switch])
     answers = {SwitchProvider: lambda: next(switches, False), Compact: lambda: shorter}
 

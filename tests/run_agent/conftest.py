@@ -59,6 +59,6 @@ class Person:
         self.word = word
         self.asked: list[Question] = []
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         self.asked.append(question)
         return Answer(self.word)

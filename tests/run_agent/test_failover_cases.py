@@ -257,7 +257,7 @@ def test_all_tries_of_one_step_share_one_clock(
     make_agent: Any, lab: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C11: a server that fails and then says nothing does not get its whole patience once more."""
-    monkeypatch.setattr(rules, "Limits", partial(rules.Limits, longest_retry=2.0))
+    monkeypatch.setattr(rules, "TurnLimits", partial(rules.TurnLimits, longest_retry=2.0))
     lab.set_plan([{"fault": {"status": 503}}, {"stall_first": 60.0, "times": 0}])
     result = make_agent().run_conversation("hello")
     assert "the longest for one step" in result["error"]
@@ -267,7 +267,7 @@ def test_a_second_try_that_says_nothing_is_handed_over(
     make_agent: Any, lab: LabServer, second: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D2: the answer begins within ten seconds of the detection, whatever the second try does."""
-    monkeypatch.setattr(rules, "Limits", partial(rules.Limits, longest_beside=1.5))
+    monkeypatch.setattr(rules, "TurnLimits", partial(rules.TurnLimits, longest_beside=1.5))
     agent = make_agent(fallback_model=entry(second))
     lab.set_plan([{"fault": {"status": 503}}, {"stall_first": 60.0, "times": 0}])
     assert agent.run_conversation("hello")["model"] == "second"

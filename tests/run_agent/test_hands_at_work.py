@@ -29,7 +29,7 @@ class Agreeing:
     def __init__(self) -> None:
         self.asked: list[Question] = []
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         self.asked.append(question)
         return Answer("approve")
 
@@ -101,7 +101,7 @@ from hermes_base.hooks import NoHooks
 from run_agent import AIAgent
 address, folder, backend = sys.argv[1:]
 class Agreeing:
-    def ask(self, question): return Answer("approve")
+    def __call__(self, question): return Answer("approve")
 call = lambda name, **args: "[[tool %s %s]]" % (name, json.dumps(args))
 agent = AIAgent(base_url=address, model="m", api_key="k", hooks=NoHooks(), enabled_toolsets=["hermes-cli"],
                 asker=Agreeing(), folder=folder, settings={"terminal": {"backend": backend}})
@@ -175,15 +175,14 @@ def test_a_memory_that_changes_is_told_and_the_prompt_stays(local: Any, lab: Lab
 def test_an_ended_process_is_told_to_the_conversation(make_agent: Any, tmp_path: Path) -> None:
     posted: list[tuple[str, str, str]] = []
 
-    class Notices:
-        def post(self, task: str, id: str, text: str) -> None:
-            posted.append((task, id, text))
+    def post(task: str, id: str, text: str) -> None:
+        posted.append((task, id, text))
 
     agent = make_agent(
         enabled_toolsets=TOOLSETS,
         asker=Agreeing(),
         folder=str(tmp_path),
-        notices=Notices(),
+        post_notice=post,
         settings={"terminal": {"backend": "local"}},
     )
     started = result_of(agent.run_conversation(call("process", action="start", command="echo finished; exit 3")))
@@ -231,9 +230,9 @@ def test_the_seconds_of_a_tool_do_not_hold_the_time_in_which_a_person_thought(
             return cls.now
 
     class Thinking(Agreeing):
-        def ask(self, question: Question) -> Answer:
+        def __call__(self, question: Question) -> Answer:
             Clock.now += 1_000.0
-            return super().ask(question)
+            return super().__call__(question)
 
     monkeypatch.setattr("run_agent.hands.time", Clock)
     ended: list[ToolEnded] = []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.auxiliary_client import call_llm
-from agent.turn.fitting import fit_text
+from agent.turn.shortening import fit_text
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore

@@ -83,7 +83,7 @@ def test_the_tries_of_a_summary_share_one_clock(
     agent: AIAgent, model: MoodyModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C11: a server that fails and then says nothing does not get its whole patience once more."""
-    monkeypatch.setattr(rules, "Limits", partial(rules.Limits, longest_retry=2.0))
+    monkeypatch.setattr(rules, "TurnLimits", partial(rules.TurnLimits, longest_retry=2.0))
     model.mood = lambda request: (fail(503) if len(model.requests) == 1 else silent())(request)
     with pytest.raises(ModelFailure, match="the longest for one step"):
         agent._summarise("sum it up", 100)

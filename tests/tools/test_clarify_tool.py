@@ -19,7 +19,7 @@ class Person:
         self.reply = Answer(text, given)
         self.asked: list[Question] = []
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         self.asked.append(question)
         return self.reply
 
@@ -30,14 +30,14 @@ class Silent:
     def __init__(self) -> None:
         self.asked, self.release = threading.Event(), threading.Event()
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         self.asked.set()
         self.release.wait()
         return Answer("too late")
 
 
 class Broken:
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         raise RuntimeError("the line is dead")
 
 

@@ -33,7 +33,7 @@ class Person:
         self.word = word
         self.asked: list[str] = []
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         self.asked.append(question.text)
         return Answer(self.word)
 

@@ -169,7 +169,7 @@ class Meddler:
         self._meddle = meddle
         self.asked: list[Question] = []
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         self.asked.append(question)
         self._meddle()
         return Answer("approve")

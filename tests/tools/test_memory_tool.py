@@ -31,7 +31,7 @@ class Person:
         self.word = word
         self.asked: list[Question] = []
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         self.asked.append(question)
         return Answer(self.word)
 
@@ -225,9 +225,9 @@ def test_consent_holds_for_the_note_that_was_shown(home: Path) -> None:
     assert person.asked[0].text == "Change memory: removed from MEMORY.md: the cat is called Ada"
 
     class Meddler(Person):
-        def ask(self, question: Question) -> Answer:
+        def __call__(self, question: Question) -> Answer:
             write_by_hand(home, "- a dogsled\n")
-            return super().ask(question)
+            return super().__call__(question)
 
     error = call(home, "remove", old_text="dogs", foreign=ForeignText(["the web"]), asker=Meddler("approve"))["error"]
     assert "No note holds these words" in error

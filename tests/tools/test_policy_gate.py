@@ -43,11 +43,11 @@ class Mover(Person):
         super().__init__()
         self.times, self.change = times, change
 
-    def ask(self, question: Question) -> Answer:
+    def __call__(self, question: Question) -> Answer:
         if self.times:
             self.times -= 1
             self.change()
-        return super().ask(question)
+        return super().__call__(question)
 
 
 def refusal(context: ToolContext, command: str, wanted: Walls | None = None) -> str:

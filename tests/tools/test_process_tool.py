@@ -23,14 +23,14 @@ class Notices:
     def __init__(self) -> None:
         self.posted: list[tuple[str, str, str]] = []
 
-    def post(self, task: str, id: str, text: str) -> None:
+    def __call__(self, task: str, id: str, text: str) -> None:
         self.posted.append((task, id, text))
 
 
 @pytest.fixture
 def hands(tmp_path: Path) -> Iterator[Hands]:
     hands = Hands(TASK, tmp_path, "local")
-    hands.facts["notices"] = Notices()
+    hands.facts["post_notice"] = Notices()
     yield hands
     process_registry.kill_all(task_id=TASK)
     cleanup_vm(TASK)
@@ -64,7 +64,7 @@ def test_an_interactive_program_gets_a_terminal(hands: Hands) -> None:
 
 
 def test_the_end_is_told_once(hands: Hands) -> None:
-    notices = hands.facts["notices"]
+    notices = hands.facts["post_notice"]
     id = hands.process("start", command="echo all good; exit 3")["id"]
     hands.process("wait", id=id, timeout=20)
     wait_until(lambda: bool(notices.posted))
@@ -79,8 +79,8 @@ def test_the_end_is_told_once(hands: Hands) -> None:
 def test_secrets_are_kept_out_of_the_notice(hands: Hands) -> None:
     """G6"""
     hands.process("start", {"redact": lambda text: text.replace("s3cret", "***")}, command="echo s3cret")
-    wait_until(lambda: bool(hands.facts["notices"].posted))
-    assert "s3cret" not in hands.facts["notices"].posted[0][2]
+    wait_until(lambda: bool(hands.facts["post_notice"].posted))
+    assert "s3cret" not in hands.facts["post_notice"].posted[0][2]
 
 
 def test_killing_on_purpose_is_not_news(hands: Hands) -> None:
@@ -89,7 +89,7 @@ def test_killing_on_purpose_is_not_news(hands: Hands) -> None:
     assert hands.process("kill", id=id)["state"] == "ended"
     assert hands.process("read", id=id)["output"].startswith("up\n")
     wait_until(lambda: not any(thread.name == f"process-{id}" for thread in threading.enumerate()))
-    assert hands.facts["notices"].posted == []
+    assert hands.facts["post_notice"].posted == []
 
 
 def test_a_process_belongs_to_its_task_and_outlives_its_shell(hands: Hands, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class Store:
         self.hits = hits
         self.limits: list[int] = []
 
-    def __call__(self, words: str, *, limit: int = 20) -> Sequence[Mapping[str, Any]]:
+    def __call__(self, words: str, limit: int) -> Sequence[Mapping[str, Any]]:
         self.limits.append(limit)
         return self.hits[:limit]
 
@@ -89,7 +89,7 @@ def test_without_a_store_it_says_so() -> None:
 
 
 def test_a_store_that_cannot_search_says_why() -> None:
-    def fail(words: str, *, limit: int = 20) -> Sequence[Mapping[str, Any]]:
+    def fail(words: str, limit: int) -> Sequence[Mapping[str, Any]]:
         raise StoreFailure("There is no index.", fix="Rebuild it.")
 
     assert call({"words": "cat"}, search=fail) == {"error": "There is no index. Rebuild it."}

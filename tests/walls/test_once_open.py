@@ -102,7 +102,7 @@ def test_an_approved_command_runs_where_it_was_shown(world: World) -> None:
     seen: list[str] = []
 
     class Mover:
-        def ask(self, question: Question) -> Answer:
+        def __call__(self, question: Question) -> Answer:
             seen.append(question.text)
             if len(seen) == 1:
                 world.run(f"cd {world.work}/other", "auto")

@@ -57,21 +57,23 @@ class Wanted:
 def compact(ports: Ports, conversation: Conversation, wanted: Wanted) -> Conversation | None:
     """The shorter conversation, stored; None when nothing was changed."""
     messages = copy.deepcopy(conversation.messages)
-    rows = _ask_engines(ports, conversation, wanted)
-    if wanted.room:
-        rows = _fit_rows(ports, conversation, rows, wanted)
+    rows = _ask_engine(ports, ports.engine, conversation, wanted)
+    spare = ports.make_spare_engine() if rows is None else None
+    if spare is not None:  # an engine that fails is somebody else's code, and ours stands in (E3)
+        rows = _ask_engine(ports, spare, conversation, wanted)
+    if rows is None:
+        rows = list(conversation.rows)
+    if wanted.room:  # what was kept can still be more than the window holds
+        room = wanted.room
+        if wanted.forced and _are_same(rows, conversation.rows):  # a repair that changes nothing repairs nothing (E10)
+            room = min(room, conversation.estimate_bytes() // 2)
+        fitted = shorten_rows(rows, room, conversation.session)
+        if cuts_request(rows, fitted):
+            ports.tell_once("request", CUT_REQUEST)
+        rows = fitted
     if _are_same(rows, conversation.rows):
         return None
     return _store(ports, conversation, _keep_marks(_drop_signatures(rows, conversation.rows), conversation), messages)
-
-
-def _ask_engines(ports: Ports, conversation: Conversation, wanted: Wanted) -> list[Row]:
-    """What the engine makes of the conversation; one that fails is somebody else's code, and ours stands in (E3)."""
-    rows = _ask_engine(ports, ports.engine, conversation, wanted)
-    spare = ports.make_spare_engine() if rows is None else None
-    if spare is not None:
-        rows = _ask_engine(ports, spare, conversation, wanted)
-    return list(conversation.rows) if rows is None else rows
 
 
 def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: Wanted) -> list[Row] | None:
@@ -96,7 +98,9 @@ def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: W
             if message != before:  # an engine may edit what it was given, not what was sent
                 message.clear()
                 message.update(before)
-    if not _has_newest_request(rows, conversation.rows):
+    newest = find_newest_request(conversation.rows)
+    said = [text_of(row.message) for row in rows if row.message.get("role") == "user"]
+    if not said or (newest is not None and text_of(conversation.rows[newest].message) not in said):
         log.warning("the context engine's result lacks the newest request and was refused")
         _tell_refusal(ports, "left out what was asked last")
         return None
@@ -106,23 +110,6 @@ def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: W
 def _tell_refusal(ports: Ports, what: str) -> None:
     text = f"The context engine {what}. Nothing was dropped; the built-in one makes the conversation shorter instead."
     ports.tell_once("engine", text)
-
-
-def _has_newest_request(rows: Sequence[Row], before: Sequence[Row]) -> bool:
-    newest = find_newest_request(before)
-    said = [text_of(row.message) for row in rows if row.message.get("role") == "user"]
-    return bool(said) and (newest is None or text_of(before[newest].message) in said)
-
-
-def _fit_rows(ports: Ports, conversation: Conversation, rows: list[Row], wanted: Wanted) -> list[Row]:
-    """What was kept can still be more than the window holds; a repair that changes nothing repairs nothing (E10)."""
-    room = wanted.room
-    if wanted.forced and _are_same(rows, conversation.rows):
-        room = min(room, conversation.estimate_bytes() // 2)
-    fitted = shorten_rows(rows, room, conversation.session)
-    if cuts_request(rows, fitted):
-        ports.tell_once("request", CUT_REQUEST)
-    return fitted
 
 
 def _are_same(rows: Sequence[Row], others: Sequence[Row]) -> bool:
@@ -147,7 +134,9 @@ def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> 
     found: list[Row] = []
     for message in messages:
         same = known.get(_key(message))
-        found.append(same.pop(0) if same else Row(_mark_made(message)))
+        # What an engine puts in the user's place was said by nobody: no undo takes it back for a question.
+        made = {COMPACTED: True} if message["role"] == "user" else {}
+        found.append(same.pop(0) if same else Row({**message, **made}))
     return found
 
 
@@ -161,11 +150,6 @@ def _drop_signatures(rows: Sequence[Row], before: Sequence[Row]) -> list[Row]:
         signed = OWN_DATA in row.message
         found.append(Row(without_own_data(row.message), row.shown) if changed and signed and place < under_way else row)
     return found
-
-
-def _mark_made(message: Mapping[str, Any]) -> dict[str, Any]:
-    """What an engine puts in the user's place was said by nobody: no undo takes it back for a question."""
-    return {**message, COMPACTED: True} if message["role"] == "user" else dict(message)
 
 
 def _keep_marks(rows: list[Row], old: Conversation) -> list[Row]:

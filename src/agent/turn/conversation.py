@@ -97,7 +97,7 @@ class Conversation:
 
     def forget_after(self, keep: int, version: int) -> None:
         """An undo was stored."""
-        for dialect in self._dialects():
+        for dialect in set(self._watches).union(*(row.sent for row in self._rows[:1])):
             self._watch(dialect).move("undo", keep)
         del self.messages[keep:], self._rows[keep:]
         self._edited = {place: edited for place, edited in self._edited.items() if place < keep}
@@ -173,9 +173,6 @@ class Conversation:
             if known and len(known) == len(sent):
                 watch.check(self.frozen.get((TOOLS, dialect), b""), self.frozen.get((SYSTEM, dialect), b""), known)
         return watch
-
-    def _dialects(self) -> set[str]:
-        return set(self._watches).union(*(row.sent for row in self._rows[:1]))
 
     def was_sent_in(self, dialect: str) -> bool:
         return bool(self._last_writer()) and dialect in self._rows[0].sent

@@ -18,11 +18,11 @@ from agent.turn import rules
 from agent.turn.cleaning import clean_message
 from agent.turn.compaction import BYTES_A_TOKEN, Wanted, compact, estimated_tokens, guarded
 from agent.turn.conversation import TOLD, WRITTEN_BY, Conversation
-from agent.turn.fitting import LEAST_KEPT, fit_text
 from agent.turn.model_call import ModelCaller
 from agent.turn.parallel import run_in_order
 from agent.turn.ports import Ports, TurnFacts
 from agent.turn.prefix import PrefixBreak
+from agent.turn.shortening import LEAST_KEPT, fit_text
 from agent.turn.shown import ShownText
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.chat import LastingNotice, Notice
@@ -77,7 +77,7 @@ class TurnResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TurnMessage:
     """What the person said, and what the model is told beside it."""
 
     text: str
@@ -89,18 +89,13 @@ class Message:
 
     @classmethod
     def of(
-        cls,
-        given: str | Sequence[Mapping[str, Any]],
-        facts: str = "",
-        inbox: tuple[int, ...] = (),
-        *,
-        goes_on: bool = False,
-    ) -> "Message":
+        cls, given: str | Sequence[Mapping[str, Any]], inbox: tuple[int, ...] = (), *, goes_on: bool = False
+    ) -> "TurnMessage":
         """A text, or a list of parts as OpenAI's format has them."""
         if isinstance(given, str):
-            return cls(given, facts, (), inbox, goes_on)
-        text = text_of({"content": list(given)})
-        return cls(text, facts, tuple(dict(part) for part in given if part.get("type") != "text"), inbox, goes_on)
+            return cls(given, inbox=inbox, goes_on=goes_on)
+        parts = tuple(dict(part) for part in given if part.get("type") != "text")
+        return cls(text_of({"content": list(given)}), parts=parts, inbox=inbox, goes_on=goes_on)
 
     @property
     def empty(self) -> bool:
@@ -109,7 +104,7 @@ class Message:
 
 class Turn:
     def __init__(
-        self, ports: Ports, conversation: Conversation, message: Message, facts: TurnFacts, limits: rules.Limits
+        self, ports: Ports, conversation: Conversation, message: TurnMessage, facts: TurnFacts, limits: rules.TurnLimits
     ) -> None:
         self.conversation = conversation
         self.result = TurnResult()
@@ -322,13 +317,16 @@ class Turn:
         coming = "" if self._message_taken else self._message.text
         frozen = sum(map(len, self._caller.frozen_parts(self.conversation, ports.model.dialect)))
         tokens = guarded(estimated_tokens, engine, self.conversation, coming, frozen) or 0
-        room = self._count_room(frozen, coming)
-        is_full = tokens > self._ports.model.context_length * MOST_OF_WINDOW > 0
+        is_full = tokens > ports.model.context_length * MOST_OF_WINDOW > 0
         if not (step.forced or is_full or guarded(engine.should_compress, tokens)):
             return False
         ports.touch("compacting the conversation")
         self._repairs += step.forced
         harder = 2 ** max(0, self._repairs - 1)
+        # Bytes of the window that messages may take: an answer needs some of it too. 0: nobody knows the window.
+        window = ports.model.context_length * BYTES_A_TOKEN
+        fixed = frozen + min(len(coming), window // 4)
+        room = max(LEAST_ROOM, int(window * MOST_OF_WINDOW) - fixed) if window else 0
         shorter = compact(ports, self.conversation, Wanted(tokens, step.forced, room=room // harder))
         if shorter is None:
             return False
@@ -337,12 +335,6 @@ class Turn:
         if broken is not None:
             self.result.breaks.append(broken)
         return True
-
-    def _count_room(self, frozen: int, coming: str) -> int:
-        """Bytes of the window that messages may take: an answer needs some of it too. 0: nobody knows the window."""
-        window = self._ports.model.context_length * BYTES_A_TOKEN
-        fixed = frozen + min(len(coming), window // 4)
-        return max(LEAST_ROOM, int(window * MOST_OF_WINDOW) - fixed) if window else 0
 
     def _switch(self, step: rules.SwitchProvider) -> bool:
         return self._ports.model.switch(step.failure)

@@ -108,7 +108,6 @@ class ModelCaller:
     def _body(self, conversation: Conversation, *, with_tools: bool) -> bytes:
         model, hooks = self._ports.model, self._ports.hooks
         dialect = model.dialect
-        wire = dialect.format
         tools, system = self.frozen_parts(conversation, dialect)
         messages = conversation.fragments(dialect.name, dialect.encode, self._ports.journal)
         if any(hooks.has(name) for name in EDITING_HOOKS):
@@ -116,13 +115,12 @@ class ModelCaller:
         writer = f"{model.provider}/{model.model}"
         self._note_break(conversation.check_prefix(dialect.name, writer, tools, system))
         tail = model.make_tail(with_tools=with_tools or not tools)
-        body = wire.join_request(model.model, tools, system, messages, tail)
-        return self._let_middleware_replace(body) if hooks.has("llm_request") else body
-
-    def _let_middleware_replace(self, body: bytes) -> bytes:
-        """What a plugin leaves alone keeps its bytes; what it changes in the prompt is a break with its name."""
+        body = dialect.format.join_request(model.model, tools, system, messages, tail)
+        if not hooks.has("llm_request"):
+            return body
+        # What a plugin leaves alone keeps its bytes; what it changes in the prompt is a break with its name.
         request = json.loads(body)
-        replaced = dict(self._ports.hooks.request("llm_request", copy.deepcopy(request), **self._ids()))
+        replaced = dict(hooks.request("llm_request", copy.deepcopy(request), **self._ids()))
         if replaced == request:
             return body
         if any(replaced.get(name) != request.get(name) for name in PROMPT_FIELDS):
@@ -192,14 +190,11 @@ class ModelCaller:
     def _tell_after(self, request_id: str, conversation: Conversation, reply: Reply, started: float) -> None:
         if not self._ports.hooks.has("post_api_request"):
             return
-        ended = time.time()
         self._ports.hooks.invoke(
             "post_api_request",
             **self._ids(request_id),
             **self._model_facts(),
-            api_duration=ended - started,
-            started_at=started,
-            ended_at=ended,
+            **_times(started),
             finish_reason=reply.finish_reason,
             message_count=len(conversation),
             response_model=reply.model,
@@ -213,14 +208,11 @@ class ModelCaller:
     def _tell_error(self, request_id: str, failure: ModelFailure, started: float) -> None:
         if not self._ports.hooks.has("api_request_error"):
             return
-        ended = time.time()
         self._ports.hooks.invoke(
             "api_request_error",
             **self._ids(request_id),
             **self._model_facts(),
-            api_duration=ended - started,
-            started_at=started,
-            ended_at=ended,
+            **_times(started),
             status_code=failure.status,
             retry_count=0,
             max_retries=0,
@@ -229,3 +221,8 @@ class ModelCaller:
             error={"type": type(failure).__name__, "message": failure.what},
             request=None,
         )
+
+
+def _times(started: float) -> dict[str, float]:
+    ended = time.time()
+    return {"api_duration": ended - started, "started_at": started, "ended_at": ended}

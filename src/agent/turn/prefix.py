@@ -44,23 +44,13 @@ class PrefixWatch:
             self._chain.clear()
             if changed and self._sent:
                 self.move("prompt_repaired", -1)
-        self._extend(fragments)
-        broken = self._find_break()
-        self._sent, self._moved = len(self._chain), None
-        self._sent_hash = self._chain[-1] if self._chain else root
-        return broken
-
-    def _extend(self, fragments: Sequence[bytes]) -> None:
         del self._chain[len(fragments) :]
-        last = self._chain[-1] if self._chain else self._root
+        last = self._chain[-1] if self._chain else root
         for place in range(len(self._chain), len(fragments)):
             last = hashlib.sha256(last + fragments[place]).digest()
             self._chain.append(last)
-
-    def _find_break(self) -> PrefixBreak | None:
-        if not self._sent:
-            return None
-        kept = len(self._chain) >= self._sent and self._chain[self._sent - 1] == self._sent_hash
-        if kept:
-            return None  # whatever was moved was put back, or never sent
-        return self._moved or PrefixBreak(FOREIGN, 0)
+        # What was moved and put back, or never sent, breaks nothing.
+        kept = len(self._chain) >= self._sent and (not self._sent or self._chain[self._sent - 1] == self._sent_hash)
+        broken = None if kept else self._moved or PrefixBreak(FOREIGN, 0)
+        self._sent, self._sent_hash, self._moved = len(self._chain), last, None
+        return broken

@@ -50,9 +50,14 @@ def build_system_prompt(sources: PromptSources) -> str:
     if sources.folder is not None:
         parts.append(_context_part(sources.folder))
     if sources.home is not None and sources.memory:
-        parts.extend(_memory_parts(sources.own or sources.home))
-    if sources.home is not None:
-        parts.append(_skills_part(sources.home / "skills"))
+        memories = (sources.own or sources.home) / "memories"
+        found = ((title, _read_text(memories / name, limit)) for name, title, limit in MEMORY_FILES)
+        parts.extend(f"# {title}\n\n{text}" for title, text in found if text)
+    skills = sources.home / "skills" if sources.home is not None else None
+    lines = [f"- {name}: {line}" for name, line in list_skills(skills)] if skills else []
+    if lines:
+        told = f"# Skills\n\nEach is a folder with a SKILL.md in {skills}; read it before you use it."
+        parts.append("\n".join([told, *lines]))
     parts.append(sources.extra)
     return "\n\n".join(part for part in parts if part)
 
@@ -63,36 +68,22 @@ def turn_facts(now: datetime, folder: str) -> str:
 
 
 def _context_part(folder: Path) -> str:
-    """The first context file of the folder, as its owner's instructions for work in it."""
+    """The first context file of the folder, as its owner's instructions for work in it.
+
+    It is an ordinary file of the folder; a link may lead to another context file there and nowhere else (G7).
+    """
     for name in CONTEXT_FILES:
         path = folder / name
-        text = _read_text(path, CONTEXT_FILE_CHARS) if _is_context_file(path) else ""
+        real = path.resolve()
+        if not real.is_file():
+            continue
+        if real.name not in CONTEXT_FILES or not real.is_relative_to(folder.resolve()):
+            log.warning("%s is left out of the prompt: it leads to %s", path, real)
+            continue
+        text = _read_text(path, CONTEXT_FILE_CHARS)
         if text:
             return f"# Instructions of this folder ({name})\n\n{text}"
     return ""
-
-
-def _is_context_file(path: Path) -> bool:
-    """An ordinary file of the folder; a link may lead to another context file there and nowhere else (G7)."""
-    real = path.resolve()
-    if not real.is_file():
-        return False
-    if real.name in CONTEXT_FILES and real.is_relative_to(path.parent.resolve()):
-        return True
-    log.warning("%s is left out of the prompt: it leads to %s", path, real)
-    return False
-
-
-def _memory_parts(own: Path) -> list[str]:
-    found = ((title, _read_text(own / "memories" / name, limit)) for name, title, limit in MEMORY_FILES)
-    return [f"# {title}\n\n{text}" for title, text in found if text]
-
-
-def _skills_part(folder: Path) -> str:
-    lines = [f"- {name}: {line}" for name, line in list_skills(folder)]
-    if not lines:
-        return ""
-    return f"# Skills\n\nEach is a folder with a SKILL.md in {folder}; read it before you use it.\n" + "\n".join(lines)
 
 
 def list_skills(folder: Path) -> Sequence[tuple[str, str]]:

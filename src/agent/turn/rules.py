@@ -28,7 +28,7 @@ _ENDED_EARLY = {LENGTH: journal.CUT, FILTERED: journal.FILTERED}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TurnLimits:
     max_iterations: int = 90
     max_retries: int = 3  # the same provider, when nobody else can answer
     max_overflows: int = 3
@@ -159,7 +159,7 @@ class _Rounds:
         return self.count
 
 
-def converse(limits: Limits, *, goes_on: bool = False) -> Rules:
+def converse(limits: TurnLimits, *, goes_on: bool = False) -> Rules:
     """Ask the model, run its tools, ask again, until it answers or a limit ends the turn.
 
     `goes_on`: the turn was begun before and broke off with its process; it goes on from what is stored.
@@ -186,11 +186,25 @@ def converse(limits: Limits, *, goes_on: bool = False) -> Rules:
     raise AssertionError("the last round always ends the turn")
 
 
-def _take_reply(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) -> Generator[Step, Any, Done | None]:
+def _take_reply(reply: Reply, rounds: _Rounds, limits: TurnLimits, *, last: bool) -> Generator[Step, Any, Done | None]:
     """None: the turn goes on."""
     if reply.tool_calls:
-        ended = yield from _run_round(reply, rounds, limits, last=last)
-        return ended
+        repeats = rounds.note(reply.tool_calls)
+        refusal = ""
+        if last:
+            refusal = OUT_OF_STEPS
+        elif reply.finish_reason in _ENDED_EARLY:
+            refusal = CUT_CALL
+        elif repeats > limits.max_repeats:
+            refusal = REPEATED_CALL.format(count=repeats - 1)
+        yield RunTools(reply.tool_calls, refusal)
+        if last:
+            return Done(reply.text, completed=False, reason="budget")
+        if repeats > limits.max_repeats + 2:
+            return Done(reply.text, completed=False, reason="repeated")
+        yield TakeSteering()
+        yield Compact(forced=False)
+        return None
     if not reply.empty:
         return Done(reply.text, completed=True, reason=_ENDED_EARLY.get(reply.finish_reason, "answered"))
     if reply.finish_reason == FILTERED:
@@ -202,30 +216,11 @@ def _take_reply(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) ->
     return None
 
 
-def _run_round(reply: Reply, rounds: _Rounds, limits: Limits, *, last: bool) -> Generator[Step, Any, Done | None]:
-    repeats = rounds.note(reply.tool_calls)
-    refusal = ""
-    if last:
-        refusal = OUT_OF_STEPS
-    elif reply.finish_reason in _ENDED_EARLY:
-        refusal = CUT_CALL
-    elif repeats > limits.max_repeats:
-        refusal = REPEATED_CALL.format(count=repeats - 1)
-    yield RunTools(reply.tool_calls, refusal)
-    if last:
-        return Done(reply.text, completed=False, reason="budget")
-    if repeats > limits.max_repeats + 2:
-        return Done(reply.text, completed=False, reason="repeated")
-    yield TakeSteering()
-    yield Compact(forced=False)
-    return None
-
-
 @dataclass
 class _Tries:
     """The tries of one model step, and the clock that began with its first failure."""
 
-    limits: Limits
+    limits: TurnLimits
     overflows: int = 0
     retries: int = 0
     tried_again: bool = False
@@ -249,7 +244,7 @@ class _Tries:
         return self.until is not None and self.now + seconds < self.until
 
 
-def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, Any, Reply | Done]:
+def reach_model(limits: TurnLimits, *, with_tools: bool = True) -> Generator[Step, Any, Reply | Done]:
     """One answer, through retries, another provider, a rebuilt connection or a shorter conversation."""
     tries = _Tries(limits)
     while True:
@@ -272,11 +267,6 @@ def reach_model(limits: Limits, *, with_tools: bool = True) -> Generator[Step, A
             return ended
 
 
-def _find_wait(wished: float | None, retries: int) -> float:
-    """Seconds before the next try: what the provider wishes. One who wishes no wait gets ours, which grows (C11)."""
-    return wished if wished is not None and wished >= LEAST_WAIT else 2.0**retries
-
-
 def _try_on(failure: ModelFailure, tries: _Tries) -> Generator[Step, Any, Done | None]:
     """Prepare the next try: a second one at once, another provider, a new connection, a longer pause. None: try."""
     limits, patient = tries.limits, failure.kind is FailureKind.RETRY
@@ -293,7 +283,9 @@ def _try_on(failure: ModelFailure, tries: _Tries) -> Generator[Step, Any, Done |
         if (yield RecoverTransport(failure)):
             return None
     tries.retries += 1
-    wait = _find_wait(failure.retry_after, tries.retries)
+    # What the provider wishes; one who wishes no wait gets ours, which grows (C11).
+    wished = failure.retry_after or 0.0
+    wait = wished if wished >= LEAST_WAIT else 2.0**tries.retries
     if not patient or tries.retries >= limits.max_retries or wait > limits.longest_wait:
         return _failed(failure)
     if not tries.has_time_for(wait):
@@ -302,11 +294,10 @@ def _try_on(failure: ModelFailure, tries: _Tries) -> Generator[Step, Any, Done |
     return None
 
 
-def _name_clock(failure: ModelFailure, limits: Limits) -> ModelFailure:
+def _name_clock(failure: ModelFailure, limits: TurnLimits) -> ModelFailure:
     """The failure, with a word on why it is not tried again."""
-    what = f"{failure.what} It was tried again for {limits.longest_retry / 60:g} minutes, the longest for one step."
     named = copy.copy(failure)
-    named.what = what
+    named.what += f" It was tried again for {limits.longest_retry / 60:g} minutes, the longest for one step."
     return named
 
 

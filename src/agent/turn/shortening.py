@@ -9,12 +9,24 @@ from typing import Any
 from agent.context_compressor import SUMMARY_MARK, is_request, is_summary
 from agent.formats.reply import without_own_data
 from agent.model_metadata import rough_bytes
-from agent.turn.fitting import LEAST_KEPT, fit_text
 from hermes_base.journal import Row, shown_text, text_of
 
 KEPT_REQUESTS = 3
+LEAST_KEPT = 400  # characters of a text that is cut
 #: In which order texts are cut. The rank of a row is the first of these that holds for it.
 OLD_RESULT, RESULT, ANSWER, OLD_REQUEST, REQUEST = range(5)
+
+
+def fit_text(text: str, limit: int, where: str) -> str:
+    """The text, or two thirds of the room for its beginning and a third for its end; the same input, the same cut."""
+    size = len(text.encode("utf-8", "replace"))
+    if size <= limit:
+        return text
+    # How many characters fit into so many bytes, roughly: scripts differ by a factor of four.
+    room = max(LEAST_KEPT, int(limit * (len(text) / size)))
+    head, tail = room * 2 // 3, room // 3
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n[… {left_out:,} characters are left out here; the whole is kept: {where} …]\n{text[-tail:]}"
 
 
 def shorten_rows(rows: Sequence[Row], room: int, session: str) -> list[Row]:
@@ -69,23 +81,19 @@ def _size_of(rows: Sequence[Row]) -> int:
 def _cut(row: Row, limit: int, session: str) -> Row:
     """The row with its text cut; the same row when there is nothing to cut."""
     where = f"{session}, message {row.position}" if row.position >= 0 else session
-    content = _cut_content(row.message.get("content"), limit, where)
-    if content == row.message.get("content"):
-        return row
-    return Row({**without_own_data(row.message), "content": content}, shown_text(row), inbox=row.inbox)
-
-
-def _cut_content(content: Any, limit: int, where: str) -> Any:
+    content = row.message.get("content")
+    cut: Any = content
     if isinstance(content, str):
-        return fit_text(content, limit, where)
-    if not isinstance(content, list):
-        return content
-    return [_cut_part(part, limit, where) for part in content]
-
-
-def _cut_part(part: Any, limit: int, where: str) -> Any:
-    text = part.get("text") if isinstance(part, Mapping) else None
-    return {**part, "text": fit_text(text, limit, where)} if isinstance(text, str) else part
+        cut = fit_text(content, limit, where)
+    elif isinstance(content, list):
+        texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+        cut = [
+            {**part, "text": fit_text(text, limit, where)} if isinstance(text, str) else part
+            for part, text in zip(content, texts, strict=True)
+        ]
+    if cut == content:
+        return row
+    return Row({**without_own_data(row.message), "content": cut}, shown_text(row), inbox=row.inbox)
 
 
 def _leave_out_oldest(rows: Sequence[Row], room: int, session: str) -> list[Row]:
@@ -93,7 +101,8 @@ def _leave_out_oldest(rows: Sequence[Row], room: int, session: str) -> list[Row]
     stays = {find_newest_request(rows), len(rows) - 1}
     size = _size_of(rows) + rough_bytes(_tell_gap(len(rows), session).message)
     gone: set[int] = set()
-    for group in _group_calls(rows):
+    starts = [place for place, row in enumerate(rows) if row.message["role"] != "tool" or place == 0]
+    for group in map(range, starts, [*starts[1:], len(rows)]):
         if size <= room:
             break
         if stays.isdisjoint(group) and not is_summary(rows[group[0]].message):
@@ -109,9 +118,3 @@ def _leave_out_oldest(rows: Sequence[Row], room: int, session: str) -> list[Row]
 def _tell_gap(count: int, session: str) -> Row:
     text = f"{SUMMARY_MARK}\n\n{count} earlier messages are left out here; they are kept whole: {session}."
     return Row({"role": "user", "content": text}, "")
-
-
-def _group_calls(rows: Sequence[Row]) -> list[range]:
-    """Places that belong together: a message, with the results of its calls."""
-    starts = [place for place, row in enumerate(rows) if row.message["role"] != "tool" or place == 0]
-    return [range(start, end) for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]

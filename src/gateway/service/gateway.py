@@ -140,7 +140,7 @@ class Gateway:
             self.home,
             self.store,
             self.turns,
-            ProcessNotices(self),
+            ProcessNotices(self).post,
             self._send_file,
             self.meters,
             self.runner.notes_of,

@@ -18,7 +18,7 @@ ELSEWHERE = "It belongs to an earlier conversation, which goes on with: /resume 
 
 
 class ProcessNotices:
-    """Implements `Notices`; called on any thread."""
+    """Its `post` is what a tool gets as `post_notice`; called on any thread."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway

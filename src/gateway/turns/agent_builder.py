@@ -19,13 +19,13 @@ from gateway.turns.threads import forbid_store_thread
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
 from hermes_base.keys import parse_key
-from hermes_base.tool_context import Notices
+from hermes_base.tool_context import PostNotice
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
 from hermes_state.store import NewSession, Store
 from hermes_state.turns import TurnStore
 from run_agent import AIAgent
-from run_agent.options import Scene
+from run_agent.options import TurnOptions
 
 SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
@@ -84,7 +84,7 @@ class Builder:
         home: Path,
         store: Store,
         turns: TurnStore,
-        notices: Notices,
+        post_notice: PostNotice,
         send_file: SendFile,
         meters: Meters,
         notes_of: Callable[[str], list[str]],
@@ -92,7 +92,7 @@ class Builder:
         self._home = home
         self._store = store
         self._turns = turns
-        self._notices = notices
+        self._post_notice = post_notice
         self._send_file = send_file
         self._meters = meters
         self._found: dict[tuple[str, str, str], tuple[float, Runtime]] = {}
@@ -155,7 +155,7 @@ class Builder:
 
     def refresh(self, agent: AIAgent, plan: Plan) -> None:
         """Today's settings for an agent that works outside a turn."""
-        agent.serve(Scene(settings=plan.settings, fallbacks=plan.fallbacks))
+        agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks))
 
     def _make_agent(self, plan: Plan, settings: Mapping[str, Any]) -> AIAgent:
         runtime = plan.runtime
@@ -182,7 +182,7 @@ class Builder:
             folder=plan.choices.folder,
             journal=MeteredJournal(self._store, self._turns, new, self._meters),
             notes=self._notes_of(plan.conversation),
-            notices=self._notices,
+            post_notice=self._post_notice,
             search=self._make_search(plan.scope.person_id),
             send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),
             person=plan.scope.person_id,
@@ -190,7 +190,7 @@ class Builder:
         )
 
     def _make_search(self, person: str) -> Callable[..., Sequence[Mapping[str, Any]]]:
-        def search(words: str, *, limit: int = 20) -> Sequence[Mapping[str, Any]]:
+        def search(words: str, limit: int) -> Sequence[Mapping[str, Any]]:
             return [asdict(hit) for hit in self._store.search(words, limit=limit, person=person)]
 
         return search

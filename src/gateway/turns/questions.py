@@ -51,7 +51,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class TurnAsker:
-    """The `Asker` of one turn: whatever is asked through it belongs to this turn."""
+    """Its `ask` is the `Asker` of one turn: whatever is asked through it belongs to this turn."""
 
     mailbox: "Mailbox"
     conversation: str
@@ -62,7 +62,7 @@ class TurnAsker:
 
 
 class Mailbox:
-    """Implements `Asker` for all conversations. A conversation is asked one thing at a time, so that an answer can
+    """Asks for all conversations. A conversation is asked one thing at a time, so that an answer can
     only mean one question; an answer holds once, for the turn that asked (G4)."""
 
     def __init__(

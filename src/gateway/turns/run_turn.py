@@ -40,7 +40,7 @@ from hermes_state.store import Store
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn, TurnStore
 from run_agent import AIAgent
-from run_agent.options import Scene
+from run_agent.options import TurnOptions
 from tools.process_registry import process_registry
 
 log = logging.getLogger(__name__)
@@ -264,10 +264,10 @@ class TurnPerformer:
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = write_effort(plan.effort)
         agent.serve(
-            Scene(
+            TurnOptions(
                 plan.choices.folder,
                 first.sender.person,
-                asker,
+                asker.ask,
                 describe_session(first.inbound.address),
                 plan.settings,
                 plan.fallbacks,

@@ -79,7 +79,7 @@ def _give_up(outcome: Future[Answer]) -> None:
 def _ask(asker: Asker, question: Question, outcome: Future[Answer]) -> None:
     """The boundary to a platform: whatever it raises is raised again where the tool waits."""
     try:
-        answer = asker.ask(question)
+        answer = asker(question)
     except Exception as problem:
         log.exception("asking the person failed")
         if outcome.set_running_or_notify_cancel():

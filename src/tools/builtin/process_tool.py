@@ -79,7 +79,7 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
         entry.note = REPLACED if launched.replaced.is_set() else ""
         entry.drained.set()
         new = tell_new(launched, context)
-        if context.notices is not None and (new or not entry.killed):
+        if context.post_notice is not None and (new or not entry.killed):
             spool, code = entry.running.spool, entry.running.exit_code
             tail = spool.read(spool.total - NOTICE_BYTES, NOTICE_BYTES)[1].decode("utf-8", "replace").strip()
             said = f"Its last output:\n{tail}" if tail else "It printed nothing."
@@ -87,7 +87,7 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
                 f"Background process {entry.id} ended with exit code {code}: {entry.command[:COMMAND_CHARS]}\n{said}"
             )
             notice = "\n".join([ended, *describe_walls_met(launched, ended, context), *new])
-            context.notices.post(entry.task, f"proc:{entry.id}:exit", context.redact(notice))
+            context.post_notice(entry.task, f"proc:{entry.id}:exit", context.redact(notice))
     except Exception:
         log.exception("following background process %s failed", entry.id)
 

@@ -33,7 +33,7 @@ def search_sessions(args: Mapping[str, Any], *, context: ToolContext) -> str:
     limit = args.get("limit")
     limit = min(limit, MAX_HITS) if isinstance(limit, int) and limit > 0 else DEFAULT_HITS
     try:
-        hits = context.search(words, limit=limit)
+        hits = context.search(words, limit)
     except StoreFailure as problem:
         raise ToolFailure(str(problem)) from problem
     if not hits:
