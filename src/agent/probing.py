@@ -112,22 +112,17 @@ def _is_read_timeout(failure: ModelFailure) -> bool:
 def _failed(
     sentence: Sentence | None, runtime: Runtime, begun: float, failure: ModelFailure | None = None
 ) -> ProbeResult:
-    facts = {"who": _name(runtime), "model": runtime.model, "address": describe_address(runtime.base_url)}
+    who = "The server" if runtime.provider == "custom" else runtime.facts.label
+    facts = {"who": who, "model": runtime.model, "address": describe_address(runtime.base_url)}
     text = " ".join(part.format_map(facts) for part in sentence) if sentence else str(failure)
     better = find_better_address(runtime.base_url) if sentence in (NO_MODEL, UNREACHABLE) else ""
     if better:
-        text = f"{facts['who']} does not answer at {facts['address']}, but at {describe_address(better)}: use that."
-    probed = Probed(False, hide_key(text, runtime.api_key), runtime.model, time.monotonic() - begun)
+        text = f"{who} does not answer at {facts['address']}, but at {describe_address(better)}: use that."
+    # A provider may repeat the key in its answer; the one that was tried is not configured yet.
+    key = runtime.api_key
+    text = Redactor({"the key": key})(cli_config.redactor()(text))
+    text = text.replace(key, "***") if len(key) >= SHORTEST_KEY else text
+    probed = Probed(False, text, runtime.model, time.monotonic() - begun)
     paid = sentence is SLOW if failure is None else failure.began  # it may be on the bill: nobody told a count
     spent = (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ()
     return ProbeResult(probed, spent, passing=sentence in _PASSING and not better)
-
-
-def _name(runtime: Runtime) -> str:
-    return "The server" if runtime.provider == "custom" else runtime.facts.label
-
-
-def hide_key(text: str, key: str) -> str:
-    """A provider may repeat the key in its answer; the one that was tried is not configured yet."""
-    text = Redactor({"the key": key})(cli_config.redactor()(text))
-    return text.replace(key, "***") if len(key) >= SHORTEST_KEY else text

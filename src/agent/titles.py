@@ -3,7 +3,7 @@ made. The call sees the first question and its answer, shortened, and nothing el
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,11 +53,6 @@ def clean_title(answer: str) -> str:
     return _cut((bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare).rstrip())
 
 
-def make_messages(question: str, answer: str) -> Sequence[Mapping[str, Any]]:
-    said = f"Question:\n{_shorten(question, _QUESTION_CHARS)}\n\nAnswer:\n{_shorten(answer, _ANSWER_CHARS)}"
-    return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": said}]
-
-
 def choose_runtime(settings: Mapping[str, Any], own: Runtime, env: Mapping[str, str]) -> Runtime:
     """The model that `auxiliary.title` names; a model alone is one of the conversation's own provider."""
     section = cli_config.cfg_get(settings, "auxiliary", KIND)
@@ -101,7 +96,9 @@ def ask_title(
         return Named("")
     try:
         runtime = connect_runtime(runtime, cancel)
-        call = AuxiliaryCall(make_messages(question, answer), MOST_TOKENS, timeout=SECONDS)
+        said = f"Question:\n{_shorten(question, _QUESTION_CHARS)}\n\nAnswer:\n{_shorten(answer, _ANSWER_CHARS)}"
+        messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": said}]
+        call = AuxiliaryCall(messages, MOST_TOKENS, timeout=SECONDS)
         reply = complete_once(runtime, call, cancel)
     except (Interrupted, ModelFailure) as failure:
         paid = isinstance(failure, Interrupted) or failure.began  # nobody told how much

@@ -338,11 +338,12 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
 
     def _load_conversation(self) -> Conversation:
         """The warm one while it is what the store has; else read anew."""
-        if self._conversation is None or not self._conversation.stands_at(self._journal.standing()):
-            self._conversation = Conversation(self._journal.load())
-            if self._conversation.session != self._bound_session:
-                self._bind_engine(self._conversation.session)
-        return self._conversation
+        warm = self._conversation
+        if warm is None or (warm.session, warm.version) != self._journal.standing():
+            warm = self._conversation = Conversation(self._journal.load())
+            if warm.session != self._bound_session:
+                self._bind_engine(warm.session)
+        return warm
 
     def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
         """A history from the caller: what it adds is appended; where it contradicts what was sent, it replaces it."""

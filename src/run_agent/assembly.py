@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 from agent.turn.conversation import Conversation
 from agent.turn.ports import Ports, TurnFacts
 from hermes_base.cancel import CancelToken
+from hermes_base.journal import TOOLS
 from hermes_base.text.foreign import ForeignText
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
-from run_agent.hands import AgentHands, tool_names_of
+from run_agent.hands import AgentHands, tool_names_in
 from run_agent.model_port import AgentModel
 from run_agent.options import find_own_folder
 
@@ -47,7 +48,7 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
     hands = AgentHands(
         hooks=agent._hooks,
         emit=agent.emit,
-        allowed=lambda: tool_names_of(conversation),
+        allowed=lambda: tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]")),
         context=context,
         engine=agent.context_compressor,
         engine_tools=agent._engine_tool_names,

@@ -62,7 +62,7 @@ def add_engine_tools(
 
 def bind_session(engine: Any, session: str, facts: Mapping[str, Any]) -> None:
     """Tell the engine which session it works for."""
-    _call_if_there(engine, "on_session_start", session, **{name: value for name, value in facts.items() if value})
+    call_if_there(engine, "on_session_start", session, **{name: value for name, value in facts.items() if value})
 
 
 def change_session(
@@ -76,13 +76,13 @@ def change_session(
 ) -> None:
     """End, reset, start, carry over: each step stands on its own, so that one failing leaves the others."""
     if messages:
-        _call_if_there(engine, "on_session_end", old or new, list(messages))
-    _call_if_there(engine, "on_session_reset")
+        call_if_there(engine, "on_session_end", old or new, list(messages))
+    call_if_there(engine, "on_session_reset")
     if not (old or messages or carry_over):
         return
     bind_session(engine, new, {"old_session_id": old, "carry_over_context": carry_over, **facts})
     if carry_over:
-        _call_if_there(engine, "carry_over_new_session_context", old, new)
+        call_if_there(engine, "carry_over_new_session_context", old, new)
 
 
 def tell_end(
@@ -93,10 +93,11 @@ def tell_end(
     engine = engine_plugins.select_context_engine(_read_name(settings)) if messages else None
     if engine is not None:
         bind_session(engine, session, facts)
-        _call_if_there(engine, "on_session_end", session, list(messages))
+        call_if_there(engine, "on_session_end", session, list(messages))
 
 
-def _call_if_there(engine: Any, name: str, *args: Any, **kwargs: Any) -> None:
+def call_if_there(engine: Any, name: str, *args: Any, **kwargs: Any) -> None:
+    """Call a method that an engine may have; its failure is logged."""
     method: Callable[..., Any] | None = getattr(engine, name, None)
     if method is not None:
         guarded(method, *args, **kwargs)

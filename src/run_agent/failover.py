@@ -1,7 +1,7 @@
 """What changes when another provider takes over for a turn, as values: the snapshot of the first choice, the chain."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from agent.http.clients import is_oauth_token
@@ -23,12 +23,6 @@ def describe(runtime: Runtime) -> str:
     return f"{runtime.model} {who}"
 
 
-def uses_prompt_caching(runtime: Runtime) -> bool:
-    """Whether requests carry cache marks: Claude models, spoken to in a format that has them."""
-    claude = "claude" in runtime.model.lower()
-    return runtime.api_mode == ANTHROPIC_MESSAGES or (claude and runtime.provider == "openrouter")
-
-
 def snapshot(runtime: Runtime, engine: Any, *, caching: bool) -> dict[str, Any]:
     """The first choice as it was, so that the next turn can have it back."""
     taken = {
@@ -45,13 +39,3 @@ def snapshot(runtime: Runtime, engine: Any, *, caching: bool) -> dict[str, Any]:
         taken["anthropic_base_url"] = runtime.base_url
         taken["is_anthropic_oauth"] = is_oauth_token(runtime.api_key)
     return taken
-
-
-def runtime_of_snapshot(taken: Mapping[str, Any]) -> Runtime:
-    """The first choice again, without its key, which is looked up anew."""
-    return Runtime(**{each.name: taken[each.name] for each in fields(Runtime)} | {"api_key": ""})
-
-
-def may_recover_transport(provider: str) -> bool:
-    """Behind an aggregator there is a failover already; a new connection to it would change nothing."""
-    return not provider_or_custom(provider).aggregator

@@ -11,11 +11,9 @@ from typing import Any
 import model_tools
 from agent.formats.repair import INVALID_ARGUMENTS
 from agent.formats.reply import ToolCall
-from agent.turn.conversation import Conversation
-from hermes_base.chat import Answer, Asker, Event, Question, ToolEnded, ToolStarted
+from hermes_base.chat import Answer, Event, Question, ToolEnded, ToolStarted
 from hermes_base.errors import Interrupted
 from hermes_base.hooks import Hooks
-from hermes_base.journal import TOOLS
 from hermes_base.text.tool_views import cut, show_call, view_outcome, write_plain
 from hermes_base.tool_context import ToolContext
 from tools.approval import ask_approval
@@ -26,21 +24,6 @@ log = logging.getLogger(__name__)
 
 PREVIEW_CHARS = 120
 RESULT_CHARS = 1_000  # of a result while the turn runs; the whole stands in the transcript
-
-
-class TimedAsker:
-    """Asks, and notes how long the person took: that is not the tool's time."""
-
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
-        self.waited = 0.0
-
-    def __call__(self, question: Question) -> Answer:
-        begun = time.monotonic()
-        try:
-            return self._asker(question)
-        finally:
-            self.waited += time.monotonic() - begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +49,21 @@ class AgentHands:
             "tool_call_id": call.id,
             "turn_id": turn_id,
         }
-        asker = TimedAsker(self.context.asker) if self.context.asker is not None else None
-        hands = self if asker is None else replace(self, context=replace(self.context, asker=asker))
+        asker, waited = self.context.asker, 0.0
+
+        def ask(question: Question) -> Answer:
+            """Notes how long the person took: that is not the tool's time."""
+            nonlocal waited
+            assert asker is not None
+            begun = time.monotonic()
+            try:
+                return asker(question)
+            finally:
+                waited += time.monotonic() - begun
+
+        hands = self if asker is None else replace(self, context=replace(self.context, asker=ask))
         result = hands._run_guarded(call, args, ids, messages)
-        seconds = time.monotonic() - started - (asker.waited if asker is not None else 0.0)
+        seconds = time.monotonic() - started - waited
         result = self._tell_after(ids, args, result, seconds)
         told = write_plain(view_outcome(call.name, args, result), RESULT_CHARS)
         done = not (_is_error(result) or self.context.cancel.cancelled)  # what was stopped does not look done
@@ -107,17 +101,15 @@ class AgentHands:
             return tool_error(refusal)
 
         def perform(changed: Any) -> str:
-            return self._perform(call.name, args if changed is None else dict(changed), messages)
+            given = args if changed is None else dict(changed)
+            if call.name in self.engine_tools:
+                return str(self.engine.handle_tool_call(call.name, given, messages=messages))
+            return model_tools.handle_function_call(call.name, given, task_id=self.context.task, context=self.context)
 
         if self.hooks.has("tool_execution"):
             result = self.hooks.execute("tool_execution", args, perform, **ids)
             return result if isinstance(result, str) else tool_error(f"A plugin took the result of {call.name} away.")
         return perform(args)
-
-    def _perform(self, name: str, args: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
-        if name in self.engine_tools:
-            return str(self.engine.handle_tool_call(name, args, messages=messages))
-        return model_tools.handle_function_call(name, args, task_id=self.context.task, context=self.context)
 
     def _tell_after(self, ids: dict[str, Any], args: dict[str, Any], result: str, seconds: float) -> str:
         """Tell observers, and let a plugin replace the result."""
@@ -143,11 +135,7 @@ def _is_error(result: str) -> bool:
     return result.startswith('{"error"')
 
 
-def tool_names_of(conversation: Conversation) -> frozenset[str]:
-    """The tools that this conversation was offered, by the array that is sent."""
-    return _names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]"))
-
-
 @lru_cache(maxsize=64)
-def _names_in(tools: bytes) -> frozenset[str]:
+def tool_names_in(tools: bytes) -> frozenset[str]:
+    """The tools that a conversation was offered, by the array that is sent."""
     return frozenset(tool["function"]["name"] for tool in json.loads(tools))

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -13,11 +13,11 @@ from agent.http import clients
 from agent.providers.failures import is_transport_error
 from agent.providers.health import Name, Permit, health, names_of
 from agent.providers.runtime import Runtime, runtime_of_entry
-from agent.providers.table import CHAT_COMPLETIONS
+from agent.providers.table import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, provider_or_custom
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, HermesError
 from run_agent.engines import tell_model
-from run_agent.failover import describe, may_recover_transport, runtime_of_snapshot, snapshot, uses_prompt_caching
+from run_agent.failover import describe, snapshot
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,9 @@ class SwitchableRuntime:
         self.api_key, self.api_mode = runtime.api_key, runtime.api_mode
         self.context_length, self.max_tokens = runtime.context_length, runtime.max_tokens
         self.runtime_source, self.key_env = runtime.source, runtime.key_env
-        self._use_prompt_caching = uses_prompt_caching(runtime)
+        # Requests carry cache marks where a Claude model is spoken to in a format that has them.
+        routed_claude = runtime.provider == "openrouter" and "claude" in runtime.model.lower()
+        self._use_prompt_caching = runtime.api_mode == ANTHROPIC_MESSAGES or routed_claude
         if self.context_compressor is not None:
             tell_model(self.context_compressor, runtime)
 
@@ -144,7 +146,8 @@ class SwitchableRuntime:
             return None
 
     def _first_as_it_was(self) -> Runtime:
-        return runtime_of_snapshot(self._primary_runtime)
+        """Without its key, which is looked up anew."""
+        return Runtime(**{each.name: self._primary_runtime[each.name] for each in fields(Runtime)} | {"api_key": ""})
 
     def _stay(self, permit: Permit) -> None:
         """Calls go by this permit from now on; what the one before probed is free."""
@@ -260,8 +263,10 @@ class SwitchableRuntime:
         return self._recover_transport(error, retry_count, time.sleep)
 
     def _recover_transport(self, error: BaseException, retry_count: int, pause: Callable[[float], None]) -> bool:
-        """One new connection to the first choice after its old one broke, after a short pause."""
-        if self._fallback_activated or not is_transport_error(error) or not may_recover_transport(self.provider):
+        """One new connection to the first choice after its old one broke, after a short pause. Behind an aggregator
+        there is a failover already: a new connection to it would change nothing."""
+        is_aggregator = provider_or_custom(self.provider).aggregator
+        if self._fallback_activated or not is_transport_error(error) or is_aggregator:
             return False
         pause(min(RECOVERY_PAUSE + retry_count, LONGEST_RECOVERY_PAUSE))  # a stop ends it, and the old client stays
         try:

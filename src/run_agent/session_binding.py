@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.turn.compaction import guarded
 from agent.turn.conversation import Conversation
 from hermes_constants import get_hermes_home
 from run_agent import engines
@@ -25,8 +24,8 @@ class SessionBinding:
         """The conversation is over: the engine may store what it keeps of it."""
         conversation = self._conversation
         spoken = list(messages) if messages is not None else (conversation.messages if conversation else [])
-        if spoken and hasattr(self.context_compressor, "on_session_end"):
-            guarded(self.context_compressor.on_session_end, self.session_id, spoken)
+        if spoken:
+            engines.call_if_there(self.context_compressor, "on_session_end", self.session_id, spoken)
 
     def reset_session_state(
         self,
@@ -69,8 +68,7 @@ class SessionBinding:
 
     def _session_rotated(self, old: str, new: str, messages: list[dict[str, Any]]) -> None:
         """A compaction moved the conversation to a new session: everyone who knows the old id learns the new one."""
-        if hasattr(self.context_compressor, "on_session_end"):
-            guarded(self.context_compressor.on_session_end, old, messages)
+        engines.call_if_there(self.context_compressor, "on_session_end", old, messages)
         self._bind_engine(new, boundary_reason="compression", old_session_id=old)
 
     def _engine_facts(self) -> dict[str, Any]:

@@ -47,14 +47,10 @@ _COMPILED = tuple((re.compile(pattern), way) for pattern, way in WAYS)
 _OTHERS = ThinkingWay(_DISABLED, takes_budget=True)
 
 
-def find_way(model: str) -> ThinkingWay:
-    name = plain_name(model)
-    return next((way for pattern, way in _COMPILED if pattern.search(name)), _OTHERS)
-
-
 def make_thinking(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
     """The fields of a request that ask for this effort, `max_tokens` among them where it has to be raised."""
-    way = find_way(model)
+    name = plain_name(model)
+    way = next((way for pattern, way in _COMPILED if pattern.search(name)), _OTHERS)
     if effort == "none":
         return dict(way.least)
     if way.takes_effort and effort in EFFORTS:

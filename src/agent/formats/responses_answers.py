@@ -197,18 +197,14 @@ def _call_id(item: Event) -> str:
 def _keep(item: Event, text: str) -> dict[str, Any] | None:
     """What later requests need of an item: sealed reasoning as it came; of the rest its place, id and phase."""
     if item.get("type") == "reasoning":
-        return _keep_reasoning(item)
+        # A bare id points to nothing, since answers are not stored at the provider: such an item would be refused.
+        if not (item.get("encrypted_content") or item.get("content")):
+            return None
+        kept = {name: value for name, value in item.items() if value is not None and name not in _OUTPUT_ONLY}
+        return {**kept, "summary": item.get("summary") or []}
     if _is_call(item):
         return {"type": "function_call", "call_id": _call_id(item)} | _pick(item, () if _is_cut(item) else ("id",))
     return {"type": "message", "chars": len(text)} | _pick(item, ("id", "phase")) if text else None
-
-
-def _keep_reasoning(item: Event) -> dict[str, Any] | None:
-    """A bare id points to nothing, since answers are not stored at the provider: such an item would be refused."""
-    if not (item.get("encrypted_content") or item.get("content")):
-        return None
-    kept = {name: value for name, value in item.items() if value is not None and name not in _OUTPUT_ONLY}
-    return {**kept, "summary": item.get("summary") or []}
 
 
 def _pick(item: Event, names: tuple[str, ...]) -> dict[str, Any]:

@@ -65,7 +65,13 @@ def ensure_started(cancel: CancelToken | None = None) -> EmbeddedServer:
 
     Whoever waits holds nothing that others need, and stops waiting with their turn; the start goes on for the others.
     """
-    return _wait(_begin(), cancel or CancelToken())
+    start, cancel, woken = _begin(), cancel or CancelToken(), threading.Event()
+    forget = cancel.on_cancel(woken.set)
+    start.add_done_callback(lambda _: woken.set())
+    woken.wait()
+    forget()
+    cancel.check()
+    return start.result()
 
 
 def _begin() -> "Future[EmbeddedServer]":
@@ -91,16 +97,6 @@ def _has_failed(start: "Future[EmbeddedServer]") -> bool:
     with process:  # its pipes are closed
         log.warning("the built-in model has ended (exit code %s); it is started anew", process.returncode)
     return True
-
-
-def _wait(start: "Future[EmbeddedServer]", cancel: CancelToken) -> EmbeddedServer:
-    woken = threading.Event()
-    forget = cancel.on_cancel(woken.set)
-    start.add_done_callback(lambda _: woken.set())
-    woken.wait()
-    forget()
-    cancel.check()
-    return start.result()
 
 
 def _run_start(start: "Future[EmbeddedServer]") -> None:

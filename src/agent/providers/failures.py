@@ -166,7 +166,8 @@ def classify(status: int | None, body: str, retry_after: float | None, who: str,
         )
     # Only some statuses say that the request is malformed; what else is refused here may be taken elsewhere.
     unlisted = _ELSEWHERE if status is not None and 400 <= status < 500 else _TROUBLE
-    reading = _read_words(status, body) or _BY_STATUS.get(status or 0) or unlisted
+    meant = (reading for statuses, words, reading in _BY_WORDS if status in statuses and words.search(body))
+    reading = next(meant, None) or _BY_STATUS.get(status or 0) or unlisted
     return ModelFailure(
         f"{who} {reading.what} (HTTP {status}: {detail})." if status else f"{who} {reading.what}: {detail}.",
         kind=reading.kind,
@@ -175,11 +176,6 @@ def classify(status: int | None, body: str, retry_after: float | None, who: str,
         fix=reading.fix,
         concern=reading.concern,
     )
-
-
-def _read_words(status: int | None, body: str) -> Reading | None:
-    """What the words of a body mean, where its status alone does not tell."""
-    return next((reading for statuses, words, reading in _BY_WORDS if status in statuses and words.search(body)), None)
 
 
 #: Errors that are told inside a stream, after the answer had begun, by their type or code.

@@ -27,12 +27,9 @@ Name = tuple[str, ...]
 def names_of(runtime: Runtime) -> dict[Concern, Name]:
     """What a call to this model depends on, by the concern of a failure. A key is known by its fingerprint only."""
     address = runtime.provider, runtime.base_url.rstrip("/")
-    key = *address, _fingerprint(runtime.api_key)
+    fingerprint = hashlib.sha256(runtime.api_key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    key = *address, fingerprint if runtime.api_key else ""
     return {Concern.ADDRESS: address, Concern.KEY: key, Concern.MODEL: (*key, runtime.model)}
-
-
-def _fingerprint(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16] if key else ""
 
 
 @dataclass(eq=False)
@@ -117,7 +114,9 @@ class ProviderHealth:
         if name is None:
             return
         with self._lock:
-            self._forget_old()
+            long_ago = self._clock() - FORGOTTEN_SECONDS
+            for old in [each for each, circuit in self._circuits.items() if circuit.open_until < long_ago]:
+                del self._circuits[old]
             circuit = self._circuits.setdefault(name, _Circuit())
             if circuit not in permit.counted_in:
                 circuit.failures += 1
@@ -131,11 +130,6 @@ class ProviderHealth:
             return
         with self._lock:
             self._free(permit)
-
-    def _forget_old(self) -> None:
-        long_ago = self._clock() - FORGOTTEN_SECONDS
-        for name in [name for name, circuit in self._circuits.items() if circuit.open_until < long_ago]:
-            del self._circuits[name]
 
     def _free(self, permit: Permit) -> None:
         for circuit in self._circuits_of(permit):

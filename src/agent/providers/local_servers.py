@@ -30,8 +30,9 @@ class Look:
 
     def wait(self) -> Sequence[str]:
         """The models that were found in time; one that takes longer is cut off."""
-        if not self._over.wait(max(0.0, self._end - time.monotonic())):
-            self._cut()
+        if not self._over.wait(max(0.0, self._end - time.monotonic())) and self._socket is not None:
+            with suppress(OSError):  # it has just ended by itself
+                self._socket.shutdown(socket.SHUT_RDWR)  # its thread reads the end of the answer, and ends
         return self._models
 
     def run(self) -> None:
@@ -57,12 +58,6 @@ class Look:
             return [str(model["id"]) for model in body["data"]] if "data" in body else []
         finally:
             connection.close()
-
-    def _cut(self) -> None:
-        """Its thread reads the end of the answer, and ends."""
-        if self._socket is not None:
-            with suppress(OSError):  # it has just ended by itself
-                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 _looks: dict[str, Look] = {}  # those under way, by address

@@ -42,7 +42,8 @@ def resolve_runtime(
     embedded_found: bool = True,
 ) -> Runtime:
     """What the owner named; else a key in the environment; else a local server; else the built-in model."""
-    section = _section(settings, "model")
+    given = settings.get("model")
+    section: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     named = find_provider(provider) if provider else _provider_of(section)
     if named is not None:
         # Address, key, format and limits were written for the provider that the settings name, so that another's key
@@ -91,11 +92,6 @@ def needs_key(provider: Provider, base_url: str) -> bool:
     return (
         bool(provider.key_env) and provider.name != "custom" and base_url.rstrip("/") == provider.base_url.rstrip("/")
     )
-
-
-def _section(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = settings.get(name)
-    return section if isinstance(section, Mapping) else {}
 
 
 def _provider_of(section: Mapping[str, Any]) -> Provider | None:

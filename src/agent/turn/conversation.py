@@ -86,9 +86,6 @@ class Conversation:
         taken, self._began_with = self._began_with, None
         return taken
 
-    def stands_at(self, standing: tuple[str, int]) -> bool:
-        return (self.session, self.version) == standing
-
     def note(self, rows: Sequence[Row], version: int) -> None:
         """Take rows that the journal has stored."""
         for row in placed(rows, version - len(rows)):

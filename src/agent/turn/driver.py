@@ -388,7 +388,15 @@ class Turn:
         if self._held is not None:
             message, usage = self._held
             early = done.reason if done.reason in EARLY_ENDS else ""
-            result.text = self._transform(message["content"])
+            replaced = self._ports.hooks.invoke(
+                "transform_llm_output",
+                response_text=message["content"],
+                session_id=self._facts.session,
+                model=self._ports.model.model,
+                platform=self._facts.platform,
+            )
+            texts = (answer for answer in replaced if isinstance(answer, str) and answer)
+            result.text = next(texts, message["content"])
             self._shown.correct(self._as_shown(result.text))
             marked = {**message, ENDED_EARLY: early} if early else message
             self._finish(marked, TurnEnd(result.text, done.completed, reason=early), [usage])
@@ -421,42 +429,26 @@ class Turn:
         message = {"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}
         self._finish(message, TurnEnd(text, False, True, stop.what), usage)
 
-    def _transform(self, text: str) -> str:
-        hooks = self._ports.hooks
-        if not hooks.has("transform_llm_output"):
-            return text
-        answers = hooks.invoke(
-            "transform_llm_output",
-            response_text=text,
-            session_id=self._facts.session,
-            model=self._ports.model.model,
-            platform=self._facts.platform,
-        )
-        return next((answer for answer in answers if isinstance(answer, str) and answer), text)
-
     def _as_shown(self, text: str) -> str:
         return self._ports.redact(clean_text(text))
 
     # --- writing
 
     def _row(self, message: dict[str, Any], shown: str | None, inbox: tuple[int, ...] = ()) -> Row:
-        """A message on its way into the transcript: secrets out, encoded once."""
+        """A message on its way into the transcript: secrets out, marked with whose words these are and what the turn
+        has read since the last row (G9), encoded once."""
         redact, dialect = self._ports.redact, self._ports.model.dialect
         message = clean_message(message, redact)
-        self._mark(message, shown)
-        if message["role"] == "assistant":
-            message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
-        body = dialect.encode(message)
-        return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)
-
-    def _mark(self, message: dict[str, Any], shown: str | None) -> None:
-        """Note whose words these are, and what the turn has read since the last row (G9)."""
         if message["role"] == "user" and shown != "" and self._facts.sender:
             message[SAID_BY] = [self._facts.sender]
         known = self.conversation.marks.origins
         fresh = [origin for origin in self._ports.foreign.noted if origin not in known]
         if fresh:
             message[FOREIGN] = fresh
+        if message["role"] == "assistant":
+            message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
+        body = dialect.encode(message)
+        return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)
 
     def _append(
         self,

@@ -47,34 +47,24 @@ def run_in_order(
         given = (place, call, contextvars.copy_context())
         threading.Thread(target=work, args=given, name=f"tool-{place}", daemon=True).start()
     forget = cancel.on_cancel(lambda: ended.put(None))
-    try:
-        _take_in_order(calls, take, ended, cancel, on_wait)
-    finally:
-        forget()
-
-
-def _take_in_order(
-    calls: Sequence[Call],
-    take: Callable[[Call, Result], None],
-    ended: "queue.SimpleQueue[tuple[int, Result] | BaseException | None]",
-    cancel: CancelToken,
-    on_wait: Callable[[], None],
-) -> None:
     waiting: dict[int, Result] = {}
     taken = 0
-    while taken < len(calls):
-        try:
-            item = ended.get(timeout=GRACE_SECONDS if cancel.cancelled else LOOK_SECONDS)
-        except queue.Empty:
-            if cancel.cancelled:
-                break
-            on_wait()
-            continue
-        if isinstance(item, BaseException):
-            raise item
-        if item is not None:
-            waiting[item[0]] = item[1]
-        while taken in waiting:
-            take(calls[taken], waiting.pop(taken))
-            taken += 1
-    cancel.check()
+    try:
+        while taken < len(calls):
+            try:
+                item = ended.get(timeout=GRACE_SECONDS if cancel.cancelled else LOOK_SECONDS)
+            except queue.Empty:
+                if cancel.cancelled:
+                    break
+                on_wait()
+                continue
+            if isinstance(item, BaseException):
+                raise item
+            if item is not None:
+                waiting[item[0]] = item[1]
+            while taken in waiting:
+                take(calls[taken], waiting.pop(taken))
+                taken += 1
+        cancel.check()
+    finally:
+        forget()

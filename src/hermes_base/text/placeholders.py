@@ -23,7 +23,8 @@ def refuse_placeholder(name: str, value: str) -> None:
             kept="Nothing was changed.",
             fix="Name it: OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY; `hermes setup` asks for all of it.",
         )
-    if name.endswith(_ENDINGS) and (_VALUE.fullmatch(key) or _is_name(key)):
+    is_name = key.isupper() and key.isidentifier() and key.endswith(_ENDINGS)  # in the place of its value
+    if name.endswith(_ENDINGS) and (_VALUE.fullmatch(key) or is_name):
         raise ConfigProblem(
             f"{key!r} stands for a key and is none.",
             kept="Nothing was changed.",
@@ -37,8 +38,3 @@ def refuse_placeholder(name: str, value: str) -> None:
             kept="Nothing was changed.",
             fix="Copy it anew: a space, a line's end or a letter with an accent may have come along.",
         )
-
-
-def _is_name(value: str) -> bool:
-    """The name of a variable in the place of its value."""
-    return value.isupper() and value.isidentifier() and value.endswith(_ENDINGS)
