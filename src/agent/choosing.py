@@ -123,26 +123,20 @@ def _first_model(facts: Provider, address: str) -> str:
 def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> probing.ProbeResult:
     """Probe, and keep the choice if the probe went through; otherwise nothing is written (H5)."""
     runtime = runtime_of_choice(choice)
-    variable = _find_variable(find_provider(runtime.provider), choice.key.strip())
+    facts, key = find_provider(runtime.provider), choice.key.strip()
+    # Where the key is kept; empty: there is none to keep.
+    variable = (facts.key_env or PROVIDERS["custom"].key_env)[0] if key else ""
+    if variable and os.environ.get(variable, key) not in ("", key):
+        raise ConfigProblem(
+            f"{variable} is set in the environment of this program, and that wins over a key kept here.",
+            kept=_UNCHANGED,
+            fix="Change it there, or take it out and start Hermes again.",
+        )
     cli_config.load_config_readonly()  # settings that cannot be read cannot be changed: say so before the call
     result = probing.probe(runtime, seconds)
     if result.probed.ok:
         keep(runtime, variable)
     return result
-
-
-def _find_variable(facts: Provider, key: str) -> str:
-    """Where the key is kept; empty: there is none to keep."""
-    if not key:
-        return ""
-    name = facts.key_env[0] if facts.key_env else PROVIDERS["custom"].key_env[0]
-    if os.environ.get(name, key) not in ("", key):
-        raise ConfigProblem(
-            f"{name} is set in the environment of this program, and that wins over a key kept here.",
-            kept=_UNCHANGED,
-            fix="Change it there, or take it out and start Hermes again.",
-        )
-    return name
 
 
 def keep(runtime: Runtime, variable: str = "") -> None:
@@ -151,25 +145,22 @@ def keep(runtime: Runtime, variable: str = "") -> None:
     if variable:
         cli_config.set_value(variable, runtime.api_key)
     try:
-        _keep_model(runtime, variable)
+        settings = cli_config.load_config()
+        facts, section = runtime.facts, settings["model"]
+        is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
+        base_url = runtime.base_url if is_own else ""
+        chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": base_url}
+        changed = {name for name, value in chosen.items() if section.get(name) != value}
+        changed |= {"key"} if variable else set()
+        section.update({name: plain for name, (of, plain) in _OF_THE_FORMER.items() if of & changed})
+        section.update(chosen)
+        if variable and variable not in facts.key_env:
+            section["key_env"] = variable
+        cli_config.save_config(settings)
     except ConfigProblem:
         if variable:
             cli_config.set_value(variable, before)
         raise
-
-
-def _keep_model(runtime: Runtime, variable: str) -> None:
-    settings = cli_config.load_config()
-    facts, section = runtime.facts, settings["model"]
-    is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
-    chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": runtime.base_url if is_own else ""}
-    changed = {name for name, value in chosen.items() if section.get(name) != value}
-    changed |= {"key"} if variable else set()
-    section.update({name: plain for name, (of, plain) in _OF_THE_FORMER.items() if of & changed})
-    section.update(chosen)
-    if variable and variable not in facts.key_env:
-        section["key_env"] = variable
-    cli_config.save_config(settings)
 
 
 def _section() -> Mapping[str, Any]:

@@ -169,11 +169,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("plugins.enabled", "list[str]", [], "Plugins that may run.", takes_effect=NEXT_START),
     Setting(
-        "plugins.disabled",
-        "list[str]",
-        [],
-        "Plugins that never run, even when enabled above.",
-        takes_effect=NEXT_START,
+        "plugins.disabled", "list[str]", [], "Plugins that never run, even when enabled above.", takes_effect=NEXT_START
     ),
     Setting("terminal.timeout", "int", 120, "Seconds a command of the model may take.", at_least=1),
     Setting(
@@ -407,12 +403,14 @@ def suggest(key: str) -> str:
 
 def is_open(key: str) -> bool:
     """Whether a plugin or a provider owns this key."""
+    if key in _BY_KEY:
+        return False
     parts = key.split(".")
-    patterns = (pattern.split(".") for pattern in OPEN_SECTIONS)
-    as_long = (pattern for pattern in patterns if len(parts) >= len(pattern))
-    return key not in _BY_KEY and any(
-        all(want in ("*", have) for have, want in zip(parts, pattern, strict=False)) for pattern in as_long
-    )
+    for pattern in (section.split(".") for section in OPEN_SECTIONS):
+        pairs = zip(parts, pattern, strict=False)
+        if len(parts) >= len(pattern) and all(want in ("*", have) for have, want in pairs):
+            return True
+    return False
 
 
 def is_secret(key: str) -> bool:

@@ -111,7 +111,12 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         notes = options.get("notes")
         self._notes: list[str] = [] if notes is None else notes
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
-        self._take_callbacks(options)
+        self.stream_delta_callback = options.get("stream_delta_callback")
+        self.reasoning_callback = options.get("reasoning_callback")
+        self.text_end_callback = options.get("text_end_callback")
+        self.tool_progress_callback = options.get("tool_progress_callback")
+        self.step_callback = options.get("step_callback")
+        self.status_callback = options.get("status_callback")
         self._adopt(runtime_of_options(options))
         self.context_compressor = engines.choose_engine(self._settings, self.runtime)
         if isinstance(self.context_compressor, ContextCompressor):
@@ -430,7 +435,10 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         """The built-in engine for one compaction, where somebody else's is in use."""
         if isinstance(self.context_compressor, ContextCompressor):
             return None
-        return engines.build_spare(self._settings, self.runtime, self.session_id, self._summarise)
+        spare = engines.build_compressor(self._settings, self.runtime)
+        spare.summarise = self._summarise
+        spare.on_session_start(self.session_id)
+        return spare
 
     def _note_chunk(self) -> None:
         self._last_activity_ts = time.time()

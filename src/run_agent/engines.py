@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agent.context_compressor import ContextCompressor, Summarise
+from agent.context_compressor import ContextCompressor
 from agent.context_engine import accepted_arguments
 from agent.providers.runtime import Runtime
 from agent.turn.compaction import guarded
@@ -18,7 +18,7 @@ def choose_engine(settings: Mapping[str, Any], runtime: Runtime) -> Any:
     """The engine that `context.engine` names; where it cannot be had, the built-in one, with a warning."""
     engine = engine_plugins.select_context_engine(_read_name(settings))
     if engine is None:
-        return _build_compressor(settings, runtime)
+        return build_compressor(settings, runtime)
     tell_model(engine, runtime)
     return engine
 
@@ -103,15 +103,8 @@ def call_if_there(engine: Any, name: str, *args: Any, **kwargs: Any) -> None:
         guarded(method, *args, **kwargs)
 
 
-def build_spare(settings: Mapping[str, Any], runtime: Runtime, session: str, summarise: Summarise) -> ContextCompressor:
-    """The built-in engine, in the place of one that failed."""
-    spare = _build_compressor(settings, runtime)
-    spare.summarise = summarise
-    spare.on_session_start(session)
-    return spare
-
-
-def _build_compressor(settings: Mapping[str, Any], runtime: Runtime) -> ContextCompressor:
+def build_compressor(settings: Mapping[str, Any], runtime: Runtime) -> ContextCompressor:
+    """The built-in engine."""
     section = settings.get("compression")
     section = section if isinstance(section, Mapping) else {}
     return ContextCompressor(

@@ -18,7 +18,6 @@ from hermes_base.chat import (
 )
 from hermes_base.text.redact import Redactor
 from hermes_cli import config as cli_config
-from run_agent.options import AgentOptions
 
 log = logging.getLogger(__name__)
 
@@ -108,14 +107,6 @@ class EventCallbacks:
         """D12: every switch and return stands in the log with from, to and reason."""
         log.info("%s answers instead of %s (%s)", after, before, reason, extra={"reason": reason})
         self._call_back(self.switch_callback, reason)
-
-    def _take_callbacks(self, options: AgentOptions) -> None:
-        self.stream_delta_callback = options.get("stream_delta_callback")
-        self.reasoning_callback = options.get("reasoning_callback")
-        self.text_end_callback = options.get("text_end_callback")
-        self.tool_progress_callback = options.get("tool_progress_callback")
-        self.step_callback = options.get("step_callback")
-        self.status_callback = options.get("status_callback")
 
     def _call_back(self, callback: Callable[..., None] | None, value: Any) -> None:
         """The boundary to somebody's callback: its failure is logged and does not touch the turn."""

@@ -5,8 +5,7 @@ cache are put in, by cutting constant bytes off its ends. Everything in front of
 next request, but for the marks, which move with the end of the conversation.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.formats.anthropic_answers import MessageReader
@@ -108,22 +107,16 @@ def _make_tool(function: Mapping[str, Any]) -> dict[str, Any]:
 def _merge(messages: Sequence[bytes], mark: bytes) -> list[bytes]:
     """The messages as pieces to be joined: neighbours of one role become one, the newest of the user get marks."""
     pieces: list[bytes] = []
+    user_ends: list[int] = []  # where runs of the user's fragments end; only there, there is no thinking to be marked
     last = _NONE
-    for message in messages:
+    for place, message in enumerate(messages):
         role = message[_ROLE_PLACE]
         pieces += (_LINKS[last, role], message[_HEAD_LENGTHS[role] : -2])
+        if last == _U != role:
+            user_ends.append(place - 1)
         last = role
-    if mark:
-        for place in islice(_iter_user_ends(messages), _MARKED_MESSAGES):
-            pieces[2 * place + 1] = pieces[2 * place + 1][:-1] + mark + b"}"
+    if last == _U:
+        user_ends.append(len(messages) - 1)
+    for place in user_ends[-_MARKED_MESSAGES:] if mark else ():
+        pieces[2 * place + 1] = pieces[2 * place + 1][:-1] + mark + b"}"
     return [*pieces, _END] if pieces else pieces
-
-
-def _iter_user_ends(messages: Sequence[bytes]) -> Iterator[int]:
-    """Where runs of the user's fragments end, from the newest. Only the user's: there is no thinking to be marked."""
-    after = _NONE
-    for place in range(len(messages) - 1, -1, -1):
-        role = messages[place][_ROLE_PLACE]
-        if role == _U and after != _U:
-            yield place
-        after = role

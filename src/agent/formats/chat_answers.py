@@ -108,7 +108,12 @@ class StreamDecoder:
                     self._echo.setdefault(name, []).append(delta[name])
             reason = choice.get("finish_reason")
             if reason or message:
-                self._end(str(reason or ""), chunk)
+                self._settle()
+                self._finish_reason = str(reason or "").lower()
+                self._broken = self._finish_reason in _BROKEN_REASONS
+                self.whole = not self._broken
+                if self._usage is None:
+                    self._usage = (chunk.get("x_groq") or {}).get("usage")
 
     def finish(self) -> None:
         """[DONE] was read."""
@@ -117,6 +122,8 @@ class StreamDecoder:
 
     def reply(self) -> Reply:
         calls = self._calls.read()
+        # Some say "stop" although they call tools, so the calls themselves decide.
+        reason = _FINISH_REASONS.get(self._finish_reason) or ("tool_calls" if calls else "stop")
         own: dict[str, Any] = {}
         if self._echo:
             own["fields"] = {name: _merge_echo(values) for name, values in self._echo.items()}
@@ -126,25 +133,11 @@ class StreamDecoder:
             text=self.text,
             reasoning="".join(self._reasoning),
             tool_calls=calls,
-            finish_reason=self._find_reason(calls),
+            finish_reason="content_filter" if self._refused else reason,
             usage=usage_from_chat_completions(self._usage, self._family),
             model=self._model,
             extra=make_own_data(self._dialect, **own) if own else {},
         )
-
-    def _find_reason(self, calls: tuple[ToolCall, ...]) -> str:
-        """Some say "stop" although they call tools, so the calls themselves decide."""
-        if self._refused:
-            return "content_filter"
-        return _FINISH_REASONS.get(self._finish_reason) or ("tool_calls" if calls else "stop")
-
-    def _end(self, reason: str, chunk: Mapping[str, Any]) -> None:
-        self._settle()
-        self._finish_reason = reason.lower()
-        self._broken = self._finish_reason in _BROKEN_REASONS
-        self.whole = not self._broken
-        if self._usage is None:
-            self._usage = (chunk.get("x_groq") or {}).get("usage")
 
     # --- one function for each field of a delta
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 MARK = '"_multimodal"'
+_NO_IMAGE = "(an image, which this model cannot be shown in the result of a tool)"
 
 
 def find_parts(content: object) -> list[Any] | None:
@@ -22,10 +23,10 @@ def find_parts(content: object) -> list[Any] | None:
 
 def as_words(parts: list[Any]) -> str:
     """The texts of the parts, and a word in the place of each image, for formats whose tool results are text."""
-    return "\n".join(_word_of(part) for part in parts)
-
-
-def _word_of(part: Any) -> str:
-    if isinstance(part, dict) and part.get("type") == "text":
-        return str(part.get("text", ""))
-    return part if isinstance(part, str) else "(an image, which this model cannot be shown in the result of a tool)"
+    words: list[str] = []
+    for part in parts:
+        if isinstance(part, dict) and part.get("type") == "text":
+            words.append(str(part.get("text", "")))
+        else:
+            words.append(part if isinstance(part, str) else _NO_IMAGE)
+    return "\n".join(words)

@@ -78,7 +78,12 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     given = {name: value for name, value in message.items() if value is not None and name != "tool_calls"}
     clean = _clean_texts(given)
-    clean["content"] = _clean_content(message.get("content"))
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        clean["content"] = [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
+    else:
+        clean["content"] = "" if content is None else clean_text(str(content))
     if role == "tool":
         clean["tool_call_id"] = clean_text(str(message.get("tool_call_id") or ""))
     if role == "assistant":
@@ -86,15 +91,6 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
         if calls:
             clean["tool_calls"] = calls
     return clean
-
-
-def _clean_content(content: object) -> str | list[Any]:
-    if isinstance(content, str):
-        return clean_text(content)
-    if isinstance(content, list):
-        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-        return [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
-    return "" if content is None else clean_text(str(content))
 
 
 def _clean_texts(fields: Mapping[str, Any]) -> dict[str, Any]:

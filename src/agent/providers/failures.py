@@ -137,18 +137,14 @@ _LOOKED_AT = 20_000
 
 def classify_answer(status: int, body: str, retry_after: float | None, who: str) -> ModelFailure:
     """The failure that an answer with an error status tells of; its body may be anything."""
-    told = _read_mapping(body)
-    inner = told.get("error")
-    message = told.get("message") or (inner.get("message") if isinstance(inner, Mapping) else inner)
-    return classify(status, body, retry_after, who, message if isinstance(message, str) else "")
-
-
-def _read_mapping(body: str) -> Mapping[str, Any]:
     try:
         told = read_json(body)
     except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, Mapping) else {}
+        told = None
+    told = told if isinstance(told, Mapping) else {}
+    inner = told.get("error")
+    message = told.get("message") or (inner.get("message") if isinstance(inner, Mapping) else inner)
+    return classify(status, body, retry_after, who, message if isinstance(message, str) else "")
 
 
 def classify(status: int | None, body: str, retry_after: float | None, who: str, detail: str = "") -> ModelFailure:

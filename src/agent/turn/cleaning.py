@@ -18,19 +18,16 @@ _SEALED_KINDS = ("thinking", "redacted_thinking", "reasoning")
 def clean_message(message: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
     """The message without secrets, whichever field they stand in: text, reasoning, names and arguments of calls."""
     clean = {name: _clean_value(value, redact) for name, value in message.items() if name not in ("content", OWN_DATA)}
-    clean["content"] = _clean_content(message.get("content"), redact)
+    content = message.get("content")
+    if isinstance(content, list):  # images are megabytes without a word
+        clean["content"] = [part if _kind_of(part) == "image_url" else _clean_value(part, redact) for part in content]
+    else:
+        clean["content"] = _clean_value(content, redact)
     for call in clean.get("tool_calls", ()):
         call["function"]["name"] = fit_name(call["function"]["name"])  # the mark of a secret is no name
     if OWN_DATA in message:
         clean[OWN_DATA] = _clean_own(message[OWN_DATA], redact)
     return clean
-
-
-def _clean_content(content: Any, redact: Redact) -> Any:
-    """Images are megabytes without a word."""
-    if not isinstance(content, list):
-        return _clean_value(content, redact)
-    return [part if _kind_of(part) == "image_url" else _clean_value(part, redact) for part in content]
 
 
 def _clean_value(value: Any, redact: Redact) -> Any:

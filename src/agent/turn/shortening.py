@@ -35,7 +35,14 @@ def shorten_rows(rows: Sequence[Row], room: int, session: str) -> list[Row]:
     The newest request and the round that works on it stay; `session` is where all of them are kept whole.
     """
     shorter, size = list(rows), _size_of(rows)
-    ranks = _rank_rows(rows)
+    requests = [place for place, row in enumerate(rows) if _is_request(row)]
+    newest = requests[-1] if requests else len(rows)
+    by_role = {"tool": (OLD_RESULT, RESULT), "assistant": (ANSWER, ANSWER)}
+    ranks = [
+        by_role.get(row.message["role"], (OLD_REQUEST, OLD_REQUEST))[place > newest] for place, row in enumerate(rows)
+    ]
+    for place in requests[-KEPT_REQUESTS:]:
+        ranks[place] = REQUEST
     for rank in range(REQUEST + 1):
         limit = room // 2
         while size > room and limit >= LEAST_KEPT // 2:
@@ -61,17 +68,6 @@ def cuts_request(before: Sequence[Row], after: Sequence[Row]) -> bool:
 
 def _is_request(row: Row) -> bool:
     return row.shown != "" and is_request(row.message)
-
-
-def _rank_rows(rows: Sequence[Row]) -> list[int]:
-    requests = [place for place, row in enumerate(rows) if _is_request(row)]
-    newest = requests[-1] if requests else len(rows)
-    last = set(requests[-KEPT_REQUESTS:])
-    by_role = {"tool": (OLD_RESULT, RESULT), "assistant": (ANSWER, ANSWER)}
-    return [
-        REQUEST if place in last else by_role.get(row.message["role"], (OLD_REQUEST, OLD_REQUEST))[place > newest]
-        for place, row in enumerate(rows)
-    ]
 
 
 def _size_of(rows: Sequence[Row]) -> int:
