@@ -196,18 +196,14 @@ class ChatHost(Protocol):
 
     def submit(self, text: str, files: tuple[FileRef, ...] = ()) -> None:
         """Hand over a message or a slash command; returns at once."""
-        ...
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, in order; blocks for the next one; ends after `Closed`."""
-        ...
 
     def stop(self) -> bool:
         """Interrupt the turn under way; False when there is none."""
-        ...
 
     def answer(self, question_id: str, text: str) -> bool:
         """Answer an open question; False when it is not open any more."""
-        ...
 
     def close(self) -> None: ...

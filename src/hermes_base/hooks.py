@@ -11,21 +11,17 @@ class Hooks(Protocol):
 
     def invoke(self, name: str, **facts: Any) -> list[Any]:
         """Call a hook's callbacks in order; the results that are not None."""
-        ...
 
     def refuse_tool(
         self, name: str, args: Mapping[str, Any], approve: Callable[[str], bool] | None, **facts: Any
     ) -> str | None:
         """Why plugins do not let a tool run; None when they do. `approve` asks a person where a plugin wants that."""
-        ...
 
     def request(self, kind: str, payload: Mapping[str, Any], **facts: Any) -> Mapping[str, Any]:
         """Let request middleware (`llm_request`, `tool_request`) replace the payload."""
-        ...
 
     def execute(self, kind: str, payload: Mapping[str, Any], call: Callable[[Any], Any], **facts: Any) -> Any:
         """Run `call(payload)` inside the execution middleware (`llm_execution`, `tool_execution`)."""
-        ...
 
 
 class NoHooks:

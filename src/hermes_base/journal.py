@@ -97,47 +97,36 @@ class Journal(Protocol):
 
     def load(self) -> Transcript:
         """The transcript as stored; opens the session at first use."""
-        ...
 
     def reload(self) -> Transcript:
         """The session at work as stored now, and no other, wherever the conversation goes on meanwhile."""
-        ...
 
     def standing(self) -> tuple[str, int]:
         """Session and version as stored now, ("", 0) without one: is what the caller holds still true?"""
-        ...
 
     def freeze(self, part: str, dialect: str, body: bytes) -> str:
         """Keep what `part` ("tools", "system" or a row's position) was encoded to; returns its content hash."""
-        ...
 
     def append(self, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         """Commit finished rows and their calls' usage together; returns the new version."""
-        ...
 
     def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], end: TurnEnd) -> int:
         """Commit the last rows of a turn together with whatever marks the turn as done."""
-        ...
 
     def rotate(self, reason: str, rows: Sequence[Row]) -> str:
         """Close the session and open its child, which starts with `rows`, in one transaction; returns the child."""
-        ...
 
     def charge(self, usage: Sequence[UsageRow]) -> None:
         """Put auxiliary calls into the ledger."""
-        ...
 
     def broke(self, reason: str, position: int) -> None:
         """Record that the prefix moved: why, and from which message on."""
-        ...
 
     def step(self, kind: str, body: Mapping[str, Any]) -> None:
         """Keep what the turn did that is no message, for whoever goes on with it after a crash."""
-        ...
 
     def steps(self) -> Sequence[Step]:
         """What a predecessor had done in this turn; empty for a fresh one."""
-        ...
 
 
 def head_row(keep: int) -> Row:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.formats.anthropic_blocks import THINKING_BLOCKS, Block, parse_arguments
-from agent.formats.reply import Reply, ToolCall, make_own_data
+from agent.formats.reply import Reply, Tell, ToolCall, make_own_data
 from agent.usage_pricing import usage_from_anthropic
 
 _FINISH_REASONS: Mapping[str, str] = {
@@ -45,12 +45,7 @@ class _Growing:
 class MessageReader:
     """Collects the events of one answer; `reply()` is only right when `whole` is True."""
 
-    def __init__(
-        self,
-        dialect: str = "",
-        on_text: Callable[[str], None] | None = None,
-        on_reasoning: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, dialect: str = "", on_text: Tell | None = None, on_reasoning: Tell | None = None) -> None:
         self._dialect = dialect
         self._listeners = {"text": on_text, "thinking": on_reasoning}
         self._blocks: dict[int, _Growing] = {}

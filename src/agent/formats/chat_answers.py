@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.formats.chat_thoughts import ThoughtSplitter
-from agent.formats.reply import Reply, ToolCall, make_own_data
+from agent.formats.reply import Reply, Tell, ToolCall, make_own_data
 from agent.usage_pricing import usage_from_chat_completions
 
 #: Fields of an answer that some providers want back exactly as they sent them, by the family of the provider.
@@ -42,7 +42,6 @@ _BROKEN_REASONS = frozenset(
 )
 #: The parts of a piece of sealed reasoning that arrive in pieces.
 _GROWING = ("text", "summary", "data")
-Tell = Callable[[str], None]
 
 
 def find_family(dialect: str) -> str:

@@ -1,6 +1,6 @@
 """Takes thoughts out of a text: models without a field for them write them before the answer, between marks."""
 
-from collections.abc import Callable
+from agent.formats.reply import Tell
 
 #: The marks of local models, and of Gemini when it is asked for its thoughts.
 _THOUGHT_MARKS = (
@@ -9,7 +9,6 @@ _THOUGHT_MARKS = (
     ("<thought>", "</thought>"),
     ("[THINK]", "[/THINK]"),
 )
-Tell = Callable[[str], None]
 
 
 class ThoughtSplitter:

@@ -1,11 +1,13 @@
 """What a model answered, in neutral form: text, reasoning, tool calls, why it stopped, what it cost."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.usage_pricing import CanonicalUsage
 
+#: Gets the pieces of a text as they come.
+Tell = Callable[[str], None]
 #: Where a message keeps what only the provider that wrote it understands (signed thinking, sealed reasoning).
 OWN_DATA = "provider_data"
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from agent.formats.reply import Reply, ToolCall, make_own_data
+from agent.formats.reply import Reply, Tell, ToolCall, make_own_data
 from agent.usage_pricing import usage_from_responses
 
 Event = Mapping[str, Any]
@@ -22,12 +22,7 @@ class ResponseReader:
     `reply()` is only right when `whole` is True.
     """
 
-    def __init__(
-        self,
-        dialect: str = "",
-        on_text: Callable[[str], None] | None = None,
-        on_reasoning: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, dialect: str = "", on_text: Tell | None = None, on_reasoning: Tell | None = None) -> None:
         self._dialect = dialect
         self._on_text = on_text
         self._on_reasoning = on_reasoning

@@ -1,11 +1,11 @@
 """What the turn needs of a wire format, and which format an API mode speaks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.formats import anthropic_messages, chat_completions, responses_items
-from agent.formats.reply import Reply
+from agent.formats.reply import Reply, Tell
 from agent.providers.table import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES, Provider
 from hermes_base.errors import ConfigProblem
 
@@ -33,23 +33,17 @@ class AnswerReader(Protocol):
     @property
     def text(self) -> str:
         """What has been read of the answer so far."""
-        ...
 
     @property
     def whole(self) -> bool:
         """The end was seen; only then is `reply` the answer."""
-        ...
 
     def feed(self, chunk: Mapping[str, Any]) -> None: ...
 
     def finish(self) -> None:
         """The stream said that it is over ([DONE], where the format has it)."""
-        ...
 
     def reply(self) -> Reply: ...
-
-
-Listener = Callable[[str], None] | None
 
 
 class WireFormat(Protocol):
@@ -75,11 +69,12 @@ class WireFormat(Protocol):
 
     def make_tail(self, provider: Provider, settings: CallSettings) -> dict[str, Any]: ...
 
-    def read_answer(self, dialect: str, on_text: Listener = None, on_reasoning: Listener = None) -> AnswerReader: ...
+    def read_answer(
+        self, dialect: str, on_text: Tell | None = None, on_reasoning: Tell | None = None
+    ) -> AnswerReader: ...
 
     def find_error(self, chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The error that a chunk tells of in mid-stream: its fields code (a status, where known), type, message."""
-        ...
 
 
 _FORMATS: Mapping[str, WireFormat] = {

@@ -47,11 +47,9 @@ class ModelPort(Protocol):
         patience: float | None = None,
     ) -> Reply:
         """`patience`: seconds in which the answer has to begin, if that is less than the provider may take."""
-        ...
 
     def could_switch(self) -> bool:
         """Whether another provider is well and could take over now."""
-        ...
 
     def switch(self, failure: ModelFailure) -> bool: ...
 
@@ -61,7 +59,6 @@ class ModelPort(Protocol):
 
     def note_failure(self, failure: ModelFailure) -> None:
         """The turn ends with this failure."""
-        ...
 
 
 class Hands(Protocol):
@@ -71,7 +68,6 @@ class Hands(Protocol):
 
     def is_working(self) -> bool:
         """Whether something of this task makes progress, such as a running process (C12)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
