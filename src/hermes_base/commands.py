@@ -102,6 +102,8 @@ def help_lines() -> list[str]:
     """One line a command, in columns."""
     usages = {command: f"/{command.name} {command.args}".strip() for command in COMMANDS}
     width = max(map(len, usages.values()))
-    aliases = {command: ", ".join("/" + alias for alias in command.aliases) for command in COMMANDS}
-    also = {command: f" (also {names})" if names else "" for command, names in aliases.items()}
-    return [f"{usage:<{width}}  {command.summary}{also[command]}" for command, usage in usages.items()]
+    lines = []
+    for command, usage in usages.items():
+        also = ", ".join(f"/{alias}" for alias in command.aliases)
+        lines.append(f"{usage:<{width}}  {command.summary}{f' (also {also})' if also else ''}")
+    return lines

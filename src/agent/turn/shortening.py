@@ -82,10 +82,11 @@ def _cut(row: Row, limit: int, session: str) -> Row:
     if isinstance(content, str):
         cut = fit_text(content, limit, where)
     elif isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
         cut = [
-            {**part, "text": fit_text(text, limit, where)} if isinstance(text, str) else part
-            for part, text in zip(content, texts, strict=True)
+            {**part, "text": fit_text(part["text"], limit, where)}
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+            else part
+            for part in content
         ]
     if cut == content:
         return row
