@@ -13,8 +13,8 @@ from agent.auxiliary_client import environment
 from agent.providers.local_servers import probe_model_servers
 from agent.providers.runtime import Runtime, find_key, needs_key, runtime_of_entry
 from agent.providers.table import PROVIDERS, Provider, find_provider, provider_or_custom
-from hermes_base.cockpit import ProviderChoice, ProviderView
 from hermes_base.errors import ConfigProblem
+from hermes_base.query_values import ProviderChoice, ProviderView
 from hermes_base.text.addresses import check_address, describe_address
 from hermes_cli import config as cli_config
 

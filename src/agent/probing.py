@@ -10,9 +10,9 @@ from agent.providers.local_servers import find_better_address
 from agent.providers.runtime import Runtime
 from agent.usage_pricing import ledger_row
 from hermes_base.cancel import CancelToken
-from hermes_base.cockpit import Probed
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
 from hermes_base.journal import UsageRow
+from hermes_base.query_values import Probed
 from hermes_base.text.addresses import describe_address
 from hermes_base.text.redact import Redactor
 from hermes_cli import config as cli_config

@@ -10,8 +10,8 @@ import pytest
 from agent import choosing, probing
 from agent.auxiliary_client import find_runtime
 from agent.providers.runtime import Runtime
-from hermes_base.cockpit import Probed, ProviderChoice
 from hermes_base.errors import ConfigProblem
+from hermes_base.query_values import Probed, ProviderChoice
 from hermes_cli import config
 from hermes_lab.server import LabServer
 

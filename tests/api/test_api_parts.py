@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.http.api.formats import reading
-from gateway.http.api.formats.asking import NOTHING_ASKED, Said, fold
+from gateway.http.api.formats.asking import NOTHING_ASKED, ClientMessage, fold
 from gateway.http.api.formats.reading import Fields, parse_json
 from gateway.http.api.formats.reading_chat import read_chat
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.problems import ApiProblem
-from gateway.http.api.runs.outcomes import Outcome, join_turn, read_outcome
+from gateway.http.api.runs.outcomes import RunOutcome, join_turn, read_outcome
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
-from hermes_base.cockpit import Caller, Entry, Exchange
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
+from hermes_base.query_values import Caller, PastExchange, TimelineEntry
 from hermes_base.text.wrappers import HEAD_BEGINS
 
 HERE = Address("api", "api", "c")
@@ -45,27 +45,29 @@ def test_any_text_is_an_id_or_none(text: str) -> None:
 def test_a_list_becomes_a_question() -> None:
     ask = fold(
         [
-            Said("system", "Be short."),
-            Said("user", "One"),
-            Said("assistant", "1"),
-            Said("assistant", "one"),
-            Said("user", "Two"),
-            Said("user", "Three"),
+            ClientMessage("system", "Be short."),
+            ClientMessage("user", "One"),
+            ClientMessage("assistant", "1"),
+            ClientMessage("assistant", "one"),
+            ClientMessage("user", "Two"),
+            ClientMessage("user", "Three"),
         ]
     )
     assert ask.said == "Two\n\nThree"
-    assert ask.before == (Exchange(f"{HEAD_BEGINS}\nBe short.\n[End of the instructions]\n\nOne", "1\n\none"),)
+    assert ask.before == (PastExchange(f"{HEAD_BEGINS}\nBe short.\n[End of the instructions]\n\nOne", "1\n\none"),)
     assert ask.first_said.endswith("\n\nTwo\n\nThree")
 
 
 def test_a_list_that_begins_with_an_answer_has_a_question() -> None:
-    assert fold([Said("assistant", "Hello."), Said("user", "Hi")]).before == (Exchange(NOTHING_ASKED, "Hello."),)
+    assert fold([ClientMessage("assistant", "Hello."), ClientMessage("user", "Hi")]).before == (
+        PastExchange(NOTHING_ASKED, "Hello."),
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text(min_size=1, max_size=5))))
 def test_no_word_of_a_list_is_lost(spoken: list[tuple[str, str]]) -> None:
     """Each text stands once: in the head, in an exchange or in what is said."""
-    ask = fold([Said(role, text) for role, text in spoken])
+    ask = fold([ClientMessage(role, text) for role, text in spoken])
     heads = "\n\n".join(text for role, text in spoken if role == "system")
     assert ask.head == heads
     told = [part for pair in ask.before for part in (pair.asked, pair.answered)] + [ask.said]
@@ -84,10 +86,10 @@ def test_streamed_text_is_the_answer_if_it_ends_with_it() -> None:
 
 def test_what_was_not_seen_comes_from_the_transcript() -> None:
     entries = [
-        Entry("m0", "user", "?"),
-        Entry("m1", "assistant", "One."),
-        Entry("m2", "tool", "x"),
-        Entry("m3", "assistant", "Two."),
+        TimelineEntry("m0", "user", "?"),
+        TimelineEntry("m1", "assistant", "One."),
+        TimelineEntry("m2", "tool", "x"),
+        TimelineEntry("m3", "assistant", "Two."),
     ]
     assert read_outcome([Outgoing(HERE, "Two.", ANSWER)], "something else", entries).text == "One.\n\nTwo."
     assert join_turn(entries, "Three.") == ""
@@ -97,7 +99,7 @@ def test_an_interrupted_answer_says_so_apart() -> None:
     """C6: who stopped it is told beside the text, not in it."""
     reason = "Interrupted: stopped by the user."
     ended = Outgoing(HERE, f"Half\n\n({reason})", ANSWER, interrupted=True, completed=False, reason=reason)
-    assert read_outcome([ended], "Half") == Outcome("Half", interrupted=True, reason=reason)
+    assert read_outcome([ended], "Half") == RunOutcome("Half", interrupted=True, reason=reason)
     alone = Outgoing(HERE, f"({reason})", ANSWER, interrupted=True, completed=False, reason=reason)
     assert read_outcome([alone], "").text == ""
 
@@ -121,7 +123,7 @@ def test_c7_who_joins_the_pieces_has_the_text_or_is_told(
     for event in events:
         record.show(event)
     text = record.streamed if other is None else other
-    record.end(Outcome(text))
+    record.end(RunOutcome(text))
     sent, joined = SentText(record), ""
     for told in record.events:
         joined += sent.take(told) if sent.problem is None else ""
@@ -143,7 +145,7 @@ def test_followers_read_the_same_whenever_they_come() -> None:
         for event in (TextDelta("One."), TextEnded(True), ToolStarted("1", "t", ""), TextDelta("Two")):
             record.show(event)
             await asyncio.sleep(0)
-        record.end(Outcome("One.\n\nTwo."))
+        record.end(RunOutcome("One.\n\nTwo."))
         late = await _collect(record)
         assert late == await early
         assert "".join(text for kind, text in late if kind == "text") == "One.\n\nTwo."

@@ -13,7 +13,7 @@ from pretending import QUICK, Post, place
 from waiting import until, wait_until
 
 from gateway.core.drafts import UNFINISHED
-from gateway.platforms.pretend.service import CLOSED_AFTER, Message, PretendService, Rules
+from gateway.platforms.pretend.service import CLOSED_AFTER, PretendMessage, PretendRules, PretendService
 from hermes_lab.server import LabServer
 from hermes_state.memory.memory_store import MemoryStore
 
@@ -43,7 +43,7 @@ def hold_drafts(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, Calla
     held, free = threading.Event(), threading.Event()
     send = PretendService.send
 
-    async def hold(self: PretendService, message: Message) -> str:
+    async def hold(self: PretendService, message: PretendMessage) -> str:
         known = await send(self, message)
         if message.text.endswith(UNFINISHED):
             held.set()
@@ -94,7 +94,7 @@ def test_c7_an_answer_does_not_wait_for_the_event_loop(house: House, home: Path,
 @pytest.mark.parametrize("keys", [True, False])
 def test_c7_an_answer_finds_the_draft_of_a_process_that_is_gone(keys: bool) -> None:
     """C7: the draft was taken, its id never came, the process died. Where keys are taken, nothing is left of it."""
-    post = Post(MemoryStore().turns, Rules(takes_keys=keys))
+    post = Post(MemoryStore().turns, PretendRules(takes_keys=keys))
     post.service.troubles.append(CLOSED_AFTER)
 
     async def steps() -> None:

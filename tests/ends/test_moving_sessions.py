@@ -14,9 +14,9 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from hermes_base import local_wire as wire
-from hermes_base.cockpit import Caller, NotNow
 from hermes_base.errors import AtWork
 from hermes_base.journal import Row
+from hermes_base.query_values import Caller, Conflict
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.journal import StoreJournal
@@ -104,7 +104,7 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
         refused.send(wire.Hello("three", resume=old.id))
         wait_until(lambda: any("in the middle of a turn" in str(line) for line in refused.lines))
         refused.close()
-        with pytest.raises(NotNow):
+        with pytest.raises(Conflict):
             house.run(house.cockpit.threads.resume(Caller(), old.id))
         other = SqliteStore(home / STORE_FILE)  # as another process would
         with pytest.raises(AtWork):

@@ -7,10 +7,10 @@ import pytest
 from cockpit_house import OWNER, CockpitHouse
 from waiting import wait_until
 
-from hermes_base.cockpit import Caller, Entry, Exchange, NotNow, NotThere, Timeline
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
 from hermes_base.journal import Row
+from hermes_base.query_values import Caller, Conflict, NotThere, PastExchange, Timeline, TimelineEntry
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.store import NewSession
@@ -188,7 +188,7 @@ def test_nothing_is_changed_under_a_turn(house: CockpitHouse) -> None:
     wait_until(lambda: house.cockpit.desk.is_working(talk))
     threads = house.cockpit.threads
     for change in (threads.resume(OWNER, session), threads.fork(OWNER, other), threads.delete(OWNER, other)):
-        with pytest.raises(NotNow, match="in the middle of a turn"):
+        with pytest.raises(Conflict, match="in the middle of a turn"):
             house.run(change)
     house.run(house.cockpit.desk.stop(OWNER, talk))
     house.wait_idle(talk)
@@ -255,7 +255,7 @@ def test_a_history_finds_its_conversation(house: CockpitHouse) -> None:
     talk = house.open(key, "api")
     house.ask(talk, f"Look. {CALL}", platform="api")
     house.ask(talk, "[[say Fine.]] And?", platform="api")
-    said = [Exchange(f"Look.  {CALL}", "Done."), Exchange("[[say Fine.]] And?", "Fine.\n")]
+    said = [PastExchange(f"Look.  {CALL}", "Done."), PastExchange("[[say Fine.]] And?", "Fine.\n")]
     threads = house.cockpit.threads
     assert house.run(threads.match(key, said)) == talk
     assert house.run(threads.match(key, said[:1])) == ""
@@ -270,18 +270,18 @@ def test_a_history_with_a_file_finds_its_conversation(house: CockpitHouse, tmp_p
     talk = house.open(key, "api")
     house.ask(talk, "See?", platform="api", files=(FileRef(str(path), "seen.txt"),))
     answered = house.look(talk).entries[-1].text
-    assert house.run(house.cockpit.threads.match(key, [Exchange("See?", answered)])) == talk
+    assert house.run(house.cockpit.threads.match(key, [PastExchange("See?", answered)])) == talk
 
 
 def test_a_foreign_history_is_planted(house: CockpitHouse, lab: LabServer) -> None:
     key = Caller(key="k1")
     talk = house.open(key, "api")
-    house.run(house.cockpit.threads.plant(key, talk, [Exchange("My name is Bo.", "Hello Bo.")]))
+    house.run(house.cockpit.threads.plant(key, talk, [PastExchange("My name is Bo.", "Hello Bo.")]))
     house.ask(talk, "[[say Bo.]] Who am I?", platform="api")
     assert [role for role, _ in sent(lab)[0]] == ["user", "assistant", "user"]
     assert sent(lab)[0][1] == ("assistant", "Hello Bo.")
-    with pytest.raises(NotNow, match="begun"):
-        house.run(house.cockpit.threads.plant(key, talk, [Exchange("x", "y")]))
+    with pytest.raises(Conflict, match="begun"):
+        house.run(house.cockpit.threads.plant(key, talk, [PastExchange("x", "y")]))
 
 
 def test_names_lead_to_the_same_conversation(house: CockpitHouse) -> None:
@@ -308,7 +308,7 @@ def test_an_approval_is_answered_from_the_page(house: CockpitHouse) -> None:
     house.wait_idle(talk)
     assert not house.run(house.cockpit.desk.answer(OWNER, question.id, "approve"))
     entries = house.look(talk).entries
-    tool: Entry = next(entry for entry in entries if entry.kind == "tool")
+    tool: TimelineEntry = next(entry for entry in entries if entry.kind == "tool")
     assert "yes-made" in tool.text
     assert house.look(talk).question is None
 

@@ -16,7 +16,7 @@ from waiting import until
 from gateway.core.delivery_rules import Again, GiveUp, Pace, judge, pause_after
 from gateway.core.render import LONG_MARK
 from gateway.platforms.face import NeverTaken, NotNow, Part
-from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, Rules
+from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
 from hermes_base.errors import DeliveryFailure, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
 from hermes_state.memory.memory_store import MemoryStore
@@ -68,7 +68,7 @@ def test_a_fresh_message_is_sent_when_woken(turns: TurnStore) -> None:
 
 
 def test_a_long_message_goes_in_parts(turns: TurnStore) -> None:
-    post = Post(turns, Rules(max_length=100, length_unit="utf16"))
+    post = Post(turns, PretendRules(max_length=100, length_unit="utf16"))
     post.put("word 🙂 " * 100)
 
     async def steps() -> None:
@@ -84,7 +84,7 @@ def test_a_long_message_goes_in_parts(turns: TurnStore) -> None:
 @pytest.mark.parametrize("takes_keys", [True, False])
 def test_a_connection_that_closes_after_taking_the_message(turns: TurnStore, takes_keys: bool) -> None:
     """C7: with keys it shows once; without, the repetition says that it is one."""
-    post = Post(turns, Rules(takes_keys=takes_keys))
+    post = Post(turns, PretendRules(takes_keys=takes_keys))
     post.service.troubles.append(CLOSED_AFTER)
     post.put("hello")
 
@@ -99,7 +99,7 @@ def test_a_connection_that_closes_after_taking_the_message(turns: TurnStore, tak
 
 def test_only_the_doubtful_part_is_marked(turns: TurnStore) -> None:
     """C7: parts that are known to have arrived are not sent again, later ones carry no mark."""
-    post = Post(turns, Rules(takes_keys=False, max_length=200))
+    post = Post(turns, PretendRules(takes_keys=False, max_length=200))
     post.service.troubles.extend(["", CLOSED_BEFORE])
     post.put("word " * 100)
 
@@ -156,7 +156,7 @@ def test_nothing_is_sent_during_a_penalty(turns: TurnStore) -> None:
 
 def test_the_budget_of_the_platform_is_kept(turns: TurnStore) -> None:
     """C8: drafts, typing, notes and answers together never make the service refuse a call."""
-    post = Post(turns, Rules(calls_per_second=20, burst_calls=3))
+    post = Post(turns, PretendRules(calls_per_second=20, burst_calls=3))
 
     async def steps() -> None:
         async with post.delivering() as delivery:
@@ -281,7 +281,7 @@ def test_who_is_away_gets_it_when_back(turns: TurnStore) -> None:
 
 def test_fresh_chats_do_not_wait_for_old_ones(turns: TurnStore) -> None:
     """C15: a chat that is woken overtakes hundreds with old messages."""
-    post = Post(turns, Rules(latency=0.02))
+    post = Post(turns, PretendRules(latency=0.02))
     for n in range(100):
         post.put("old", f"old{n}")
 
@@ -352,7 +352,7 @@ def test_a_lease_that_cannot_be_renewed_stops_the_sending(turns: TurnStore) -> N
 
 def test_a_store_that_is_locked_for_a_while_delays_and_doubles_nothing(turns: TurnStore) -> None:
     """C7: a message that was sent but could not be noted is noted later, not sent again."""
-    post = Post(turns, Rules(takes_keys=False))
+    post = Post(turns, PretendRules(takes_keys=False))
     failures = 4
 
     async def call(fn: Any, *args: Any) -> Any:
@@ -376,7 +376,7 @@ def test_a_store_that_is_locked_for_a_while_delays_and_doubles_nothing(turns: Tu
 
 def test_stopping_ends_the_call_under_way_and_gives_the_rest_back(turns: TurnStore) -> None:
     """C14: nothing is doubtful after an orderly stop."""
-    post = Post(turns, Rules(latency=0.05, takes_keys=False, max_length=200))
+    post = Post(turns, PretendRules(latency=0.05, takes_keys=False, max_length=200))
     post.put("word " * 400)
 
     async def steps() -> None:
@@ -425,7 +425,7 @@ def test_any_mix_of_broken_connections_shows_each_text_once(
     troubles: list[str], lengths: list[int], takes_keys: bool
 ) -> None:
     """C7: once with keys; without them each text at most once unmarked, and in order."""
-    post = Post(MemoryStore().turns, Rules(max_length=150, takes_keys=takes_keys))
+    post = Post(MemoryStore().turns, PretendRules(max_length=150, takes_keys=takes_keys))
     post.service.troubles.extend(troubles)
     texts = [" ".join(f"{n}-{word}" for word in range(length // 4 + 1)) for n, length in enumerate(lengths)]
     for text in texts:
@@ -519,7 +519,7 @@ def test_memory_is_bounded_by_the_chats_at_work(turns: TurnStore) -> None:
 
 def test_the_event_loop_is_never_held_up(turns: TurnStore) -> None:
     """F5: very long answers and many chats, and no callback takes 50 ms of its thread's time."""
-    post = Post(turns, Rules(max_length=100_000))
+    post = Post(turns, PretendRules(max_length=100_000))
     post.put("some words and `code` and [a link](https://example.org/x) here\n" * 30_000, "long")
     for n in range(100):
         post.put("hello", f"c{n}")

@@ -11,13 +11,13 @@ from waiting import until
 
 from gateway.core.render import LONG_MARK
 from gateway.platforms.face import Part
-from gateway.platforms.pretend.service import Message, Rules
+from gateway.platforms.pretend.service import PretendMessage, PretendRules
 from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turns import TurnStore
 
 TEXT = "".join(f"word{n} " for n in range(60))
-RULES = {"keys": Rules(max_length=200), "no keys": Rules(max_length=200, takes_keys=False)}
+RULES = {"keys": PretendRules(max_length=200), "no keys": PretendRules(max_length=200, takes_keys=False)}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -79,7 +79,7 @@ def test_killed_at_each_step(turns: TurnStore, kind: str, draft: bool) -> None:
     for last in range(200):
         post = Post(turns, RULES[kind])
         if draft:
-            post.service.messages.append(Message("m0", "c1", "word0 …"))
+            post.service.messages.append(PretendMessage("m0", "c1", "word0 …"))
         post.put(TEXT, draft="m0" if draft else "")
         killed = asyncio.run(deliver_until_killed(post, last))
         if killed:

@@ -14,7 +14,7 @@ from waiting import wait_until
 
 from gateway.core.drafts import UNFINISHED
 from gateway.core.render import LONG_MARK, SHORT_MARK
-from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, Rules
+from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, PretendRules
 from gateway.service import gateway
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
@@ -37,7 +37,7 @@ def house(home: Path, lab: LabServer) -> Iterator[House]:
         yield made
 
 
-def open_house(home: Path, lab: LabServer, rules: Rules) -> House:
+def open_house(home: Path, lab: LabServer, rules: PretendRules) -> House:
     return House(home, lab.base_url, rules, pretend=PEOPLE)
 
 
@@ -77,7 +77,7 @@ def test_drafts_of_two_chats_stay_apart(house: House) -> None:
 @pytest.mark.parametrize("keys", [True, False])
 def test_a_question_in_mid_answer_leaves_no_second_draft(home: Path, lab: LabServer, keys: bool) -> None:
     """C7: text, a question, more text: at the end the question and one answer stand there."""
-    with open_house(home, lab, Rules(takes_keys=keys)) as house:
+    with open_house(home, lab, PretendRules(takes_keys=keys)) as house:
         ann = house.person("ann")
         ann.say(
             f'[[say Let me ask.]]{STREAM}[[tool clarify {{"question": "Which?"}}]][[then]][[say All done.]]{STREAM}'
@@ -119,7 +119,7 @@ def test_an_answer_that_a_message_interrupted(house: House) -> None:
 
 def test_a_platform_without_edits_gets_the_answer_in_pieces(home: Path, lab: LabServer) -> None:
     """C7: no drafts where nothing can be edited; a long answer comes in pieces, whole and in order."""
-    with open_house(home, lab, Rules(can_edit=False, max_length=100)) as house:
+    with open_house(home, lab, PretendRules(can_edit=False, max_length=100)) as house:
         ann = house.person("ann")
         ann.say("[[chunks 200]]")
         house.wait_quiet()
@@ -130,7 +130,7 @@ def test_a_platform_without_edits_gets_the_answer_in_pieces(home: Path, lab: Lab
 
 def test_a_long_streamed_answer_takes_the_place_of_its_draft(home: Path, lab: LabServer) -> None:
     """C7: an answer over the limit begins in its draft and goes on in further messages."""
-    with open_house(home, lab, Rules(max_length=100)) as house:
+    with open_house(home, lab, PretendRules(max_length=100)) as house:
         ann = house.person("ann")
         ann.say("[[chunks 200]][[pause 0.005]]")
         wait_draft(ann)
@@ -181,7 +181,7 @@ def test_an_hour_of_429_and_a_restart(house: House, home: Path) -> None:
 
 def test_the_budget_is_kept_while_an_answer_streams(home: Path, lab: LabServer) -> None:
     """C8: with two calls a second the service never has to refuse, and the answer is not late for its drafts."""
-    with open_house(home, lab, Rules(calls_per_second=5.0, burst_calls=3)) as house:
+    with open_house(home, lab, PretendRules(calls_per_second=5.0, burst_calls=3)) as house:
         ann = house.person("ann")
         ann.say(STREAM)
         house.wait_quiet()
@@ -195,7 +195,7 @@ def test_the_budget_is_kept_while_an_answer_streams(home: Path, lab: LabServer) 
 @pytest.mark.parametrize("trouble", [CLOSED_BEFORE, CLOSED_AFTER])
 def test_with_keys_an_answer_is_there_once(home: Path, lab: LabServer, trouble: str) -> None:
     """C7: the service closes the connection at each send for a while, before or after it took the message."""
-    with open_house(home, lab, Rules(can_edit=False)) as house:
+    with open_house(home, lab, PretendRules(can_edit=False)) as house:
         house.service.troubles.extend([trouble] * 4)
         ann = house.person("ann")
         assert ann.ask("[[say once]]") == ["once"]
@@ -204,7 +204,7 @@ def test_with_keys_an_answer_is_there_once(home: Path, lab: LabServer, trouble: 
 
 def test_without_keys_a_repetition_is_marked(home: Path, lab: LabServer) -> None:
     """C7: where the service takes no keys, what may be there twice says so."""
-    with open_house(home, lab, Rules(can_edit=False, takes_keys=False)) as house:
+    with open_house(home, lab, PretendRules(can_edit=False, takes_keys=False)) as house:
         house.service.troubles.extend([CLOSED_AFTER] * 2)
         ann = house.person("ann")
         first, *others = ann.ask("[[say once]]")
@@ -245,7 +245,7 @@ def test_a_turn_that_goes_on_takes_up_its_draft(house: House) -> None:
 def test_any_mix_of_troubles_shows_each_answer_once(home: Path, lab: LabServer, seed: int) -> None:
     """C7: streams, lost connections before and after, penalties and a restart; with keys every final is there once."""
     chance = random.Random(seed)
-    with open_house(home, lab, Rules(calls_per_second=50.0, burst_calls=5)) as house:
+    with open_house(home, lab, PretendRules(calls_per_second=50.0, burst_calls=5)) as house:
         people = [house.person(name) for name in ("ann", "ben", "olga")]
         for round_ in range(3):
             troubles = chance.choices(["", CLOSED_BEFORE, CLOSED_AFTER], k=12)

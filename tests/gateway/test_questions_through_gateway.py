@@ -9,7 +9,7 @@ from house import House, Visitor
 from waiting import wait_until
 
 from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
-from gateway.platforms.pretend.service import CLOSED_BEFORE, Rules, Update
+from gateway.platforms.pretend.service import CLOSED_BEFORE, PretendRules, Update
 from gateway.service import gateway
 from hermes_base.errors import HermesError
 from hermes_lab.server import LabServer
@@ -19,7 +19,7 @@ PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 TOUCH = '[[tool terminal {"command": "touch made && echo done-%s"}]]'
 
 
-def open_house(home: Path, lab: LabServer, rules: Rules | None = None, **settings: object) -> House:
+def open_house(home: Path, lab: LabServer, rules: PretendRules | None = None, **settings: object) -> House:
     return House(home, lab.base_url, rules, **{"pretend": PEOPLE, "approvals": {"mode": "ask"}, **settings})
 
 
@@ -100,7 +100,7 @@ def test_one_yes_is_for_one_command(house: House) -> None:
 
 def test_where_there_are_no_buttons_the_text_says_how_to_answer(home: Path, lab: LabServer) -> None:
     """G4: on a platform without buttons the choices stand in the text, and a word answers."""
-    with open_house(home, lab, Rules(has_buttons=False)) as house:
+    with open_house(home, lab, PretendRules(has_buttons=False)) as house:
         olga = house.person("olga")
         olga.say(TOUCH % "plain")
         asked = olga.wait_seen("touch made").text
@@ -145,7 +145,7 @@ def test_a_second_yes_is_not_for_a_command_that_nobody_had_seen(house: House) ->
 
 def test_a_yes_is_not_for_a_question_that_has_not_arrived(home: Path, lab: LabServer) -> None:
     """G4: while the service does not show the question, no text answers it; once it stands there, one does."""
-    with open_house(home, lab, Rules(has_buttons=False)) as house:
+    with open_house(home, lab, PretendRules(has_buttons=False)) as house:
         olga = house.person("olga")
         house.service.always = CLOSED_BEFORE
         olga.say(TOUCH % "unseen")

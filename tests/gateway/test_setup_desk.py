@@ -11,8 +11,8 @@ from waiting import wait_until
 
 from gateway.service.queries.setup_queries import SAFE, Setup
 from hermes_base import settings as table
-from hermes_base.cockpit import ProviderChoice
 from hermes_base.errors import ConfigProblem
+from hermes_base.query_values import ProviderChoice
 from hermes_cli import config
 from hermes_lab.server import LabServer
 

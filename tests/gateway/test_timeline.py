@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from gateway.core.bursts import Message, text_of
 from gateway.core.timeline import list_entries, list_exchanges, merge, same_talk, split_files
-from hermes_base.cockpit import Entry, Exchange
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.journal import Row
+from hermes_base.query_values import PastExchange, TimelineEntry
 from hermes_state.store import PagedRow
 
 WORDS = st.text("ab \n.", min_size=1, max_size=20)
@@ -43,8 +43,8 @@ def test_words_of_the_house_to_the_model_are_not_shown() -> None:
 
 @given(st.lists(st.floats(0, 9)), st.lists(st.floats(0, 9)))
 def test_merging_keeps_all_and_each_order(times: list[float], notes: list[float]) -> None:
-    entries = [Entry(f"m{n}", "user", at=at) for n, at in enumerate(sorted(times))]
-    said = [Entry(f"o{n}", "note", at=at) for n, at in enumerate(sorted(notes))]
+    entries = [TimelineEntry(f"m{n}", "user", at=at) for n, at in enumerate(sorted(times))]
+    said = [TimelineEntry(f"o{n}", "note", at=at) for n, at in enumerate(sorted(notes))]
     merged = merge(entries, said)
     assert [entry for entry in merged if entry.kind == "user"] == entries
     assert [entry for entry in merged if entry.kind == "note"] == said
@@ -58,7 +58,7 @@ def test_exchanges_hold_all_that_was_said(talk: list[tuple[str, list[str]]]) -> 
         rows.append(Row({"role": "user", "content": asked}))
         rows.extend(Row({"role": "assistant", "content": answer}) for answer in answers)
     found = list_exchanges(rows)
-    wanted = [Exchange(asked, "\n\n".join(part.strip() for part in parts if part.strip())) for asked, parts in talk]
+    wanted = [PastExchange(asked, "\n\n".join(part.strip() for part in parts if part.strip())) for asked, parts in talk]
     assert found == wanted
-    assert same_talk(found, [Exchange(f" {one.asked}\n", one.answered.replace("\n\n", "\n")) for one in wanted])
-    assert not same_talk(found, [*wanted, Exchange("more", "")])
+    assert same_talk(found, [PastExchange(f" {one.asked}\n", one.answered.replace("\n\n", "\n")) for one in wanted])
+    assert not same_talk(found, [*wanted, PastExchange("more", "")])

@@ -12,7 +12,7 @@ from pretending import HeardCore
 
 from gateway.platforms import registry
 from gateway.platforms.local.adapter import LocalAdapter
-from gateway.platforms.local.house import Found, Opened, StoredRow
+from gateway.platforms.local.house import OpenedConversation, SeenMessage, StoredRow
 from hermes_base import local_wire as wire
 from hermes_base.chat import FileSent, TurnEnded
 from hermes_base.inbound import Address, Inbound
@@ -26,8 +26,8 @@ class ListeningHouse(HeardCore):
 
     version = "test"
 
-    async def open(self, hello: wire.Hello) -> Opened:
-        return Opened(hello.conversation)
+    async def open(self, hello: wire.Hello) -> OpenedConversation:
+        return OpenedConversation(hello.conversation)
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         return False, ""
@@ -50,7 +50,7 @@ class ListeningHouse(HeardCore):
     async def open_seqs(self, conversation: str) -> Sequence[int]:
         return []
 
-    async def find(self, inbound: Inbound) -> Found | None:
+    async def find(self, inbound: Inbound) -> SeenMessage | None:
         return None
 
 

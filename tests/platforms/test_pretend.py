@@ -11,12 +11,12 @@ from pretending import HeardCore, place
 
 from gateway.platforms import registry
 from gateway.platforms.pretend.adapter import PretendAdapter
-from gateway.platforms.pretend.service import PretendService, Rules, Update
+from gateway.platforms.pretend.service import PretendRules, PretendService, Update
 from hermes_base.inbound import Inbound
 
 
 class PretendRig(Rig):
-    def __init__(self, rules: Rules, home: Path) -> None:
+    def __init__(self, rules: PretendRules, home: Path) -> None:
         self.service = PretendService(rules)
         spec = registry.find_spec("pretend")
         adapter = registry.make_adapter(spec, "bot", {"service": self.service}, home)
@@ -54,7 +54,7 @@ class PretendRig(Rig):
 
 
 class Shape(PlatformSuite):
-    rules = Rules()
+    rules = PretendRules()
 
     def open_rig(self, tmp_path: Path) -> AbstractAsyncContextManager[Rig]:
         @asynccontextmanager
@@ -69,7 +69,7 @@ class TestAble(Shape):
 
 
 class TestBare(Shape):
-    rules = Rules(
+    rules = PretendRules(
         max_length=160,
         length_unit="bytes",
         can_edit=False,
@@ -81,11 +81,11 @@ class TestBare(Shape):
 
 
 class TestUtf16(Shape):
-    rules = Rules(max_length=2000, length_unit="utf16", takes_keys=False)
+    rules = PretendRules(max_length=2000, length_unit="utf16", takes_keys=False)
 
 
 class TestSlow(Shape):
-    rules = Rules(latency=0.01, max_length=0)
+    rules = PretendRules(latency=0.01, max_length=0)
 
 
 def test_an_account_without_a_service_has_its_own(tmp_path: Path) -> None:

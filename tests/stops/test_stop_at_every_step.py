@@ -14,7 +14,7 @@ from house import House, Visitor
 from moody_model import HEAD, SUMMARY, MoodyModel, answer, call_once, drip, fail, hang_up, say, silent
 from waiting import wait_until
 
-from gateway.platforms.pretend.service import Rules
+from gateway.platforms.pretend.service import PretendRules
 from gateway.turns import lane
 from gateway.turns.agent_builder import Builder
 from hermes_state.sql.turns_sqlite import SqliteTurns
@@ -44,7 +44,7 @@ def stage(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(lane, "STOP_PATIENCE", DEAF_SECONDS)
     with MoodyModel() as model:
         settings: dict[str, Any] = {"pretend": {"owner": "ann"}}
-        with House(home, model.base_url, Rules(), **settings) as house:
+        with House(home, model.base_url, PretendRules(), **settings) as house:
             yield Stage(house, model, house.person("ann"), monkeypatch, tmp_path)
 
 

@@ -13,8 +13,8 @@ from waiting import wait_until
 
 from gateway.platforms.face import Accepted
 from gateway.service.queries.queries import make_cockpit
-from hermes_base.cockpit import Caller, Timeline
 from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.query_values import Caller, Timeline
 
 T = TypeVar("T")
 OWNER = Caller()

@@ -14,7 +14,7 @@ from waiting import wait_until
 from gateway.platforms import registry
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
-from gateway.platforms.pretend.service import Message, PretendService, Rules, Update
+from gateway.platforms.pretend.service import PretendMessage, PretendRules, PretendService, Update
 from gateway.service.gateway import Gateway
 from hermes_base.inbound import Address
 from hermes_state.home_lock import HomeLock
@@ -27,9 +27,9 @@ PATIENCE = 20.0
 class House:
     """One home; its gateway starts and stops, the service and its people stay."""
 
-    def __init__(self, home: Path, base_url: str, rules: Rules | None = None, **settings: Any) -> None:
+    def __init__(self, home: Path, base_url: str, rules: PretendRules | None = None, **settings: Any) -> None:
         self.home = home
-        self.service = PretendService(rules or Rules())
+        self.service = PretendService(rules or PretendRules())
         self.base_url = base_url
         self.settings = settings
         self.write_settings()
@@ -142,13 +142,13 @@ class Visitor:
         edited = replace(update, text=text, revision=revision, at=time.time())
         return self.house.call(lambda: self.house.service.repeat(edited))
 
-    def press(self, message: Message, choice: str) -> Update:
+    def press(self, message: PretendMessage, choice: str) -> Update:
         """Press a button under a message."""
         assert choice in message.choices
         return self.say(choice, question=message.question)
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[PretendMessage]:
         return [message for message in list(self.house.service.messages) if message.chat == self.chat]
 
     @property
@@ -160,7 +160,7 @@ class Visitor:
         """Messages in the chat with this in them."""
         return sum(text in seen for seen in self.seen)
 
-    def wait_seen(self, text: str, times: int = 1, seconds: float = PATIENCE) -> Message:
+    def wait_seen(self, text: str, times: int = 1, seconds: float = PATIENCE) -> PretendMessage:
         """The last message with this in it, when there are so many of them."""
         end = time.monotonic() + seconds
         while True:
@@ -170,10 +170,10 @@ class Visitor:
             assert time.monotonic() < end, f"{self.name} never saw {text!r} {times} times: {self.seen}"
             time.sleep(0.01)
 
-    def wait_question(self, text: str = "", seconds: float = PATIENCE) -> Message:
+    def wait_question(self, text: str = "", seconds: float = PATIENCE) -> PretendMessage:
         """The last question in the chat with this in it, when there is one and the gateway knows that it arrived."""
 
-        def find() -> list[Message]:
+        def find() -> list[PretendMessage]:
             found = [message for message in self.messages if message.question and text in message.text]
             open = self.house.gateway.mailbox.open(self.conversation)
             on_its_way = open is not None and open.shown is None

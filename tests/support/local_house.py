@@ -13,7 +13,7 @@ from typing import Any
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, Dealt, Heard, LiveEvent, Moved, Refused
 from gateway.platforms.local.adapter import LocalAdapter
-from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
+from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
 from hermes_base.chat import Question, TextDelta, ToolEnded, ToolStarted
 from hermes_base.errors import HermesError
 from hermes_base.inbound import (
@@ -92,12 +92,14 @@ class EchoHouse:
 
     # --- LocalHouse
 
-    async def open(self, hello: Hello) -> Opened:
+    async def open(self, hello: Hello) -> OpenedConversation:
         if hello.resume == "unknown":
             raise HermesError("There is no session 'unknown'.", fix="`hermes sessions list` shows the ids.")
         key = hello.conversation or hello.resume or (self._last if hello.continue_last else "")
         self._last = key or str(ConversationKey("default", "local", "dm", make_session_id()))
-        return Opened(self._last, ("Hermes test", f"folder {hello.folder}"), self._questions.get(self._last))
+        return OpenedConversation(
+            self._last, ("Hermes test", f"folder {hello.folder}"), self._questions.get(self._last)
+        )
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         if conversation in self._stops:
@@ -137,9 +139,9 @@ class EchoHouse:
         claim = self.turns.claim_one(self.node, conversation)
         return [row.seq for row in self.turns.waiting(claim)] if claim is not None else []
 
-    async def find(self, inbound: Inbound) -> Found | None:
+    async def find(self, inbound: Inbound) -> SeenMessage | None:
         found = self.turns.find_message(inbound.address.account_key, inbound.stem)
-        return Found(found[0][0], found[0][2]) if found else None
+        return SeenMessage(found[0][0], found[0][2]) if found else None
 
     # --- turns
 

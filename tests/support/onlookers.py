@@ -14,7 +14,7 @@ from web_house import PageState, Stream, Visitor
 from agent.turn.driver import EXCUSES
 from gateway.platforms import registry
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
-from gateway.platforms.pretend.service import PretendService, Rules
+from gateway.platforms.pretend.service import PretendRules, PretendService
 from gateway.turns.run_turn import GOING_ON
 from hermes_base.chat import Event, Idle, Notice, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
@@ -37,8 +37,8 @@ _EXCUSED = [f"[{excuse}]" for excuse in EXCUSES.values()]  # turns that ended wi
 class EveryHouse(ApiHouse):
     """A gateway with the page, the API, the socket of the terminals, and a chat service."""
 
-    def __init__(self, home: Path, base_url: str, rules: Rules | None = None, **settings: Any) -> None:
-        self.service = PretendService(rules or Rules())
+    def __init__(self, home: Path, base_url: str, rules: PretendRules | None = None, **settings: Any) -> None:
+        self.service = PretendService(rules or PretendRules())
         pretend = {"enabled": True, "account": ACCOUNT, "owner": "ann"}
         super().__init__(home, base_url, platforms={"pretend": pretend}, **settings)
 

@@ -11,7 +11,7 @@ from gateway.core.delivery_rules import Pace
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, Refused
 from gateway.platforms.pretend.adapter import PretendAdapter
-from gateway.platforms.pretend.service import PretendService, Rules
+from gateway.platforms.pretend.service import PretendRules, PretendService
 from hermes_base.inbound import Address, Inbound, Outgoing
 from hermes_state.turns import NodeInfo, TurnStore
 
@@ -56,9 +56,9 @@ class HeardCore:
 class Post:
     """A store with an outbox, a service, and deliveries between them that come and go."""
 
-    def __init__(self, turns: TurnStore, rules: Rules | None = None) -> None:
+    def __init__(self, turns: TurnStore, rules: PretendRules | None = None) -> None:
         self.turns = turns
-        self.service = PretendService(rules or Rules())
+        self.service = PretendService(rules or PretendRules())
         self.adapter = self.new_adapter()
 
     def new_adapter(self) -> PretendAdapter:

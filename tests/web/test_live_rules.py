@@ -15,17 +15,17 @@ from gateway.http.page.live import LiveView, cut_picture, find_fresh, mark
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, strip_way
 from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent
-from gateway.platforms.hub import MOST_WAITING, Ended, Hub, Lost, Watch, Watched
+from gateway.platforms.hub import MOST_WAITING, Hub, Lost, StreamEnded, Watch, Watched
 from gateway.platforms.web import picture as pictures
 from gateway.platforms.web.adapter import MOST_PICTURES, WebAdapter
 from gateway.platforms.web.picture import Picture, Tail
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
-from hermes_base.cockpit import NOTE, USER, Caller, Entry, Thread, Timeline
 from hermes_base.inbound import Outgoing
+from hermes_base.query_values import NOTE, USER, Caller, Thread, Timeline, TimelineEntry
 
 
-def rows(*texts: str) -> list[Entry]:
-    return [Entry(f"m{number}", USER, text, float(number), number) for number, text in enumerate(texts)]
+def rows(*texts: str) -> list[TimelineEntry]:
+    return [TimelineEntry(f"m{number}", USER, text, float(number), number) for number, text in enumerate(texts)]
 
 
 LISTS = st.lists(st.sampled_from("abc"), max_size=12)
@@ -62,11 +62,11 @@ def test_a_change_of_what_is_known_needs_a_snapshot(before: list[str], added: li
 def test_nothing_left_of_what_was_known_needs_a_snapshot() -> None:
     known = [mark(entry) for entry in rows("a", "b")]
     assert find_fresh(known, [], more=False) is None
-    assert find_fresh(known, [Entry("m7", USER, "z")], more=True) is None
+    assert find_fresh(known, [TimelineEntry("m7", USER, "z")], more=True) is None
 
 
 def test_what_the_turn_under_way_has_written_is_in_its_picture() -> None:
-    entries = [*rows("a", "b", "c", "d"), Entry("o1", NOTE, "note", 9.0)]
+    entries = [*rows("a", "b", "c", "d"), TimelineEntry("o1", NOTE, "note", 9.0)]
     picture = Picture((1,), 2.0)
     assert [entry.id for entry in cut_picture(entries, picture)] == ["m0", "m1", "o1"]
     assert cut_picture(entries, None) == entries
@@ -225,7 +225,7 @@ def test_a_conversation_that_does_not_come_to_rest_is_told_all_the_same(tmp_path
 
 
 def test_the_end_is_told_even_if_it_comes_with_the_beginning(tmp_path: Path) -> None:
-    told = view_of(tmp_path, (OLD, [Ended()]))
+    told = view_of(tmp_path, (OLD, [StreamEnded()]))
     assert [one["type"] for one in told] == ["snapshot", "closing"]
 
 

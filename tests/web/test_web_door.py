@@ -11,7 +11,7 @@ from waiting import wait_until
 from web_house import WebHouse, find_free_port
 
 from gateway.http import access, server, turnstile
-from gateway.http.server import Place
+from gateway.http.server import ServerSettings
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from hermes_base.errors import ConfigProblem
@@ -291,9 +291,9 @@ def test_passwords_that_are_no_passwords(guarded: WebHouse) -> None:
 # --- the port
 
 
-def place(home: Path, **fields: object) -> Place:
+def place(home: Path, **fields: object) -> ServerSettings:
     given = {"host": "127.0.0.1", "port": None, "names": (), "password": "", "upload_bytes": lambda: 1_000, **fields}
-    return Place(home=home, **given)  # type: ignore[arg-type]
+    return ServerSettings(home=home, **given)  # type: ignore[arg-type]
 
 
 def test_a_port_that_is_taken_is_a_sentence(home: Path, lab: LabServer) -> None:

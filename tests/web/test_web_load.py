@@ -18,7 +18,7 @@ from gateway.http import access, connections, server
 from gateway.http.page import live
 from gateway.platforms import hub
 from gateway.service.queries.queries import make_cockpit
-from hermes_base.cockpit import Caller, Exchange
+from hermes_base.query_values import Caller, PastExchange
 from hermes_lab.server import LabServer
 
 MB = 1024 * 1024
@@ -313,7 +313,7 @@ def test_a_very_long_conversation_is_shown_without_holding_the_loop(web: WebHous
     """F5: a hundred messages of 200 KB each, which no model has to read."""
     visitor = web.visit()
     conversation = visitor.open()
-    rows = [Exchange(f"{number} " + 'ä"x' * 70_000, "yes") for number in range(50)]
+    rows = [PastExchange(f"{number} " + 'ä"x' * 70_000, "yes") for number in range(50)]
     cockpit = make_cockpit(web.gateway)
     web.run(cockpit.threads.plant(Caller(), conversation, rows))
     slow.clear()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.http.access import word_address
-from gateway.http.server import HttpServer, Place, open_server
+from gateway.http.server import HttpServer, ServerSettings, open_server
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.gateway import Gateway
@@ -59,9 +59,9 @@ async def open_page(gateway: Gateway) -> HttpServer | None:
     return server
 
 
-def read_place(settings: Mapping[str, Any], home: Path) -> Place:
+def read_place(settings: Mapping[str, Any], home: Path) -> ServerSettings:
     section = settings["web"]
-    return Place(
+    return ServerSettings(
         home=home,
         host=str(section["host"]),
         port=section["port"],

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hermes_base.cockpit import ASSISTANT, FILE, NOTE, TOOL, USER, Entry, Exchange
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
 from hermes_base.journal import Row, is_excuse, is_question, read_early_end, shown_text
+from hermes_base.query_values import ASSISTANT, FILE, NOTE, TOOL, USER, PastExchange, TimelineEntry
 from hermes_base.text.tool_views import cut_parts, read_object, show_call, view_call, view_result
 from hermes_state.store import PagedRow
 from hermes_state.turns import OutboxRow
@@ -24,25 +24,25 @@ _INTERRUPTED = re.compile(r"\[interrupted: ([^\n]*)\]\Z")
 # --- entries
 
 
-def list_entries(rows: Sequence[PagedRow]) -> list[Entry]:
+def list_entries(rows: Sequence[PagedRow]) -> list[TimelineEntry]:
     """The rows as entries: a call of a tool and what came back are one."""
     results = {str(paged.row.message.get("tool_call_id")): paged for paged in rows if _role(paged.row) == "tool"}
     return [entry for paged in rows for entry in _describe(paged, results)]
 
 
-def _describe(paged: PagedRow, results: Mapping[str, PagedRow]) -> Iterator[Entry]:
+def _describe(paged: PagedRow, results: Mapping[str, PagedRow]) -> Iterator[TimelineEntry]:
     row, role = paged.row, _role(paged.row)
     name = f"m{row.position}"
     if role == "user" and is_question(row):
         text, files = split_files(shown_text(row))
-        yield Entry(name, USER, text, paged.created, row.position, files=files)
+        yield TimelineEntry(name, USER, text, paged.created, row.position, files=files)
     elif role == "assistant":
         yield from _describe_answer(name, paged)
         for number, call in enumerate(row.message.get("tool_calls") or ()):
             yield _describe_call(f"{name}.{number}", paged, call, results.get(str(call.get("id"))))
 
 
-def _describe_answer(name: str, paged: PagedRow) -> Iterator[Entry]:
+def _describe_answer(name: str, paged: PagedRow) -> Iterator[TimelineEntry]:
     row = paged.row
     text = shown_text(row)
     stopped = _INTERRUPTED.search(str(row.message.get("content") or ""))
@@ -52,16 +52,16 @@ def _describe_answer(name: str, paged: PagedRow) -> Iterator[Entry]:
         detail = stopped[1] if stopped else read_early_end(row)
         level = "warning" if detail else "error" if is_excuse(row) else "info"
         text = text.removesuffix(stopped[0]).rstrip() if stopped else text
-        entry = Entry(name, ASSISTANT, text, paged.created, row.position, level=level, detail=detail)
+        entry = TimelineEntry(name, ASSISTANT, text, paged.created, row.position, level=level, detail=detail)
         yield replace(entry, reasoning=reasoning, model=str(row.message.get("by") or ""))
 
 
-def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: PagedRow | None) -> Entry:
+def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: PagedRow | None) -> TimelineEntry:
     function = call.get("function") or {}
     tool, args = str(function.get("name") or ""), read_object(str(function.get("arguments") or "")) or {}
     said = shown_text(result.row) if result else ""
     came = cut_parts(view_result(tool, said), RESULT_CHARS) if result else ()
-    return Entry(
+    return TimelineEntry(
         name,
         TOOL,
         shorten(said, RESULT_CHARS),
@@ -74,22 +74,22 @@ def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: 
     )
 
 
-def list_notes(rows: Iterable[OutboxRow]) -> list[Entry]:
+def list_notes(rows: Iterable[OutboxRow]) -> list[TimelineEntry]:
     """What the house said that stands in no transcript: notes, files, and why there was no answer."""
     return [entry for row in rows if (entry := describe_row(row.id, row.outgoing, row.created)) is not None]
 
 
-def describe_row(row: int, outgoing: Outgoing, at: float) -> Entry | None:
+def describe_row(row: int, outgoing: Outgoing, at: float) -> TimelineEntry | None:
     name = f"o{row}"
     if outgoing.kind == FILE_ROW and outgoing.file is not None:
-        return Entry(name, FILE, outgoing.text, at, files=(outgoing.file,))
+        return TimelineEntry(name, FILE, outgoing.text, at, files=(outgoing.file,))
     unwritten = outgoing.kind == ANSWER and not outgoing.turn
     if outgoing.kind == NOTE_ROW or unwritten:
-        return Entry(name, NOTE, outgoing.text, at, level=outgoing.level)
+        return TimelineEntry(name, NOTE, outgoing.text, at, level=outgoing.level)
     return None
 
 
-def merge(entries: Sequence[Entry], notes: Sequence[Entry]) -> tuple[Entry, ...]:
+def merge(entries: Sequence[TimelineEntry], notes: Sequence[TimelineEntry]) -> tuple[TimelineEntry, ...]:
     """Both by time; of one moment the transcript first. The order within each stays."""
     merged = sorted(
         [
@@ -123,7 +123,7 @@ def _role(row: Row) -> str:
 # --- exchanges
 
 
-def list_exchanges(rows: Iterable[Row]) -> list[Exchange]:
+def list_exchanges(rows: Iterable[Row]) -> list[PastExchange]:
     """Questions, each with all that was said to it, as a client saw it."""
     found: list[tuple[str, list[str]]] = []
     for row in rows:
@@ -131,10 +131,10 @@ def list_exchanges(rows: Iterable[Row]) -> list[Exchange]:
             found.append((split_files(shown_text(row))[0], []))
         elif _role(row) == "assistant" and found and shown_text(row).strip():
             found[-1][1].append(shown_text(row).strip())
-    return [Exchange(asked, "\n\n".join(answers)) for asked, answers in found]
+    return [PastExchange(asked, "\n\n".join(answers)) for asked, answers in found]
 
 
-def same_talk(one: Sequence[Exchange], other: Sequence[Exchange]) -> bool:
+def same_talk(one: Sequence[PastExchange], other: Sequence[PastExchange]) -> bool:
     """Whether two histories say the same; white space does not count, since clients tidy it."""
     return len(one) == len(other) and all(
         squeeze(left.asked) == squeeze(right.asked) and squeeze(left.answered) == squeeze(right.answered)

@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from hermes_base.cockpit import NotAllowed, NotNow, NotThere
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
+from hermes_base.query_values import Conflict, NotAllowed, NotThere
 from hermes_base.text.whole_text import encode_text
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Refusal(HermesError):
 #: The first row whose kind fits decides.
 _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (NotThere, 404, "not_there"),
-    (NotNow, 409, "not_now"),
+    (Conflict, 409, "not_now"),
     (NotAllowed, 403, "not_allowed"),
     (ConfigProblem, 422, "not_valid"),
     (StoreFailure, 503, "store"),

@@ -42,7 +42,7 @@ WRONG_TOKEN = "The token in this address does not hold here, or not any more."
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class GateRules:
     """Where the server stands, and who may enter."""
 
     home: Path
@@ -76,7 +76,7 @@ def is_open_to_all(path: str) -> bool:
 class Gate:
     """Wraps the routes. A request passes from the outermost check to the innermost; the first refusal answers."""
 
-    def __init__(self, rules: Rules, app: ASGIApp, is_crowded: Callable[[], bool]) -> None:
+    def __init__(self, rules: GateRules, app: ASGIApp, is_crowded: Callable[[], bool]) -> None:
         self._rules = rules
         self._app = app
         self._is_crowded = is_crowded

@@ -17,7 +17,7 @@ from uvicorn.server import Server
 from gateway.http import access, guard
 from gateway.http.api.routes import make_routes
 from gateway.http.connections import IDLE_SECONDS, MOST_OPEN, PatientProtocol
-from gateway.http.gate import Gate, Rules
+from gateway.http.gate import Gate, GateRules
 from gateway.http.page.files import FileShelf
 from gateway.http.page.parts import Parts
 from gateway.http.page.routes_chat import ChatRoutes
@@ -26,10 +26,10 @@ from gateway.http.page.routes_house import HouseRoutes
 from gateway.http.page.routes_threads import ThreadRoutes
 from gateway.http.pages import PageRoutes
 from gateway.platforms.api.adapter import ApiAdapter
-from gateway.platforms.hub import Ended
+from gateway.platforms.hub import StreamEnded
 from gateway.platforms.web.adapter import WebAdapter
-from hermes_base.cockpit import Caller, Cockpit
 from hermes_base.errors import ConfigProblem
+from hermes_base.query_values import Caller, Cockpit
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ FILES_KEPT = 500  # of them for everything but connections
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerSettings:
     """Where the page is served, and under which conditions."""
 
     home: Path
@@ -91,7 +91,7 @@ class HttpServer:
         """Tell whoever watches, let answers end for a moment, then cut what is left."""
         self._server.ending.set()
         for hub in self._hubs:
-            hub.show_all(Ended())
+            hub.show_all(StreamEnded())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._task), CLOSE_SECONDS)
         for connection in list(self._server.server_state.connections):
@@ -100,7 +100,7 @@ class HttpServer:
         self._task.cancel()
 
 
-async def open_server(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place: Place) -> HttpServer:
+async def open_server(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place: ServerSettings) -> HttpServer:
     """Listen; ConfigProblem when the place is not one to listen at."""
     sock = await bind(place.host, place.port)
     try:
@@ -118,7 +118,7 @@ async def open_server(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place:
     return opened
 
 
-def _make_rules(place: Place, on_loopback: bool) -> Rules:
+def _make_rules(place: ServerSettings, on_loopback: bool) -> GateRules:
     """Decided by where the socket stands, whatever its name is; no switch turns it off (G11)."""
     password = place.password if place.password.strip() else ""
     if not on_loopback and not password:
@@ -128,10 +128,10 @@ def _make_rules(place: Place, on_loopback: bool) -> Rules:
             fix="Set HERMES_WEB_PASSWORD in the .env of the home, or take web.host out of the settings.",
         )
     names = frozenset(name.lower().rstrip(".") for name in (*place.names, place.host) if name)
-    return Rules(place.home, password, names, on_loopback, access.TokenFile(place.home))
+    return GateRules(place.home, password, names, on_loopback, access.TokenFile(place.home))
 
 
-def _make_router(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place: Place, rules: Rules) -> Router:
+def _make_router(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place: ServerSettings, rules: GateRules) -> Router:
     parts = Parts(place.home, cockpit, web, FileShelf(place.home, place.upload_bytes), Caller())
     routes = [
         *PageRoutes().list(),
@@ -144,7 +144,7 @@ def _make_router(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place: Plac
     return Router(routes, redirect_slashes=False)
 
 
-def _make_server(rules: Rules, router: Router) -> QuietServer:
+def _make_server(rules: GateRules, router: Router) -> QuietServer:
     most = min(MOST_OPEN, _allow_files() - FILES_KEPT)
 
     def is_crowded() -> bool:

@@ -33,11 +33,11 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class StreamEnded:
     """The gateway closes."""
 
 
-Watched = LiveEvent | Sent | Lost | Ended
+Watched = LiveEvent | Sent | Lost | StreamEnded
 
 
 class Watch:
@@ -120,7 +120,7 @@ class HubAdapter(BaseAdapter):
         self.last_seen = time.time()
 
     async def disconnect(self) -> None:
-        self.hub.show_all(Ended())
+        self.hub.show_all(StreamEnded())
 
     async def send(self, part: Part) -> str:
         return self._tell(part, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agent.providers import embedded
 from agent.providers.runtime import Runtime
 from gateway.platforms.face import Accepted, Refused
-from gateway.platforms.local.house import PAGE, Found, Opened, StoredRow
+from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
 from gateway.turns.admission import LOCAL_OWNER
 from gateway.turns.agent_builder import Choices
 from gateway.turns.sessions import find_session
@@ -42,7 +42,7 @@ class LocalDoor:
     def wake_delivery(self, address: Address) -> None:
         self._gateway.wake_delivery(address)
 
-    async def open(self, hello: Hello) -> Opened:
+    async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
         if hello.model or hello.provider:  # raises what is wrong with it, before anything is changed
             await start_thread(lambda: self._find_model(hello.model, hello.provider), "find model")
@@ -55,7 +55,7 @@ class LocalDoor:
         self._keep_choices(conversation, hello)
         return conversation, lines
 
-    def _describe(self, conversation: str, lines: Sequence[str]) -> Opened:
+    def _describe(self, conversation: str, lines: Sequence[str]) -> OpenedConversation:
         """A chat opens whatever is wrong: there the person reads it, and can put it right."""
         gateway, hint = self._gateway, ""
         choices = Choices.of(gateway.turns.choices(conversation))
@@ -69,7 +69,7 @@ class LocalDoor:
                 hint = TOY
                 embedded.start_soon()
         problems = [*list_changed(), *filter(None, [gateway.config_watch.engine_problem])]
-        return Opened(conversation, (*who, *problems, *lines), gateway.mailbox.showing(conversation), hint)
+        return OpenedConversation(conversation, (*who, *problems, *lines), gateway.mailbox.showing(conversation), hint)
 
     def _find_model(self, model: str, provider: str) -> Runtime:
         return self._gateway.builder.find_runtime(cli_config.load_last_good(), model, provider)
@@ -133,10 +133,10 @@ class LocalDoor:
     async def open_seqs(self, conversation: str) -> Sequence[int]:
         return await self._gateway.call(self._gateway.turns.open_seqs, conversation)
 
-    async def find(self, inbound: Inbound) -> Found | None:
+    async def find(self, inbound: Inbound) -> SeenMessage | None:
         turns = self._gateway.turns
         rows = await self._gateway.call(turns.find_message, inbound.address.account_key, inbound.stem)
-        return Found(rows[-1][0], rows[-1][2]) if rows else None
+        return SeenMessage(rows[-1][0], rows[-1][2]) if rows else None
 
 
 def describe_model(version: str, runtime: Runtime) -> list[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agent import choosing, probing
 from agent.auxiliary_client import find_runtime
-from hermes_base.cockpit import Probed, ProviderChoice, ProviderView
 from hermes_base.errors import ConfigProblem
+from hermes_base.query_values import Probed, ProviderChoice, ProviderView
 from hermes_cli import config
 from hermes_cli.cmds import gateway_cmd
 

@@ -41,7 +41,7 @@ _TOLD: Mapping[str, Any] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """One call: its answer, what it takes, and which errors it may give beside those that all have."""
 
     summary: str
@@ -56,9 +56,9 @@ class Call:
     is_open: bool = False  # without a key
 
 
-CALLS: Mapping[tuple[str, str], Call] = MappingProxyType(
+CALLS: Mapping[tuple[str, str], ApiCall] = MappingProxyType(
     {
-        ("post", "/v1/chat/completions"): Call(
+        ("post", "/v1/chat/completions"): ApiCall(
             "Ask, in the Chat Completions format.",
             "Chat",
             body="ChatRequest",
@@ -66,7 +66,7 @@ CALLS: Mapping[tuple[str, str], Call] = MappingProxyType(
             streams=True,
             errors=(404, 409, 413, 429, 502, 503),
         ),
-        ("post", "/v1/responses"): Call(
+        ("post", "/v1/responses"): ApiCall(
             "Ask, in the Responses format.",
             "Response",
             body="ResponseRequest",
@@ -74,27 +74,27 @@ CALLS: Mapping[tuple[str, str], Call] = MappingProxyType(
             streams=True,
             errors=(404, 409, 413, 429, 502, 503),
         ),
-        ("get", "/v1/responses/{id}"): Call("A response as it stands.", "Response", errors=(404,)),
-        ("post", "/v1/responses/{id}/cancel"): Call("Stop a response under way.", "Response", errors=(403, 404)),
-        ("get", "/v1/models"): Call("The models that a conversation may choose.", "Models"),
-        ("get", "/v1/models/{id}"): Call("One of them.", "Model", errors=(404,)),
-        ("get", "/v1/sessions"): Call(
+        ("get", "/v1/responses/{id}"): ApiCall("A response as it stands.", "Response", errors=(404,)),
+        ("post", "/v1/responses/{id}/cancel"): ApiCall("Stop a response under way.", "Response", errors=(403, 404)),
+        ("get", "/v1/models"): ApiCall("The models that a conversation may choose.", "Models"),
+        ("get", "/v1/models/{id}"): ApiCall("One of them.", "Model", errors=(404,)),
+        ("get", "/v1/sessions"): ApiCall(
             "Your sessions, those with the newest activity first, or those with these words.",
             "Sessions",
             query=MappingProxyType({"limit": _LIMIT, "before": NUMBER, "words": _WORDS}),
         ),
-        ("get", "/v1/sessions/{id}"): Call("A session.", "Session", errors=(404,)),
-        ("patch", "/v1/sessions/{id}"): Call(
+        ("get", "/v1/sessions/{id}"): ApiCall("A session.", "Session", errors=(404,)),
+        ("patch", "/v1/sessions/{id}"): ApiCall(
             "Give a session a title.", "Session", body="TitleRequest", errors=(404, 413)
         ),
-        ("delete", "/v1/sessions/{id}"): Call("Delete a session for good.", "Deleted", errors=(404, 409)),
-        ("get", "/v1/sessions/{id}/messages"): Call(
+        ("delete", "/v1/sessions/{id}"): ApiCall("Delete a session for good.", "Deleted", errors=(404, 409)),
+        ("get", "/v1/sessions/{id}/messages"): ApiCall(
             "What people see of a session, in order; the newest ones, or those before a position.",
             "Entries",
             query=MappingProxyType({"limit": _LIMIT, "before": _BEFORE}),
             errors=(404,),
         ),
-        ("post", "/v1/sessions/{id}/fork"): Call(
+        ("post", "/v1/sessions/{id}/fork"): ApiCall(
             "A copy of a session, which goes on by itself.",
             "Session",
             201,
@@ -102,21 +102,21 @@ CALLS: Mapping[tuple[str, str], Call] = MappingProxyType(
             body_needed=False,
             errors=(404, 409, 413),
         ),
-        ("post", "/v1/runs"): Call(
+        ("post", "/v1/runs"): ApiCall(
             "Ask, and do not wait.", "Run", 202, body="RunRequest", headers=_TALK[:3], errors=(404, 409, 413, 503)
         ),
-        ("get", "/v1/runs/{id}"): Call("A run as it stands.", "Run", errors=(404,)),
-        ("get", "/v1/runs/{id}/events"): Call(
+        ("get", "/v1/runs/{id}"): ApiCall("A run as it stands.", "Run", errors=(404,)),
+        ("get", "/v1/runs/{id}/events"): ApiCall(
             "What happens in a run, from its beginning.", headers=("Last-Event-ID",), streams=True, errors=(404,)
         ),
-        ("post", "/v1/runs/{id}/stop"): Call("Stop a run under way.", "Stopped", errors=(403, 404)),
-        ("post", "/v1/runs/{id}/approve"): Call(
+        ("post", "/v1/runs/{id}/stop"): ApiCall("Stop a run under way.", "Stopped", errors=(403, 404)),
+        ("post", "/v1/runs/{id}/approve"): ApiCall(
             "Answer the question that a run asks.", "Answered", body="AnswerRequest", errors=(403, 404, 409, 413)
         ),
-        ("get", "/metrics"): Call("Figures in the text format of Prometheus, for the owner.", errors=(403,)),
-        ("get", "/health"): Call("The process answers.", "Health", is_open=True),
-        ("get", "/ready"): Call("Whether a message would be taken now.", "Health", is_open=True, errors=(503,)),
-        ("get", "/openapi.json"): Call("This description.", is_open=True),
+        ("get", "/metrics"): ApiCall("Figures in the text format of Prometheus, for the owner.", errors=(403,)),
+        ("get", "/health"): ApiCall("The process answers.", "Health", is_open=True),
+        ("get", "/ready"): ApiCall("Whether a message would be taken now.", "Health", is_open=True, errors=(503,)),
+        ("get", "/openapi.json"): ApiCall("This description.", is_open=True),
     }
 )
 
@@ -138,7 +138,7 @@ def describe_api(version: str) -> dict[str, Any]:
     }
 
 
-def _describe_call(path: str, call: Call) -> dict[str, Any]:
+def _describe_call(path: str, call: ApiCall) -> dict[str, Any]:
     errors = call.errors if call.is_open else (400, 401, 500, *call.errors)
     answers = {str(call.status): _describe_answer(path, call)}
     for status in sorted(set(errors)):
@@ -152,7 +152,7 @@ def _describe_call(path: str, call: Call) -> dict[str, Any]:
     return told | ({"security": []} if call.is_open else {})
 
 
-def _list_parameters(path: str, call: Call) -> list[dict[str, Any]]:
+def _list_parameters(path: str, call: ApiCall) -> list[dict[str, Any]]:
     """Those of the path, of the query and of the headers."""
     in_path = [{"name": "id", "in": "path", "required": True, "schema": _plain(TEXT)}] if "{id}" in path else []
     in_query = [{"name": name, "in": "query", "schema": _plain(schema)} for name, schema in call.query.items()]
@@ -163,7 +163,7 @@ def _list_parameters(path: str, call: Call) -> list[dict[str, Any]]:
     return [*in_path, *in_query, *in_headers]
 
 
-def _describe_answer(path: str, call: Call) -> dict[str, Any]:
+def _describe_answer(path: str, call: ApiCall) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if call.answer:
         content["application/json"] = {"schema": ref(call.answer)}

@@ -15,8 +15,8 @@ from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
-from hermes_base.cockpit import Caller, Cockpit
 from hermes_base.errors import HermesError
+from hermes_base.query_values import Caller, Cockpit
 
 log = logging.getLogger(__name__)
 

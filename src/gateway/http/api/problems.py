@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from hermes_base.cockpit import NotAllowed, NotNow, NotThere
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
+from hermes_base.query_values import Conflict, NotAllowed, NotThere
 
 #: Clients repeat failed requests by themselves; a repeated turn would be paid twice.
 NO_RETRY = MappingProxyType({"x-should-retry": "false"})
@@ -21,7 +21,7 @@ _CODES: Mapping[int, str] = MappingProxyType(
 #: The first kind that fits decides.
 _STATUS_OF: tuple[tuple[type[HermesError], int], ...] = (
     (NotThere, 404),
-    (NotNow, 409),
+    (Conflict, 409),
     (NotAllowed, 403),
     (ConfigProblem, 400),
     (StoreFailure, 503),

@@ -10,7 +10,7 @@ from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
-from hermes_base.cockpit import Cockpit
+from hermes_base.query_values import Cockpit
 
 #: Calls that need a key.
 CALLS: tuple[tuple[str, str, Closed], ...] = (

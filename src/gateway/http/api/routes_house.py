@@ -10,7 +10,7 @@ from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.saying import check_model
-from hermes_base.cockpit import Caller
+from hermes_base.query_values import Caller
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -15,7 +15,7 @@ from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.records import CLOSING, ENDED, Record, describe_question
 from gateway.http.api.runs.tickets import RUN, read_ticket
 from gateway.http.api.saying import describe_place, read_wish, say
-from hermes_base.cockpit import Caller
+from hermes_base.query_values import Caller
 
 
 async def start_run(api: Api, request: Request, caller: Caller) -> Response:

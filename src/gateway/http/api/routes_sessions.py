@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from gateway.http.api.door import Api
 from gateway.http.api.formats.reading import read_json, read_optional_json
 from gateway.http.api.problems import wrong
-from hermes_base.cockpit import Caller, Entry, Thread
+from hermes_base.query_values import Caller, Thread, TimelineEntry
 
 MOST_LISTED = 100
 MOST_WORDS = 500
@@ -79,7 +79,7 @@ def describe_thread(thread: Thread) -> dict[str, Any]:
     return {"id": told.pop("session"), "object": "session", **told}
 
 
-def describe_entry(entry: Entry) -> dict[str, Any]:
+def describe_entry(entry: TimelineEntry) -> dict[str, Any]:
     """Files are named; where they are is the machine's own business."""
     files = [{"name": file.name, "kind": file.kind, "size": file.size} for file in entry.files]
     told = asdict(entry) | {"files": files}

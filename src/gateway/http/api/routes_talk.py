@@ -17,7 +17,7 @@ from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.tickets import RESPONSE, read_ticket
 from gateway.http.api.saying import describe_place, read_wish, say
-from hermes_base.cockpit import Caller
+from hermes_base.query_values import Caller
 
 
 async def complete_chat(api: Api, request: Request, caller: Caller) -> Response:

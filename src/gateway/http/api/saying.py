@@ -16,10 +16,10 @@ from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
-from hermes_base.cockpit import Caller, NotThere
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.keys import parse_key
+from hermes_base.query_values import Caller, NotThere
 
 PLATFORM = "api"
 _SESSION = re.compile(r"\d{8}_\d{6}_[0-9a-f]{6}")
@@ -40,7 +40,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TargetConversation:
     """A conversation to speak in."""
 
     conversation: str
@@ -118,13 +118,13 @@ async def check_model(api: Api, model: str) -> None:
         raise ApiProblem(404, f"There is no model {model[:100]!r} here. {fix}", "model_not_found", param="model")
 
 
-async def _is_fresh(api: Api, caller: Caller, place: Place) -> bool:
+async def _is_fresh(api: Api, caller: Caller, place: TargetConversation) -> bool:
     if place.fresh is not None:
         return place.fresh
     return (await api.cockpit.threads.timeline(caller, place.conversation, limit=1)).thread is None
 
 
-async def _place(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Place:
+async def _place(api: Api, caller: Caller, ask: Ask, wish: Wish) -> TargetConversation:
     """Where it is said; a repetition goes where the first one went."""
     named = wish.place or ask.place
     if not wish.name:
@@ -132,27 +132,27 @@ async def _place(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Place:
     async with api.one_at_a_time(wish.name):
         known = await asyncio.to_thread(api.repeats.find, wish.name)
         if known:
-            return Place(known)
+            return TargetConversation(known)
         found = await _find_place(api, caller, ask, named)
         await asyncio.to_thread(api.repeats.keep, wish.name, found.conversation)
         return found
 
 
-async def _find_place(api: Api, caller: Caller, ask: Ask, named: str) -> Place:
+async def _find_place(api: Api, caller: Caller, ask: Ask, named: str) -> TargetConversation:
     """The conversation that is named, or that the response was in, or that has this transcript; else a new one."""
     model = "" if ask.model == MODEL else ask.model
     if ask.follows:
-        return Place(await _find_followed(api, caller, ask.follows), fresh=False)
+        return TargetConversation(await _find_followed(api, caller, ask.follows), fresh=False)
     if named:
-        return Place(await _find_named(api, caller, named, model))
+        return TargetConversation(await _find_named(api, caller, named, model))
     threads = api.cockpit.threads
     found = await threads.match(caller, ask.before) if ask.before else ""
     if found and not api.runs.is_busy(found):  # a busy one is about to say something that this client has not heard
-        return Place(found, fresh=False)
+        return TargetConversation(found, fresh=False)
     conversation = await threads.open(caller, PLATFORM, model=model)
     if ask.before:
         await threads.plant(caller, conversation, ask.before)
-    return Place(conversation, fresh=not ask.before)
+    return TargetConversation(conversation, fresh=not ask.before)
 
 
 async def _find_followed(api: Api, caller: Caller, response: str) -> str:

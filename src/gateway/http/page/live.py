@@ -24,11 +24,11 @@ from gateway.http.page.views import (
     view_thread,
 )
 from gateway.platforms.face import Asking, Begun, Dealt, Heard, Moved, Taken, Titled
-from gateway.platforms.hub import Ended, Lost, Sent, Watch, Watched
+from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
 from gateway.platforms.web.picture import Picture
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
-from hermes_base.cockpit import ASSISTANT, TOOL, USER, Entry, Timeline
 from hermes_base.errors import HermesError
+from hermes_base.query_values import ASSISTANT, TOOL, USER, Timeline, TimelineEntry
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ SNAPSHOT_TRIES = 4
 #: What a snapshot read from the store may or may not have in it already.
 _STORED = (Heard, Dealt, Sent, Asking, Lost)
 #: What no snapshot has.
-_PASSING = (Notice, Moved, Titled, Ended)
+_PASSING = (Notice, Moved, Titled, StreamEnded)
 _LARGE = frozenset({"snapshot", "settled"})  # they may hold megabytes, which are not written on the event loop
 _TRANSCRIPT = frozenset({USER, ASSISTANT, TOOL})
 _HEADERS = [
@@ -52,11 +52,11 @@ _HEADERS = [
 Mark = tuple[str, int]  # an entry's id, and what it says
 
 
-def mark(entry: Entry) -> Mark:
+def mark(entry: TimelineEntry) -> Mark:
     return entry.id, hash((entry.kind, entry.text, entry.ok, entry.reasoning, entry.level))
 
 
-def find_fresh(known: Sequence[Mark], entries: Sequence[Entry], more: bool) -> Sequence[Entry] | None:
+def find_fresh(known: Sequence[Mark], entries: Sequence[TimelineEntry], more: bool) -> Sequence[TimelineEntry] | None:
     """The entries behind those that the page has; None: they are not what they were, so it needs them all.
 
     With `more`, there are earlier ones than the first, and the page may have them.
@@ -72,7 +72,7 @@ def find_fresh(known: Sequence[Mark], entries: Sequence[Entry], more: bool) -> S
     return entries[len(rest) :] if stands else None
 
 
-def cut_picture(entries: Iterable[Entry], picture: Picture | None) -> list[Entry]:
+def cut_picture(entries: Iterable[TimelineEntry], picture: Picture | None) -> list[TimelineEntry]:
     """The entries without what the turn under way has written: that is in its picture, and comes whole at its end."""
     if picture is None:
         return list(entries)
@@ -99,7 +99,7 @@ class LiveView:
         told: list[Json] = []
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
         if any(isinstance(event, Lost) for event in events):
-            self.ended = any(isinstance(event, Ended) for event in events)
+            self.ended = any(isinstance(event, StreamEnded) for event in events)
             return [{"type": "closing"}] if self.ended else await self._show_all()
         shown = self._shown
         for event in events:
@@ -141,7 +141,7 @@ class LiveView:
             return await self._settle(event.seqs)
         if isinstance(event, Moved) and not self._parts.web.is_said_here(self._conversation, event.seq):
             return []
-        self.ended = self.ended or isinstance(event, Ended)
+        self.ended = self.ended or isinstance(event, StreamEnded)
         told = self._describe(event)
         return [] if told is None else [told]
 
@@ -175,7 +175,7 @@ class LiveView:
                 return {"type": "title", "session": session, "title": title}
             case Moved(_, conversation):
                 return {"type": "moved", "conversation": conversation}
-            case Ended():
+            case StreamEnded():
                 return {"type": "closing"}
         return None
 

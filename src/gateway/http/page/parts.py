@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gateway.http.page.files import FileShelf
 from gateway.platforms.web.adapter import WebAdapter
-from hermes_base.cockpit import Caller, Cockpit
+from hermes_base.query_values import Caller, Cockpit
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from gateway.http.page.parts import Parts
 from gateway.http.reading import query_text, read_choice, read_name, read_names, read_object, read_text, wrong_field
 from gateway.platforms.face import Accepted, Refused
 from hermes_base import commands
-from hermes_base.cockpit import OWNER_ID
 from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.query_values import OWNER_ID
 
 MOST_TEXT = 1_000_000
 MOST_FILES = 20

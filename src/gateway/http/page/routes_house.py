@@ -11,8 +11,8 @@ from starlette.routing import BaseRoute, Route
 from gateway.http.answers import Refusal, answer_json, answer_nothing, guarded
 from gateway.http.page.parts import Parts
 from gateway.http.reading import query_count, read_fields, read_object, read_text, wrong_field
-from hermes_base.cockpit import ModelView, ProviderChoice
 from hermes_base.commands import COMMANDS
+from hermes_base.query_values import ModelView, ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
 #: What an operator may do from the page; ending the gateway is not among it.

@@ -23,7 +23,7 @@ from gateway.http.reading import (
 )
 from gateway.platforms.face import Titled
 from gateway.platforms.hub import Lost
-from hermes_base.cockpit import Thread
+from hermes_base.query_values import Thread
 from hermes_base.text.whole_text import encode_text
 
 MOST_ROWS = 500

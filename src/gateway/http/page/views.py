@@ -9,10 +9,10 @@ from gateway.platforms.face import Heard
 from gateway.platforms.web.picture import Picture
 from hermes_base import commands
 from hermes_base.chat import Question
-from hermes_base.cockpit import FILE, NOTE, Entry, Thread, Timeline, WaitingMessage
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
+from hermes_base.query_values import FILE, NOTE, Thread, Timeline, TimelineEntry, WaitingMessage
 
 #: Commands that only say what becomes of the message which follows.
 _WAYS = frozenset({"queue", "steer"})
@@ -28,7 +28,7 @@ def view_thread(thread: Thread | None) -> Json | None:
     return None if thread is None else asdict(thread)
 
 
-def view_entry(entry: Entry, shelf: NamesFiles) -> Json:
+def view_entry(entry: TimelineEntry, shelf: NamesFiles) -> Json:
     return {**asdict(entry), "files": view_files(entry.files, shelf)}
 
 
@@ -78,7 +78,9 @@ def view_picture(picture: Picture | None) -> Json | None:
     return {"seqs": picture.seqs, "at": picture.begun, "taken": sorted(picture.taken), **shown}
 
 
-def view_snapshot(timeline: Timeline, entries: Iterable[Entry], picture: Picture | None, shelf: NamesFiles) -> Json:
+def view_snapshot(
+    timeline: Timeline, entries: Iterable[TimelineEntry], picture: Picture | None, shelf: NamesFiles
+) -> Json:
     return {
         "type": "snapshot",
         "conversation": timeline.conversation,
@@ -97,13 +99,13 @@ def view_models(timeline: Timeline) -> Json:
     return {"model": timeline.model, "answered": timeline.answered}
 
 
-def describe_row(row: int, outgoing: Outgoing, at: float) -> Entry | None:
+def describe_row(row: int, outgoing: Outgoing, at: float) -> TimelineEntry | None:
     """What of the outbox stands in no transcript, as an entry: notes, files, and why there was no answer."""
     name = f"o{row}"
     if outgoing.kind == FILE_ROW and outgoing.file is not None:
-        return Entry(name, FILE, outgoing.text, at, files=(outgoing.file,))
+        return TimelineEntry(name, FILE, outgoing.text, at, files=(outgoing.file,))
     if outgoing.kind == NOTE_ROW or (outgoing.kind == ANSWER and not outgoing.turn):
-        return Entry(name, NOTE, outgoing.text, at, level=outgoing.level)
+        return TimelineEntry(name, NOTE, outgoing.text, at, level=outgoing.level)
     return None
 
 

@@ -13,7 +13,7 @@ PAGE = 100  # how much is read from the store at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedConversation:
     """The conversation that a hello asked for."""
 
     conversation: str
@@ -32,7 +32,7 @@ class StoredRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SeenMessage:
     """What became of a message that was seen before."""
 
     seq: int
@@ -44,7 +44,7 @@ class LocalHouse(Core, Protocol):
 
     version: str
 
-    async def open(self, hello: Hello) -> Opened:
+    async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation; keep model, provider and folder as its choices when they are given."""
         ...
 
@@ -76,6 +76,6 @@ class LocalHouse(Core, Protocol):
         """Messages that are not dealt with yet."""
         ...
 
-    async def find(self, inbound: Inbound) -> Found | None:
+    async def find(self, inbound: Inbound) -> SeenMessage | None:
         """What became of a message that `take` had seen before."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gateway.platforms.face import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Taken, Titled
 from gateway.platforms.local.attached import Attached, Leaving
-from gateway.platforms.local.house import LocalHouse, Opened, StoredRow
+from gateway.platforms.local.house import LocalHouse, OpenedConversation, StoredRow
 from gateway.platforms.local.missed import find_missed, read_rows
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Event, Said
@@ -58,7 +58,7 @@ class Rooms:
 
     # --- coming and going
 
-    async def enter(self, client: Attached, opened: Opened) -> None:
+    async def enter(self, client: Attached, opened: OpenedConversation) -> None:
         """Let a client in: welcome it, and tell it what it missed. It reads that in its own time, and joins the room
         when it is abreast, so nobody else waits for it."""
         after = client.hello.after
@@ -69,7 +69,7 @@ class Rooms:
             async with room.lock:
                 await self._let_in(client, room, opened, waiting)
 
-    async def _let_in(self, client: Attached, room: Room, opened: Opened, waiting: Collection[int]) -> None:
+    async def _let_in(self, client: Attached, room: Room, opened: OpenedConversation, waiting: Collection[int]) -> None:
         """The last step into a room, whose lock is held: from here on the client hears what the others hear."""
         newest = wire.Cursor(*await self._house.latest(opened.conversation))
         open_now = tuple(await self._house.open_seqs(opened.conversation))
@@ -140,11 +140,13 @@ class Rooms:
         """Whether it knows repetitions; one that does not is given what delivery sends, and nothing else."""
         return self._keyed and client.hello.keys
 
-    def _welcome(self, client: Attached, opened: Opened, newest: wire.Cursor, waiting: tuple[int, ...]) -> None:
+    def _welcome(
+        self, client: Attached, opened: OpenedConversation, newest: wire.Cursor, waiting: tuple[int, ...]
+    ) -> None:
         version = self._house.version
         client.push(wire.Welcome(opened.conversation, version, opened.banner, newest, waiting, opened.hint))
 
-    async def _catch_up(self, client: Attached, opened: Opened, after: wire.Cursor) -> Collection[int]:
+    async def _catch_up(self, client: Attached, opened: OpenedConversation, after: wire.Cursor) -> Collection[int]:
         """Welcome it and push what it missed, as fast as it reads; the messages that it was told are open."""
         newest = wire.Cursor(*await self._house.latest(opened.conversation))
         waiting = tuple(await self._house.open_seqs(opened.conversation))

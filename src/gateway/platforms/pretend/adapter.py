@@ -11,7 +11,14 @@ from typing import Any
 
 from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part, PlatformSpec, Refused
 from gateway.platforms.pretend import SPEC
-from gateway.platforms.pretend.service import BAD_MARKUP, Message, PretendService, Rules, ServiceError, Update
+from gateway.platforms.pretend.service import (
+    BAD_MARKUP,
+    PretendMessage,
+    PretendRules,
+    PretendService,
+    ServiceError,
+    Update,
+)
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 
@@ -19,7 +26,7 @@ _log = logging.getLogger(__name__)
 RETRY_SECONDS = 0.05
 
 
-def describe(rules: Rules) -> PlatformSpec:
+def describe(rules: PretendRules) -> PlatformSpec:
     """The facts about a service with these rules."""
     return replace(
         SPEC,
@@ -91,7 +98,7 @@ class PretendAdapter(BaseAdapter):
             self._core.wake_delivery(address)
 
     async def _post(self, part: Part, file: str) -> str:
-        message = Message(
+        message = PretendMessage(
             "",
             part.address.chat_key,
             part.text,

@@ -31,7 +31,7 @@ class ServiceError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PretendRules:
     """What the server takes."""
 
     max_length: int = 4096
@@ -47,7 +47,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class PretendMessage:
     id: str
     chat: str
     text: str
@@ -77,7 +77,7 @@ class Update:
 
 
 @dataclass(slots=True)
-class Call:
+class PretendCall:
     """One call that reached the server, whatever it answered."""
 
     kind: str
@@ -90,10 +90,10 @@ class Call:
 class PretendService:
     """Chats and messages of a service, with its clock. Threads: the event loop's only."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: PretendRules = field(default_factory=PretendRules)
     clock: Callable[[], float] = time.monotonic
-    messages: list[Message] = field(default_factory=list)
-    calls: deque[Call] = field(default_factory=lambda: deque(maxlen=KEPT_CALLS))
+    messages: list[PretendMessage] = field(default_factory=list)
+    calls: deque[PretendCall] = field(default_factory=lambda: deque(maxlen=KEPT_CALLS))
     troubles: deque[str] = field(default_factory=deque)  # one for each of the next sends and edits
     always: str = ""  # the trouble of every send and edit
     penalty_until: float = 0.0
@@ -133,7 +133,7 @@ class PretendService:
         if self.updates and self.updates[0] == update:
             self.updates.popleft()
 
-    async def send(self, message: Message) -> str:
+    async def send(self, message: PretendMessage) -> str:
         """Post a message; its id. A key that is known gives the id of the first one."""
         trouble = await self._answer("send", message.chat)
         self._check_text(message.text, bool(message.file))
@@ -167,7 +167,7 @@ class PretendService:
 
     async def _answer(self, kind: str, chat: str, troubled: bool = True) -> str:
         """Count the call, and refuse it if it comes too early; the trouble that it meets."""
-        call = Call(kind, chat, self.clock())
+        call = PretendCall(kind, chat, self.clock())
         self.calls.append(call)
         if self.rules.latency:
             await asyncio.sleep(self.rules.latency)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.service.key_admin import digest_of
-from hermes_base.cockpit import Caller
+from hermes_base.query_values import Caller
 from hermes_state.people import OWNER
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from gateway.service.queries.key_queries import Keys
 from gateway.service.queries.setup_queries import Setup
 from gateway.service.queries.thread_queries import ThreadDesk
 from gateway.service.queries.turn_queries import TurnDesk
-from hermes_base.cockpit import Cockpit, Desk, HousePanel, KeyDesk, SetupDesk, Threads
+from hermes_base.query_values import Cockpit, Desk, HousePanel, KeyDesk, SetupDesk, Threads
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway

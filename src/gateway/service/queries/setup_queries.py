@@ -8,9 +8,9 @@ from agent import choosing, probing
 from agent.providers import embedded
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table
-from hermes_base.cockpit import ModelView, Probed, ProviderChoice, ProviderView, SettingView
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.journal import UsageRow
+from hermes_base.query_values import ModelView, Probed, ProviderChoice, ProviderView, SettingView
 from hermes_cli import config as cli_config
 
 if TYPE_CHECKING:

@@ -13,20 +13,20 @@ from gateway.turns.agent_builder import Choices
 from gateway.turns.lane import Lane
 from gateway.turns.sessions import ROTATED, list_sessions
 from gateway.turns.threads import start_thread
-from hermes_base.cockpit import (
-    Caller,
-    Exchange,
-    FoundWords,
-    NotNow,
-    NotThere,
-    Thread,
-    Timeline,
-    WaitingMessage,
-)
 from hermes_base.errors import AtWork, HermesError, StoreFailure
 from hermes_base.inbound import read_inbound
 from hermes_base.journal import Row
 from hermes_base.keys import ONCE, ConversationKey, parse_key
+from hermes_base.query_values import (
+    Caller,
+    Conflict,
+    FoundWords,
+    NotThere,
+    PastExchange,
+    Thread,
+    Timeline,
+    WaitingMessage,
+)
 from hermes_base.text.wrappers import bare_words
 from hermes_cli import config as cli_config
 from hermes_state.records import make_session_id, make_writer_id
@@ -187,7 +187,7 @@ class ThreadDesk:
         info = await self._call(self._find, caller, session)
         lane = self._lane(info.conversation)
         if lane is not None and await self._call(self._is_current, info):
-            raise NotNow(AT_WORK, kept="Nothing was deleted.", fix="Stop it first.")
+            raise Conflict(AT_WORK, kept="Nothing was deleted.", fix="Stop it first.")
         await self._gateway.operations.delete_session({"session": session})
 
     async def export(self, caller: Caller, session: str, form: str) -> str:
@@ -202,10 +202,10 @@ class ThreadDesk:
 
     # --- histories that clients bring
 
-    async def match(self, caller: Caller, exchanges: Sequence[Exchange]) -> str:
+    async def match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
         return await self._call(self._match, caller, tuple(exchanges)) if exchanges else ""
 
-    def _match(self, caller: Caller, exchanges: Sequence[Exchange]) -> str:
+    def _match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
         store, gateway = self._gateway.store, self._gateway
         prefix = str(ConversationKey(gateway.profile, "api", "dm", _own_prefix(caller)))
         first = squeeze(bare_words(exchanges[0].asked))[:LIKENESS]
@@ -214,21 +214,21 @@ class ThreadDesk:
                 return info.conversation
         return ""
 
-    def _may_end_with(self, info: SessionInfo, last: Exchange) -> bool:
+    def _may_end_with(self, info: SessionInfo, last: PastExchange) -> bool:
         """Told from a few rows, which in a long turn do not hold the question."""
         said = self._exchanges(info, LAST_ROWS)
         return not said or same_talk(said[-1:], [last])
 
-    def _exchanges(self, info: SessionInfo, rows: int) -> Sequence[Exchange]:
+    def _exchanges(self, info: SessionInfo, rows: int) -> Sequence[PastExchange]:
         return list_exchanges(paged.row for paged in self._gateway.store.page(info.id, limit=rows))
 
-    async def plant(self, caller: Caller, conversation: str, exchanges: Sequence[Exchange]) -> None:
+    async def plant(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         await self._call(self._plant, caller, conversation, tuple(exchanges))
 
-    def _plant(self, caller: Caller, conversation: str, exchanges: Sequence[Exchange]) -> None:
+    def _plant(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         store = self._gateway.store
         if store.current(conversation) is not None:
-            raise NotNow("This conversation has begun already.", kept="Nothing was added to it.")
+            raise Conflict("This conversation has begun already.", kept="Nothing was added to it.")
         platform = parse_key(conversation).platform
         redact = cli_config.redactor()
         new = store.open_session(NewSession(conversation, platform=platform, person=self.scope(caller) or ""))
@@ -299,7 +299,7 @@ class ThreadDesk:
         try:
             return await self._gateway.call(work, *args)
         except AtWork as problem:
-            raise NotNow(AT_WORK, kept=problem.kept, fix=problem.fix) from problem
+            raise Conflict(AT_WORK, kept=problem.kept, fix=problem.fix) from problem
 
 
 def _own_prefix(caller: Caller) -> str:

@@ -7,8 +7,8 @@ from gateway.core.people import may_stop
 from gateway.core.route import Standing
 from gateway.service.queries.thread_queries import ThreadDesk
 from hermes_base.chat import Question
-from hermes_base.cockpit import Caller, NotAllowed
 from hermes_base.inbound import Outgoing
+from hermes_base.query_values import Caller, NotAllowed
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway

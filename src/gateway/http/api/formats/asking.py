@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gateway.http.api.formats.images import Image
 from hermes_base.chat import GAP
-from hermes_base.cockpit import Exchange
+from hermes_base.query_values import PastExchange
 from hermes_base.text.wrappers import HEAD_BEGINS, HEAD_ENDS
 
 MODEL = "hermes"  # whatever answers here
@@ -15,7 +15,7 @@ ONLY_IMAGES = "(See the image.)"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ClientMessage:
     """One message of the client's list, read."""
 
     role: str  # system, user, assistant
@@ -30,7 +30,7 @@ class Ask:
     said: str
     head: str = ""  # instructions of the client
     images: tuple[Image, ...] = ()
-    before: tuple[Exchange, ...] = ()  # with the head in its place
+    before: tuple[PastExchange, ...] = ()  # with the head in its place
     model: str = MODEL
     place: str = ""  # the conversation that the client names; empty: the one with this transcript, or a new one
     follows: str = ""  # id of the response that it goes on from
@@ -52,7 +52,7 @@ def join(texts: Iterable[str]) -> str:
     return GAP.join(text for text in texts if text)
 
 
-def fold(messages: Sequence[Said]) -> Ask:
+def fold(messages: Sequence[ClientMessage]) -> Ask:
     """The list of a client as a question: instructions in front, exchanges, and what the user said last."""
     head = join(message.text for message in messages if message.role == "system")
     spoken = [message for message in messages if message.role != "system"]
@@ -64,14 +64,14 @@ def fold(messages: Sequence[Said]) -> Ask:
     return Ask(join(message.text for message in asked), head, images, _pair(spoken[:last], head))
 
 
-def _pair(spoken: Sequence[Said], head: str) -> tuple[Exchange, ...]:
+def _pair(spoken: Sequence[ClientMessage], head: str) -> tuple[PastExchange, ...]:
     """Questions with their answers; neighbours of one side are one text."""
     pairs: list[tuple[list[str], list[str]]] = []
     for message in spoken:
         if not pairs or (message.role == "user" and pairs[-1][1]):
             pairs.append(([], []))
         pairs[-1][message.role != "user"].append(message.text)
-    made = [Exchange(join(asked) or NOTHING_ASKED, join(answered)) for asked, answered in pairs]
+    made = [PastExchange(join(asked) or NOTHING_ASKED, join(answered)) for asked, answered in pairs]
     if made:
         made[0] = replace(made[0], asked=put_head(head, made[0].asked))
     return tuple(made)

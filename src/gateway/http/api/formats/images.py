@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gateway.http.api.problems import wrong
-from hermes_base.cockpit import Caller
 from hermes_base.inbound import PEOPLE, UPLOADS, FileRef
+from hermes_base.query_values import Caller
 
 IMAGE_BYTES = 5_000_000  # a model is shown no larger ones
 MOST_IMAGES = 20

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from gateway.http.api.formats.asking import ONLY_IMAGES, Ask, Said, fold, join
+from gateway.http.api.formats.asking import ONLY_IMAGES, Ask, ClientMessage, fold, join
 from gateway.http.api.formats.images import MOST_IMAGES, Image, read_image
 from gateway.http.api.formats.reading import MOST_CHARS, Fields
 from gateway.http.api.problems import wrong
@@ -56,7 +56,7 @@ def refuse_formats(form: Fields) -> None:
         raise wrong(form.name("type"), f"{form.name('type')}: answers are plain text.", "unsupported")
 
 
-def check_last(messages: list[Said], field: str) -> Ask:
+def check_last(messages: list[ClientMessage], field: str) -> Ask:
     """The messages as one question, which the user must have asked."""
     if not messages:
         raise wrong(field, f"{field} must not be empty.")
@@ -72,7 +72,7 @@ def check_last(messages: list[Said], field: str) -> Ask:
     return ask
 
 
-def read_message(entry: Fields) -> Said:
+def read_message(entry: Fields) -> ClientMessage:
     role = _ROLES.get(entry.text("role", needed=True, most=50))
     if entry.get("role") in ("tool", "function"):
         raise wrong(entry.name("role"), f"{entry.name('role')}: {TOOLS_ARE_OURS}", "unsupported")
@@ -83,17 +83,17 @@ def read_message(entry: Fields) -> Said:
     return read_content(entry, role)
 
 
-def read_content(entry: Fields, role: str) -> Said:
+def read_content(entry: Fields, role: str) -> ClientMessage:
     """A text, or a list of parts. Only an assistant may have said nothing."""
     content = entry.get("content")
     if isinstance(content, list):
         return read_parts(entry, role)
     if content is None and role == "assistant":
-        return Said(role, entry.text("refusal"))
-    return Said(role, entry.text("content", needed=role != "assistant"))
+        return ClientMessage(role, entry.text("refusal"))
+    return ClientMessage(role, entry.text("content", needed=role != "assistant"))
 
 
-def read_parts(entry: Fields, role: str) -> Said:
+def read_parts(entry: Fields, role: str) -> ClientMessage:
     texts: list[str] = []
     images: list[Image] = []
     for part in entry.entries("content"):
@@ -104,7 +104,7 @@ def read_parts(entry: Fields, role: str) -> Said:
             images.append(read_image(_IMAGES[kind](part), part.name("image_url")))
         else:
             raise wrong(part.name("type"), f"{part.name('type')}: only text and images can be taken.", "unsupported")
-    return Said(role, join(texts) or (ONLY_IMAGES if images else ""), tuple(images))
+    return ClientMessage(role, join(texts) or (ONLY_IMAGES if images else ""), tuple(images))
 
 
 def _find_address(part: Fields) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from gateway.http.api.formats.asking import MODEL, Ask, Said
+from gateway.http.api.formats.asking import MODEL, Ask, ClientMessage
 from gateway.http.api.formats.reading import Fields
 from gateway.http.api.formats.reading_chat import TOOLS_ARE_OURS, check_last, read_message, read_place, refuse_formats
 from gateway.http.api.problems import wrong
@@ -24,7 +24,7 @@ def read_response_request(body: Fields) -> Ask:
     refuse_formats(body.section("text").section("format"))
     messages = _read_input(body)
     head = body.text("instructions")
-    ask = check_last([Said("system", head), *messages] if head else messages, "input")
+    ask = check_last([ClientMessage("system", head), *messages] if head else messages, "input")
     follows, place = body.text("previous_response_id", most=1_000), _read_conversation(body)
     if follows and place:
         raise wrong("previous_response_id", "Name either previous_response_id or a conversation, not both.")
@@ -45,13 +45,13 @@ def _read_conversation(body: Fields) -> str:
     return read_place(body)
 
 
-def _read_input(body: Fields) -> list[Said]:
+def _read_input(body: Fields) -> list[ClientMessage]:
     if isinstance(body.get("input"), list):
         return [_read_item(entry) for entry in body.entries("input")]
-    return [Said("user", body.text("input", needed=True))]
+    return [ClientMessage("user", body.text("input", needed=True))]
 
 
-def _read_item(entry: Fields) -> Said:
+def _read_item(entry: Fields) -> ClientMessage:
     if entry.has("type") and entry.get("type") != "message":
         raise wrong(entry.name("type"), f"{entry.name('type')}: only messages can be taken.", "unsupported")
     return read_message(entry)

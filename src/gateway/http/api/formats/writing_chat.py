@@ -7,7 +7,7 @@ from typing import Any
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.formats.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from gateway.http.api.problems import ApiProblem
-from gateway.http.api.runs.outcomes import Outcome
+from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record, RunEvent
 from gateway.http.api.runs.tickets import COMPLETION, RUN
 from hermes_base.journal import CUT, FILTERED
@@ -20,7 +20,7 @@ STOPPING = (
 )
 
 
-def write_completion(record: Record, outcome: Outcome) -> dict[str, Any]:
+def write_completion(record: Record, outcome: RunOutcome) -> dict[str, Any]:
     reasoning = record.reasoning
     message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
     if reasoning:
@@ -50,7 +50,7 @@ def write_usage(usage: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def write_extras(outcome: Outcome) -> dict[str, Any]:
+def write_extras(outcome: RunOutcome) -> dict[str, Any]:
     """What OpenAI's forms have no place for, or not all of them: that it was stopped or is not whole, and files that
     the agent hands over."""
     extras: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from gateway.http.api.formats.streams import PULSE, PULSE_SECONDS, write_event
 from gateway.http.api.formats.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs import records
-from gateway.http.api.runs.outcomes import Outcome
+from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.records import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
 from gateway.http.api.runs.tickets import ITEM, RESPONSE
 
@@ -57,12 +57,12 @@ def _write_output(record: Record) -> list[dict[str, Any]]:
     return [_write_item(record, record.outcome.text, _name_status(record.outcome))]
 
 
-def _find_missing(outcome: Outcome) -> str:
+def _find_missing(outcome: RunOutcome) -> str:
     """Why the text is not all there is to say; empty: it is."""
     return "interrupted" if outcome.interrupted else INCOMPLETE.get(outcome.early, "")
 
 
-def _name_status(outcome: Outcome) -> str:
+def _name_status(outcome: RunOutcome) -> str:
     return "incomplete" if _find_missing(outcome) else "completed"
 
 
@@ -76,7 +76,7 @@ def _write_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
-def _write_usage(outcome: Outcome) -> dict[str, Any]:
+def _write_usage(outcome: RunOutcome) -> dict[str, Any]:
     usage = outcome.usage
     read, written = usage.get("input", 0), usage.get("output", 0)
     return {
@@ -131,7 +131,7 @@ class _Events:
         delta = {**self._item, "content_index": 0, "delta": piece, "logprobs": []}
         return [*self.open(), self.write("response.output_text.delta", delta)]
 
-    def finish(self, outcome: Outcome) -> list[str]:
+    def finish(self, outcome: RunOutcome) -> list[str]:
         place = {**self._item, "content_index": 0}
         status = _name_status(outcome)
         item = _write_item(self._record, outcome.text, status)

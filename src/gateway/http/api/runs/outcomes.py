@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hermes_base.chat import GAP
-from hermes_base.cockpit import ASSISTANT, USER, Entry
 from hermes_base.inbound import ANSWER, FILE, NOTE, FileRef, Outgoing
+from hermes_base.query_values import ASSISTANT, USER, TimelineEntry
 
 NO_ANSWER = "The message was taken, and nothing was said to it."
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     text: str = ""  # all that the assistant said
@@ -26,7 +26,7 @@ class Outcome:
     usage: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_outcome(answers: Sequence[Outgoing], streamed: str, entries: Sequence[Entry] = ()) -> Outcome:
+def read_outcome(answers: Sequence[Outgoing], streamed: str, entries: Sequence[TimelineEntry] = ()) -> RunOutcome:
     """`streamed` is what was shown live, `entries` the end of the transcript, for what was not seen live."""
     files = tuple(said.file for said in answers if said.kind == FILE and said.file is not None)
     answer = next((said for said in reversed(answers) if said.kind == ANSWER), None)
@@ -34,28 +34,28 @@ def read_outcome(answers: Sequence[Outgoing], streamed: str, entries: Sequence[E
         return _read_notes([said for said in answers if said.kind == NOTE], files)
     if answer.interrupted:
         said = answer.text.removesuffix(f"({answer.reason})").rstrip()
-        return Outcome(_whole(said, streamed, entries), interrupted=True, reason=answer.reason, files=files)
+        return RunOutcome(_whole(said, streamed, entries), interrupted=True, reason=answer.reason, files=files)
     if not answer.completed:
-        return Outcome(streamed, answer.text or NO_ANSWER, files=files)
-    return Outcome(_whole(answer.text, streamed, entries), early=answer.reason, files=files)
+        return RunOutcome(streamed, answer.text or NO_ANSWER, files=files)
+    return RunOutcome(_whole(answer.text, streamed, entries), early=answer.reason, files=files)
 
 
-def _read_notes(notes: Sequence[Outgoing], files: tuple[FileRef, ...]) -> Outcome:
+def _read_notes(notes: Sequence[Outgoing], files: tuple[FileRef, ...]) -> RunOutcome:
     """A command answers with notes; a message that was turned away, with a warning."""
     text = "\n".join(note.text for note in notes)
     if text and all(note.level == "info" for note in notes):
-        return Outcome(text, files=files)
-    return Outcome("", text or NO_ANSWER, refused=bool(text), files=files)
+        return RunOutcome(text, files=files)
+    return RunOutcome("", text or NO_ANSWER, refused=bool(text), files=files)
 
 
-def _whole(answer: str, streamed: str, entries: Sequence[Entry]) -> str:
+def _whole(answer: str, streamed: str, entries: Sequence[TimelineEntry]) -> str:
     """All texts of the turn, of which `answer` is the last. What was streamed is the truth if it ends with it."""
     if streamed.rstrip().endswith(answer.strip()):
         return streamed
     return join_turn(entries, answer) or answer
 
 
-def join_turn(entries: Sequence[Entry], answer: str) -> str:
+def join_turn(entries: Sequence[TimelineEntry], answer: str) -> str:
     """The texts of the turn that ended with this answer; empty: it is not among the entries."""
     texts: list[str] = []
     for entry in reversed(entries):
@@ -66,7 +66,7 @@ def join_turn(entries: Sequence[Entry], answer: str) -> str:
     return GAP.join(reversed(texts))
 
 
-def find_model(entries: Sequence[Entry]) -> str:
+def find_model(entries: Sequence[TimelineEntry]) -> str:
     """The model that wrote the last answer."""
     wrote = next((entry.model for entry in reversed(entries) if entry.kind == ASSISTANT), "")
     return wrote.partition("/")[2]

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.http.api.runs.outcomes import Outcome
+from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.tickets import Ticket
 from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
-from hermes_base.cockpit import Caller
+from hermes_base.query_values import Caller
 
 QUEUED, RUNNING, COMPLETED, FAILED, STOPPED = "queued", "in_progress", "completed", "failed", "stopped"
 #: Kinds of events.
@@ -43,7 +43,7 @@ class Record:
         self.status = QUEUED
         self.question: Question | None = None
         self.first_question = ""  # the one that an answer without an id means
-        self.outcome: Outcome | None = None
+        self.outcome: RunOutcome | None = None
         self.closing = False  # the gateway ends before the run does
         self.ended = 0.0  # time.monotonic()
         self.lossy = False  # something that was shown was not seen here
@@ -96,7 +96,7 @@ class Record:
         self.first_question = self.first_question or (question.id if question else "")
         self._add(QUESTION, question=describe_question(question))
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: RunOutcome) -> None:
         """What is missing of the text is added; if it is another one than was streamed, the end tells it."""
         streamed = self.streamed
         if not outcome.error and outcome.text != streamed and outcome.text.startswith(streamed):

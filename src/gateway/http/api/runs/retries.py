@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from gateway.http.api.formats.asking import Ask
 from gateway.http.api.runs.records import Record
-from hermes_base.cockpit import Caller
+from hermes_base.query_values import Caller
 
 HEADER = "x-stainless-retry-count"
 #: A client that heard nothing comes again within a minute; whoever asks the same later wants another answer.

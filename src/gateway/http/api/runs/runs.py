@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.http.api.problems import ApiProblem
-from gateway.http.api.runs.outcomes import Outcome, find_model, read_outcome
+from gateway.http.api.runs.outcomes import RunOutcome, find_model, read_outcome
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.tickets import Ticket
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.face import Asking, Begun, Dealt, Refused
-from gateway.platforms.hub import Ended, Lost, Watch, Watched
+from gateway.platforms.hub import Lost, StreamEnded, Watch, Watched
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
-from hermes_base.cockpit import Caller, Cockpit, Entry, NotThere, Timeline
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Inbound
+from hermes_base.query_values import Caller, Cockpit, NotThere, Timeline, TimelineEntry
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Runs:
                 await self._watch_over(record, watch)
             else:
                 stored.set_exception(problem)
-                record.end(Outcome("", problem.message, refused=True))
+                record.end(RunOutcome("", problem.message, refused=True))
 
     async def _take(self, record: Record, inbound: Inbound) -> ApiProblem | None:
         """Hand the message over; why that could not be done."""
@@ -133,7 +133,7 @@ class Runs:
                         await self._note(record, event)
         except Exception:
             log.exception("a run could not be followed")
-            record.end(Outcome(record.streamed, BROKEN))
+            record.end(RunOutcome(record.streamed, BROKEN))
         self._forget_old()
 
     async def _note(self, record: Record, event: Watched) -> None:
@@ -142,7 +142,7 @@ class Runs:
                 record.begin(at)
             case Dealt(seqs) if record.seq in seqs:
                 await self._end(record, seqs)
-            case Ended():
+            case StreamEnded():
                 record.close()
             case Lost():
                 record.lossy = True
@@ -157,7 +157,7 @@ class Runs:
         """Learn from the store what was not seen here."""
         found = await self._look(record.ticket)
         if found is None:
-            record.end(Outcome(record.streamed, "The message is not in the store any more."))
+            record.end(RunOutcome(record.streamed, "The message is not in the store any more."))
             return
         seq, done = found
         if not record.seq:
@@ -174,7 +174,7 @@ class Runs:
         conversation, desk = record.ticket.conversation, self._cockpit.desk
         answers = await desk.answers(conversation, seqs)
         timeline = await self._read(record)
-        entries: tuple[Entry, ...] = timeline.entries if timeline is not None and record.lossy else ()
+        entries: tuple[TimelineEntry, ...] = timeline.entries if timeline is not None and record.lossy else ()
         outcome = read_outcome(answers, "" if record.lossy and entries else record.streamed, entries)
         session = timeline.thread.session if timeline is not None and timeline.thread is not None else ""
         usage = {} if record.status == "queued" else await desk.usage(conversation, record.begun)

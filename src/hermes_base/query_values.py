@@ -35,7 +35,7 @@ class NotThere(HermesError):
     """What was asked for does not exist, or is not the caller's to see: nobody can tell the two apart."""
 
 
-class NotNow(HermesError):
+class Conflict(HermesError):
     """It cannot be done while something else is under way."""
 
 
@@ -75,7 +75,7 @@ class FoundWords:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TimelineEntry:
     """One thing that people see in a conversation, in order."""
 
     id: str  # "m<position>" of a transcript row (a tool call adds ".<number>"), "o<row>" of an outbox row
@@ -112,7 +112,7 @@ class Timeline:
 
     conversation: str
     thread: Thread | None  # None: nothing was said yet
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[TimelineEntry, ...] = ()
     more: bool = False  # there are earlier ones, before the first one's position
     version: int = 0  # of the transcript
     waiting: tuple[WaitingMessage, ...] = ()
@@ -122,7 +122,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class PastExchange:
     """What a client says was said: a question, and all that was answered to it."""
 
     asked: str
@@ -176,11 +176,11 @@ class Threads(Protocol):
         """The whole session as "md" or "json"."""
         ...
 
-    async def match(self, caller: Caller, exchanges: Sequence[Exchange]) -> str:
+    async def match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
         """The conversation of this key whose transcript is just this; empty: there is none."""
         ...
 
-    async def plant(self, caller: Caller, conversation: str, exchanges: Sequence[Exchange]) -> None:
+    async def plant(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         """Begin a new conversation with what was said elsewhere."""
         ...
 
