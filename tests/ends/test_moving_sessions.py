@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cockpit_house import CockpitHouse
 from ends_house import current, ends_house
 from house import House
+from queries_house import QueriesHouse
 from raw_client import RawClient
 from waiting import wait_until
 
@@ -85,7 +85,7 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
     config.set_value("model.base_url", lab.base_url)
     config.set_value("model.default", "lab-model")
     config.set_value("approvals.mode", "auto")
-    house = CockpitHouse(home)
+    house = QueriesHouse(home)
     try:
         one, two = house.client("one"), house.client("two")
         key, store = str(one.welcome.conversation), house.gateway.store
@@ -105,7 +105,7 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
         wait_until(lambda: any("in the middle of a turn" in str(line) for line in refused.lines))
         refused.close()
         with pytest.raises(Conflict):
-            house.run(house.cockpit.threads.resume(Caller(), old.id))
+            house.run(house.queries.threads.resume(Caller(), old.id))
         other = SqliteStore(home / STORE_FILE)  # as another process would
         with pytest.raises(AtWork):
             other.resume(key, old.id)
@@ -127,41 +127,41 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
         house.stop()
 
 
-def resume_in_place(house: CockpitHouse, one: RawClient, session: str) -> None:
+def resume_in_place(house: QueriesHouse, one: RawClient, session: str) -> None:
     one.say(f"/resume {session}", "resume")
     one.wait(wire.Deliver, lambda line: "Going on with" in line.outgoing.text)
 
 
-def resume_from_elsewhere(house: CockpitHouse, one: RawClient, session: str) -> None:
+def resume_from_elsewhere(house: QueriesHouse, one: RawClient, session: str) -> None:
     two = house.client("two")
     two.say(f"/resume {session}", "resume")
     two.wait(wire.MovedTo)
 
 
-def resume_at_the_start(house: CockpitHouse, one: RawClient, session: str) -> None:
+def resume_at_the_start(house: QueriesHouse, one: RawClient, session: str) -> None:
     house.client("three", resume=session)
 
 
-def resume_on_the_page(house: CockpitHouse, one: RawClient, session: str) -> None:
-    house.run(house.cockpit.threads.resume(Caller(), session))
+def resume_on_the_page(house: QueriesHouse, one: RawClient, session: str) -> None:
+    house.run(house.queries.threads.resume(Caller(), session))
 
 
-def copy_on_the_page(house: CockpitHouse, one: RawClient, session: str) -> None:
-    house.run(house.cockpit.threads.fork(Caller(), session))
+def copy_on_the_page(house: QueriesHouse, one: RawClient, session: str) -> None:
+    house.run(house.queries.threads.fork(Caller(), session))
 
 
 @pytest.mark.parametrize(
     "resume", [resume_in_place, resume_from_elsewhere, resume_at_the_start, resume_on_the_page, copy_on_the_page]
 )
 def test_what_belongs_to_a_session_stays_behind_when_another_is_resumed(
-    home: Path, lab: LabServer, resume: Callable[[CockpitHouse, RawClient, str], None]
+    home: Path, lab: LabServer, resume: Callable[[QueriesHouse, RawClient, str], None]
 ) -> None:
     """B9, A4: every way to go on elsewhere is the same. The note on a changed memory is of the session that is left,
     and so is the model that was chosen for it."""
     config.set_value("model.base_url", lab.base_url)
     config.set_value("model.default", "lab-model")
     config.set_value("approvals.mode", "auto")
-    house = CockpitHouse(home)
+    house = QueriesHouse(home)
     try:
         one = house.client("one")
         key = str(one.welcome.conversation)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cockpit_house import CockpitHouse
 from ends_house import current, ends_house, read_told
 from house import House
+from queries_house import QueriesHouse
 from waiting import wait_until
 
 from gateway.turns.slash_commands import COMPACTED_AWAY, NOT_YOUR_QUESTION
@@ -122,7 +122,7 @@ def test_asking_again_sends_the_images_again(home: Path, lab: LabServer, tmp_pat
     config.set_value("titles.enabled", "false")
     picture = tmp_path / "dot.png"
     picture.write_bytes(PIXEL)
-    house = CockpitHouse(home)
+    house = QueriesHouse(home)
     try:
         talk = house.open()
         house.say(talk, "[[say a dot]]", files=(FileRef(str(picture), "dot.png", "image", len(PIXEL)),))

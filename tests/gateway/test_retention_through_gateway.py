@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cockpit_house import CockpitHouse
+from queries_house import QueriesHouse
 from waiting import wait_until
 
 from gateway.service import chores
@@ -12,15 +12,15 @@ from hermes_cli import config
 
 
 @pytest.fixture
-def house(settings: None, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CockpitHouse]:
+def house(settings: None, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueriesHouse]:
     monkeypatch.setattr(chores, "FIRST_RETENTION_SECONDS", 0.05)
     monkeypatch.setattr(chores, "RETENTION_SECONDS", 0.05)
-    made = CockpitHouse(home)
+    made = QueriesHouse(home)
     yield made
     made.stop()
 
 
-def test_rows_of_the_queues_go_and_conversations_stay(house: CockpitHouse) -> None:
+def test_rows_of_the_queues_go_and_conversations_stay(house: QueriesHouse) -> None:
     """F7: the edit of the setting is felt by the next sweep."""
     talk = house.open()
     house.ask(talk, "[[say One.]] Remember me.")

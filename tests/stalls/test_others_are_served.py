@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cockpit_house import OWNER, CockpitHouse
 from gateway_process import Person
 from local_gateway import LocalHouse
+from queries_house import OWNER, QueriesHouse
 from raw_client import RawClient
 from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
@@ -160,15 +160,15 @@ def test_models_and_tools_that_stand_still_keep_nobody_waiting(
     wait_until(lambda: all(client.find(wire.DealtWith) for client in stuck), SERVED_SECONDS)
 
 
-def open_page(house: CockpitHouse) -> None:
-    house.start_call(house.cockpit.threads.timeline(OWNER, "agent:main:web:dm:x"))
+def open_page(house: QueriesHouse) -> None:
+    house.start_call(house.queries.threads.timeline(OWNER, "agent:main:web:dm:x"))
 
 
-def open_with_model(house: CockpitHouse) -> None:
-    house.start_call(house.cockpit.threads.open(OWNER, "api", model="another"))
+def open_with_model(house: QueriesHouse) -> None:
+    house.start_call(house.queries.threads.open(OWNER, "api", model="another"))
 
 
-def open_terminal(house: CockpitHouse) -> None:
+def open_terminal(house: QueriesHouse) -> None:
     RawClient(house.home).send(wire.Hello("terminal", model="another"))
 
 
@@ -178,12 +178,12 @@ def test_looking_for_a_model_holds_no_thread_of_the_store(
     home: Path,
     held: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
-    come: Callable[[CockpitHouse], None],
+    come: Callable[[QueriesHouse], None],
 ) -> None:
     """F5: which model answers is asked of a server that stands still; the store serves everybody else meanwhile."""
     looking, find = [], agent_builder.find_runtime
     monkeypatch.setattr(agent_builder, "FOUND_SECONDS", -1.0)
-    house = CockpitHouse(home)
+    house = QueriesHouse(home)
     monkeypatch.setattr(
         agent_builder, "find_runtime", lambda *a, **k: (looking.append(1), held.wait(SERVED_SECONDS), find(*a, **k))[2]
     )

@@ -192,8 +192,8 @@ def view_of(tmp_path: Path, *reads: tuple[Timeline, Sequence[Watched]]) -> list[
     async def begin() -> list[Json]:
         web = WebAdapter("web", {}, tmp_path)
         threads = RacingThreads(web.hub, *reads)
-        cockpit: Any = SimpleNamespace(threads=threads, desk=SimpleNamespace(answers=no_answers))
-        parts = Parts(tmp_path, cockpit, web, FileShelf(tmp_path, lambda: 1), Caller())
+        queries: Any = SimpleNamespace(threads=threads, turns=SimpleNamespace(answers=no_answers))
+        parts = Parts(tmp_path, queries, web, FileShelf(tmp_path, lambda: 1), Caller())
         with web.hub.watch("c") as watch:
             return await LiveView(parts, "c", watch).begin()
 

@@ -17,7 +17,7 @@ from web_house import PageState, Visitor, WebHouse, find_free_port
 from gateway.http import access, connections, server
 from gateway.http.page import live
 from gateway.platforms import hub
-from gateway.service.queries.queries import make_cockpit
+from gateway.service.queries.queries import Queries
 from hermes_base.query_values import Caller, PastExchange
 from hermes_lab.server import LabServer
 
@@ -314,8 +314,8 @@ def test_a_very_long_conversation_is_shown_without_holding_the_loop(web: WebHous
     visitor = web.visit()
     conversation = visitor.open()
     rows = [PastExchange(f"{number} " + 'ä"x' * 70_000, "yes") for number in range(50)]
-    cockpit = make_cockpit(web.gateway)
-    web.run(cockpit.threads.plant(Caller(), conversation, rows))
+    queries = Queries(web.gateway)
+    web.run(queries.threads.begin_with(Caller(), conversation, rows))
     slow.clear()
     stream = visitor.watch(conversation)
     assert len(stream.state.entries) == 100

@@ -11,7 +11,7 @@ from gateway.http.server import HttpServer, ServerSettings, open_server
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.gateway import Gateway
-from gateway.service.queries.queries import make_cockpit
+from gateway.service.queries.queries import Queries
 from gateway.service.stopping import CLEAN_UP_SECONDS, LastResort
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
@@ -50,7 +50,7 @@ async def open_page(gateway: Gateway) -> HttpServer | None:
         return None
     web, api = _find(gateway, WebAdapter), _find(gateway, ApiAdapter)
     try:
-        server = await open_server(make_cockpit(gateway), web, api, read_place(settings, gateway.home))
+        server = await open_server(Queries(gateway), web, api, read_place(settings, gateway.home))
     except ConfigProblem as problem:
         log.error("The web page is not served: %s", problem)
         return None

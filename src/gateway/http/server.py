@@ -20,16 +20,17 @@ from gateway.http.connections import IDLE_SECONDS, MOST_OPEN, PatientProtocol
 from gateway.http.gate import Gate, GateRules
 from gateway.http.page.files import FileShelf
 from gateway.http.page.parts import Parts
+from gateway.http.page.routes_admin import AdminRoutes
 from gateway.http.page.routes_chat import ChatRoutes
 from gateway.http.page.routes_files import FileRoutes
-from gateway.http.page.routes_house import HouseRoutes
 from gateway.http.page.routes_threads import ThreadRoutes
 from gateway.http.pages import PageRoutes
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.hub import StreamEnded
 from gateway.platforms.web.adapter import WebAdapter
+from gateway.service.queries.queries import Queries
 from hermes_base.errors import ConfigProblem
-from hermes_base.query_values import Caller, Cockpit
+from hermes_base.query_values import Caller
 
 log = logging.getLogger(__name__)
 
@@ -100,13 +101,13 @@ class HttpServer:
         self._task.cancel()
 
 
-async def open_server(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place: ServerSettings) -> HttpServer:
+async def open_server(queries: Queries, web: WebAdapter, api: ApiAdapter, place: ServerSettings) -> HttpServer:
     """Listen; ConfigProblem when the place is not one to listen at."""
     sock = await bind(place.host, place.port)
     try:
         host, port = sock.getsockname()[:2]
         rules = _make_rules(place, guard.is_loopback(host))
-        server = _make_server(rules, _make_router(cockpit, web, api, place, rules))
+        server = _make_server(rules, _make_router(queries, web, api, place, rules))
         task = await _start(server, sock)
     except BaseException:
         sock.close()
@@ -131,15 +132,15 @@ def _make_rules(place: ServerSettings, on_loopback: bool) -> GateRules:
     return GateRules(place.home, password, names, on_loopback, access.TokenFile(place.home))
 
 
-def _make_router(cockpit: Cockpit, web: WebAdapter, api: ApiAdapter, place: ServerSettings, rules: GateRules) -> Router:
-    parts = Parts(place.home, cockpit, web, FileShelf(place.home, place.upload_bytes), Caller())
+def _make_router(queries: Queries, web: WebAdapter, api: ApiAdapter, place: ServerSettings, rules: GateRules) -> Router:
+    parts = Parts(place.home, queries, web, FileShelf(place.home, place.upload_bytes), Caller())
     routes = [
         *PageRoutes().list(),
         *ChatRoutes(parts).list(),
         *ThreadRoutes(parts).list(),
-        *HouseRoutes(parts).list(),
+        *AdminRoutes(parts).list(),
         *FileRoutes(parts).list(),
-        *make_routes(cockpit, api, rules.holds_token),
+        *make_routes(queries, api, rules.holds_token),
     ]
     return Router(routes, redirect_slashes=False)
 

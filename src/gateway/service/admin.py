@@ -13,7 +13,7 @@ from gateway.core.route import Standing
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.service import key_admin, people_admin
-from gateway.service.queries.setup_queries import Setup
+from gateway.service.queries.setup_queries import SetupQueries
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
@@ -71,7 +71,7 @@ class Operations:
         gateway = self._gateway
         waiting, unsent = await gateway.call(gateway.turns.depth)
         holdings = await gateway.call(gateway.turns.holdings)
-        model = await Setup(gateway).model()
+        model = await SetupQueries(gateway).model()
         return {
             "pid": os.getpid(),
             "version": gateway.version,

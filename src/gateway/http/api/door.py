@@ -15,8 +15,9 @@ from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
+from gateway.service.queries.queries import Queries
 from hermes_base.errors import HermesError
-from hermes_base.query_values import Caller, Cockpit
+from hermes_base.query_values import Caller
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ _KEY = re.compile(r"hk_|hk%5f", re.IGNORECASE)
 class Api:
     """What the calls of the API work with."""
 
-    cockpit: Cockpit
+    queries: Queries
     adapter: ApiAdapter
     is_page_token: Callable[[str], bool]
     runs: Runs
@@ -101,7 +102,7 @@ async def find_caller(api: Api, request: Request) -> Caller:
         raise ApiProblem(401, NO_KEY, "missing_api_key")
     if api.is_page_token(secret):
         return Caller()
-    caller = await api.cockpit.keys.check(secret)
+    caller = await api.queries.keys.check(secret)
     if caller is None:
         raise ApiProblem(401, WRONG_KEY, "invalid_api_key")
     return caller

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.api import routes_house, routes_runs, routes_sessions, routes_talk
+from gateway.http.api import routes_about, routes_runs, routes_sessions, routes_talk
 from gateway.http.api.door import Api, Closed, Open, for_all, for_callers
 from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
-from hermes_base.query_values import Cockpit
+from gateway.service.queries.queries import Queries
 
 #: Calls that need a key.
 CALLS: tuple[tuple[str, str, Closed], ...] = (
@@ -18,8 +18,8 @@ CALLS: tuple[tuple[str, str, Closed], ...] = (
     ("POST", "/v1/responses", routes_talk.create_response),
     ("GET", "/v1/responses/{id}", routes_talk.get_response),
     ("POST", "/v1/responses/{id}/cancel", routes_talk.cancel_response),
-    ("GET", "/v1/models", routes_house.list_models),
-    ("GET", "/v1/models/{id:path}", routes_house.get_model),
+    ("GET", "/v1/models", routes_about.list_models),
+    ("GET", "/v1/models/{id:path}", routes_about.get_model),
     ("GET", "/v1/sessions", routes_sessions.list_sessions),
     ("GET", "/v1/sessions/{id}", routes_sessions.get_session),
     ("PATCH", "/v1/sessions/{id}", routes_sessions.change_session),
@@ -31,21 +31,21 @@ CALLS: tuple[tuple[str, str, Closed], ...] = (
     ("GET", "/v1/runs/{id}/events", routes_runs.follow_run),
     ("POST", "/v1/runs/{id}/stop", routes_runs.stop_run),
     ("POST", "/v1/runs/{id}/approve", routes_runs.answer_run),
-    ("GET", "/metrics", routes_house.tell_metrics),
+    ("GET", "/metrics", routes_about.tell_metrics),
 )
 #: Calls that anybody may make who can reach the server.
 OPEN_CALLS: tuple[tuple[str, str, Open], ...] = (
-    ("GET", "/health", routes_house.tell_health),
-    ("GET", "/ready", routes_house.tell_readiness),
-    ("GET", "/openapi.json", routes_house.tell_description),
+    ("GET", "/health", routes_about.tell_health),
+    ("GET", "/ready", routes_about.tell_readiness),
+    ("GET", "/openapi.json", routes_about.tell_description),
 )
 _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
-def make_routes(cockpit: Cockpit, adapter: ApiAdapter, page_token: Callable[[str], bool]) -> list[BaseRoute]:
+def make_routes(queries: Queries, adapter: ApiAdapter, page_token: Callable[[str], bool]) -> list[BaseRoute]:
     """The routes of the API; `page_token` says whether a bearer is the page's own token, which is the owner's."""
-    api = Api(cockpit, adapter, page_token, Runs(cockpit, adapter), Repeats(adapter.home), Retries())
+    api = Api(queries, adapter, page_token, Runs(queries, adapter), Repeats(adapter.home), Retries())
     calls = [Route(path, for_callers(api, work), methods=[method]) for method, path, work in CALLS]
     opened = [Route(path, for_all(api, work), methods=[method]) for method, path, work in OPEN_CALLS]
-    unknown = Route("/v1/{rest:path}", for_all(api, routes_house.refuse_unknown), methods=_ALL_METHODS)
+    unknown = Route("/v1/{rest:path}", for_all(api, routes_about.refuse_unknown), methods=_ALL_METHODS)
     return [*calls, *opened, unknown]

@@ -47,7 +47,7 @@ async def stop_run(api: Api, request: Request, caller: Caller) -> Response:
     """Stops the turn under way; the run's end tells what came of it. What still waits is not stopped."""
     record = await _find(api, request, caller)
     running = not record.is_over and record.status == "in_progress"
-    stopped = running and await api.cockpit.desk.stop(caller, record.ticket.conversation)
+    stopped = running and await api.queries.turns.stop(caller, record.ticket.conversation)
     return JSONResponse({"id": record.ticket.write(RUN), "stopped": stopped, "status": record.status})
 
 
@@ -59,13 +59,13 @@ async def answer_run(api: Api, request: Request, caller: Caller) -> Response:
     record = await _find(api, request, caller)
     body = await read_json(request)
     named, choice = body.text("question", most=200), body.text("choice", needed=True, most=10_000)
-    question = await api.cockpit.desk.question(caller, record.ticket.conversation)
+    question = await api.queries.turns.question(caller, record.ticket.conversation)
     if question is None or question.id != (named or record.first_question):
         raise ApiProblem(409, "This question is not open any more; nothing was changed.", "not_open")
     if question.choices and choice not in question.choices:
         told = ", ".join(question.choices)
         raise wrong("choice", f"That is not one of the choices: {told}. The question is still open.")
-    if not await api.cockpit.desk.answer(caller, question.id, choice):
+    if not await api.queries.turns.answer(caller, question.id, choice):
         raise ApiProblem(403, "This question is not open any more, or not yours to answer.")
     return JSONResponse({"id": record.ticket.write(RUN), "question": question.id, "answered": choice})
 
@@ -81,7 +81,7 @@ async def _show(api: Api, record: Record, caller: Caller, *, status: int = 200) 
     question = None
     session = record.outcome.session if record.outcome else ""
     if not record.is_over:
-        timeline = await api.cockpit.threads.timeline(caller, record.ticket.conversation, limit=1)
+        timeline = await api.queries.threads.timeline(caller, record.ticket.conversation, limit=1)
         session = timeline.thread.session if timeline.thread is not None else ""
         question = timeline.question if record.status == "in_progress" else None
     told = {**describe_run(record), "session": session or None, "question": describe_question(question)}

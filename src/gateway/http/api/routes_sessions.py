@@ -22,10 +22,10 @@ async def list_sessions(api: Api, request: Request, caller: Caller) -> Response:
     if len(words) > MOST_WORDS:
         raise wrong("words", f"words: more than {MOST_WORDS} characters are too many.")
     if words.strip():
-        found = await api.cockpit.threads.search(caller, words, limit=limit)
+        found = await api.queries.threads.search(caller, words, limit=limit)
         hits = [describe_thread(hit.thread) | {"role": hit.role, "excerpt": hit.excerpt, "at": hit.at} for hit in found]
         return JSONResponse({"object": "list", "data": hits, "has_more": False})
-    threads = await api.cockpit.threads.list(caller, limit=limit + 1, before=_read_moment(request))
+    threads = await api.queries.threads.list(caller, limit=limit + 1, before=_read_moment(request))
     listed = threads[:limit]
     told = {"object": "list", "data": [*map(describe_thread, listed)], "has_more": len(threads) > limit}
     return JSONResponse(told | ({"before": listed[-1].updated} if listed else {}))
@@ -38,7 +38,7 @@ async def get_session(api: Api, request: Request, caller: Caller) -> Response:
 async def list_messages(api: Api, request: Request, caller: Caller) -> Response:
     thread = await _find(api, request, caller)
     before = read_whole(request, "before")
-    timeline = await api.cockpit.threads.timeline(
+    timeline = await api.queries.threads.timeline(
         caller, thread.conversation, session=thread.session, before=before, limit=read_limit(request, 50)
     )
     told = [describe_entry(entry) for entry in timeline.entries]
@@ -49,7 +49,7 @@ async def fork_session(api: Api, request: Request, caller: Caller) -> Response:
     """A copy that goes on by itself; with `apart` false it takes the place of the old one in its conversation."""
     body = await read_optional_json(request)
     thread = await _find(api, request, caller)
-    forked = await api.cockpit.threads.fork(
+    forked = await api.queries.threads.fork(
         caller, thread.session, before=body.whole("before"), apart=body.flag("apart", default=True)
     )
     return JSONResponse(describe_thread(forked), 201)
@@ -58,17 +58,17 @@ async def fork_session(api: Api, request: Request, caller: Caller) -> Response:
 async def change_session(api: Api, request: Request, caller: Caller) -> Response:
     title = (await read_json(request)).text("title", needed=True, most=1_000)
     thread = await _find(api, request, caller)
-    return JSONResponse(describe_thread(await api.cockpit.threads.rename(caller, thread.session, title)))
+    return JSONResponse(describe_thread(await api.queries.threads.rename(caller, thread.session, title)))
 
 
 async def delete_session(api: Api, request: Request, caller: Caller) -> Response:
     thread = await _find(api, request, caller)
-    await api.cockpit.threads.delete(caller, thread.session)
+    await api.queries.threads.delete(caller, thread.session)
     return JSONResponse({"id": thread.session, "object": "session", "deleted": True})
 
 
 async def _find(api: Api, request: Request, caller: Caller) -> Thread:
-    return await api.cockpit.threads.find(caller, request.path_params["id"])
+    return await api.queries.threads.find(caller, request.path_params["id"])
 
 
 # --- as JSON

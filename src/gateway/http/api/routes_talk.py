@@ -55,7 +55,7 @@ async def cancel_response(api: Api, request: Request, caller: Caller) -> Respons
     """Returns when it has ended; what waits behind another turn goes on waiting."""
     record = await _find(api, request, caller)
     if not record.is_over and record.status == "in_progress":
-        await api.cockpit.desk.stop(caller, record.ticket.conversation)
+        await api.queries.turns.stop(caller, record.ticket.conversation)
         await record.wait()
     return _show_response(record)
 

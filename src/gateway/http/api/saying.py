@@ -113,7 +113,7 @@ async def _keep_images(api: Api, caller: Caller, ask: Ask) -> tuple[FileRef, ...
 
 
 async def check_model(api: Api, model: str) -> None:
-    if model != MODEL and model not in await api.cockpit.setup.models():
+    if model != MODEL and model not in await api.queries.setup.models():
         fix = f"Use {MODEL!r} for whatever answers here; GET /v1/models lists the others."
         raise ApiProblem(404, f"There is no model {model[:100]!r} here. {fix}", "model_not_found", param="model")
 
@@ -121,7 +121,7 @@ async def check_model(api: Api, model: str) -> None:
 async def _is_fresh(api: Api, caller: Caller, place: TargetConversation) -> bool:
     if place.fresh is not None:
         return place.fresh
-    return (await api.cockpit.threads.timeline(caller, place.conversation, limit=1)).thread is None
+    return (await api.queries.threads.timeline(caller, place.conversation, limit=1)).thread is None
 
 
 async def _place(api: Api, caller: Caller, ask: Ask, wish: Wish) -> TargetConversation:
@@ -145,13 +145,13 @@ async def _find_place(api: Api, caller: Caller, ask: Ask, named: str) -> TargetC
         return TargetConversation(await _find_followed(api, caller, ask.follows), fresh=False)
     if named:
         return TargetConversation(await _find_named(api, caller, named, model))
-    threads = api.cockpit.threads
+    threads = api.queries.threads
     found = await threads.match(caller, ask.before) if ask.before else ""
     if found and not api.runs.is_busy(found):  # a busy one is about to say something that this client has not heard
         return TargetConversation(found, fresh=False)
     conversation = await threads.open(caller, PLATFORM, model=model)
     if ask.before:
-        await threads.plant(caller, conversation, ask.before)
+        await threads.begin_with(caller, conversation, ask.before)
     return TargetConversation(conversation, fresh=not ask.before)
 
 
@@ -164,7 +164,7 @@ async def _find_followed(api: Api, caller: Caller, response: str) -> str:
 
 async def _find_named(api: Api, caller: Caller, place: str, model: str) -> str:
     """A key, the id of a session, or a name of the caller's own."""
-    threads = api.cockpit.threads
+    threads = api.queries.threads
     if place.startswith("agent:"):
         return await _find_key(api, caller, place)
     if _SESSION.fullmatch(place):
@@ -174,7 +174,7 @@ async def _find_named(api: Api, caller: Caller, place: str, model: str) -> str:
 
 async def _find_key(api: Api, caller: Caller, key: str) -> str:
     """A conversation of another platform must have begun there."""
-    timeline = await api.cockpit.threads.timeline(caller, key, limit=1)
+    timeline = await api.queries.threads.timeline(caller, key, limit=1)
     try:
         platform = parse_key(key).platform
     except HermesError as error:

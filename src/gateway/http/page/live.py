@@ -132,7 +132,7 @@ class LiveView:
 
     async def _read(self) -> Timeline:
         parts = self._parts
-        return await parts.cockpit.threads.timeline(parts.caller, self._conversation, limit=PAGE_ROWS)
+        return await parts.queries.threads.timeline(parts.caller, self._conversation, limit=PAGE_ROWS)
 
     # --- what happens
 
@@ -189,7 +189,7 @@ class LiveView:
             return await self._show_all()
         self._known = [*self._known, *(mark(entry) for entry in fresh)][-MOST_KNOWN:]
         self._session = session
-        answers = await self._parts.cockpit.desk.answers(self._conversation, seqs)
+        answers = await self._parts.queries.turns.answers(self._conversation, seqs)
         settled = {
             "type": "settled",
             "seqs": seqs,

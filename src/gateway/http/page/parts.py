@@ -5,13 +5,14 @@ from pathlib import Path
 
 from gateway.http.page.files import FileShelf
 from gateway.platforms.web.adapter import WebAdapter
-from hermes_base.query_values import Caller, Cockpit
+from gateway.service.queries.queries import Queries
+from hermes_base.query_values import Caller
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     home: Path
-    cockpit: Cockpit
+    queries: Queries
     web: WebAdapter
     shelf: FileShelf
     caller: Caller  # whoever got as far as a call of the page: the owner

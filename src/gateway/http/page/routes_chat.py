@@ -42,7 +42,7 @@ class ChatRoutes:
         """NotThere for a conversation of somebody else; whose one is does not change."""
         if conversation in self._checked:
             return
-        await self._parts.cockpit.desk.question(self._parts.caller, conversation)
+        await self._parts.queries.turns.question(self._parts.caller, conversation)
         self._checked[conversation] = None
         if len(self._checked) > MOST_CHECKED:
             self._checked.popitem(last=False)
@@ -82,7 +82,7 @@ class ChatRoutes:
             raise self._explain(taken)
         if taken.seq is not None:
             return answer_json({"seq": taken.seq})
-        found = await self._parts.cockpit.desk.find_message(inbound.address.account_key, inbound.stem)
+        found = await self._parts.queries.turns.find_message(inbound.address.account_key, inbound.stem)
         return answer_json({"seq": found[0] if found else 0, "again": True})
 
     def _explain(self, refused: Refused) -> Refusal:
@@ -101,13 +101,13 @@ class ChatRoutes:
 
     async def stop(self, request: Request) -> Response:
         fields = await read_object(request)
-        stopped = await self._parts.cockpit.desk.stop(self._parts.caller, read_text(fields, "conversation"))
+        stopped = await self._parts.queries.turns.stop(self._parts.caller, read_text(fields, "conversation"))
         return answer_json({"stopped": stopped})
 
     async def answer(self, request: Request) -> Response:
         fields = await read_object(request)
         question, text = read_text(fields, "question"), read_text(fields, "text", most=MOST_TEXT)
-        return answer_json({"ok": await self._parts.cockpit.desk.answer(self._parts.caller, question, text)})
+        return answer_json({"ok": await self._parts.queries.turns.answer(self._parts.caller, question, text)})
 
 
 class LiveEndpoint:

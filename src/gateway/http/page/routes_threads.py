@@ -34,7 +34,7 @@ FORMS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
 class ThreadRoutes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._threads = parts.cockpit.threads
+        self._threads = parts.queries.threads
         self._caller = parts.caller
 
     def list(self) -> Sequence[BaseRoute]:

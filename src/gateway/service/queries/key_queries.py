@@ -2,7 +2,6 @@
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.service.key_admin import digest_of
@@ -16,28 +15,27 @@ FRESH_SECONDS = 2.0  # a revoked key is refused after so long at the latest
 MOST_REMEMBERED = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    caller: Caller
-    until: float  # time.monotonic()
-
-
-class Keys:
-    """Implements `KeyDesk`. Keys are found by their digest, so how long it takes tells nothing about a key."""
+class KeyQueries:
+    """Keys are found by their digest, so how long it takes tells nothing about a key."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Caller, float]] = OrderedDict()  # and until when, by time.monotonic()
 
     async def check(self, secret: str) -> Caller | None:
+        """Whose key this is; None: nobody's, or it was revoked. Wrong keys are not remembered: there are too many."""
         digest = digest_of(secret)
         if not digest:
             return None
         known = self._known.get(digest)
-        if known is not None and known.until > time.monotonic():
-            return known.caller
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
         caller = await self._gateway.call(self._find, digest)
-        self._remember(digest, caller)
+        self._known.pop(digest, None)
+        if caller is not None:
+            self._known[digest] = caller, time.monotonic() + FRESH_SECONDS
+        while len(self._known) > MOST_REMEMBERED:
+            self._known.popitem(last=False)
         return caller
 
     def _find(self, digest: str) -> Caller | None:
@@ -53,11 +51,3 @@ class Keys:
         if person is None or person.role == OWNER:
             return Caller(key=row.id)
         return Caller(person.id, person.role, row.id)
-
-    def _remember(self, digest: str, caller: Caller | None) -> None:
-        """Wrong keys are not remembered: there are too many of them."""
-        self._known.pop(digest, None)
-        if caller is not None:
-            self._known[digest] = _Known(caller, time.monotonic() + FRESH_SECONDS)
-        while len(self._known) > MOST_REMEMBERED:
-            self._known.popitem(last=False)

@@ -1,31 +1,27 @@
-"""The house as the page and the API see it: one object with a desk for each kind of question."""
+"""What the page and the API ask of the gateway, in one object, with a part for each kind of question.
+
+All calls are made on the gateway's event loop. A caller sees what belongs to them and nothing else; the page and the
+owner's keys are the owner. What is refused is a HermesError with a sentence.
+"""
 
 from typing import TYPE_CHECKING
 
-from gateway.service.queries.house_queries import HouseDesk
-from gateway.service.queries.key_queries import Keys
-from gateway.service.queries.setup_queries import Setup
-from gateway.service.queries.thread_queries import ThreadDesk
-from gateway.service.queries.turn_queries import TurnDesk
-from hermes_base.query_values import Cockpit, Desk, HousePanel, KeyDesk, SetupDesk, Threads
+from gateway.service.queries.gateway_queries import GatewayQueries
+from gateway.service.queries.key_queries import KeyQueries
+from gateway.service.queries.setup_queries import SetupQueries
+from gateway.service.queries.thread_queries import ThreadQueries
+from gateway.service.queries.turn_queries import TurnQueries
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway
 
 
-class GatewayCockpit:
-    """Implements `Cockpit`."""
-
+class Queries:
     def __init__(self, gateway: "Gateway") -> None:
         self.version = gateway.version
         self.profile = gateway.profile
-        threads = ThreadDesk(gateway)
-        self.threads: Threads = threads
-        self.desk: Desk = TurnDesk(gateway, threads)
-        self.house: HousePanel = HouseDesk(gateway)
-        self.setup: SetupDesk = Setup(gateway)
-        self.keys: KeyDesk = Keys(gateway)
-
-
-def make_cockpit(gateway: "Gateway") -> Cockpit:
-    return GatewayCockpit(gateway)
+        self.threads = ThreadQueries(gateway)
+        self.turns = TurnQueries(gateway, self.threads)
+        self.gateway = GatewayQueries(gateway)
+        self.setup = SetupQueries(gateway)
+        self.keys = KeyQueries(gateway)

@@ -58,13 +58,12 @@ _CAREFUL = {
 }
 
 
-class Setup:
-    """Implements `SetupDesk`."""
-
+class SetupQueries:
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
 
     async def settings(self) -> Sequence[SettingView]:
+        """Those that are safe to change here."""
         return await self._gateway.call(lambda: [view_setting(key) for key in SAFE])
 
     async def change(self, key: str, text: str) -> SettingView:
@@ -74,15 +73,18 @@ class Setup:
         return await self._work(self._find_model)
 
     async def models(self) -> Sequence[str]:
+        """Names that a conversation may choose: the default one first, then the fallbacks."""
         return await self._work(self._list_models)
 
     async def providers(self) -> Sequence[ProviderView]:
         return await self._work(choosing.list_providers)
 
     async def probe(self, choice: ProviderChoice) -> Probed:
+        """Make one small real call; nothing is kept."""
         return await self._work(lambda: self._settle(lambda: probing.probe(choosing.runtime_of_choice(choice))))
 
     async def use(self, choice: ProviderChoice) -> Probed:
+        """Probe, and keep the choice only if the probe went through."""
         return await self._work(lambda: self._settle(lambda: choosing.use_choice(choice)))
 
     async def _work(self, work: Callable[[], T]) -> T:

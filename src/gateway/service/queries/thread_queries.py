@@ -10,10 +10,9 @@ from gateway.core.route import message_text
 from gateway.core.session_export import FORMS, name_session
 from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from gateway.turns.agent_builder import Choices
-from gateway.turns.lane import Lane
 from gateway.turns.sessions import ROTATED, list_sessions
 from gateway.turns.threads import start_thread
-from hermes_base.errors import AtWork, HermesError, StoreFailure
+from hermes_base.errors import AtWork, HermesError
 from hermes_base.inbound import read_inbound
 from hermes_base.journal import Row
 from hermes_base.keys import ONCE, ConversationKey, parse_key
@@ -46,8 +45,8 @@ TITLE_CHARS = 200
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
-class ThreadDesk:
-    """Implements `Threads`; what reads the store does so on its threads, what looks for a model on one of its own."""
+class ThreadQueries:
+    """What reads the store does so on its threads, what looks for a model on one of its own."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
@@ -57,31 +56,39 @@ class ThreadDesk:
     async def list(
         self, caller: Caller, *, limit: int = 50, before: float | None = None, passing: bool | None = None
     ) -> Sequence[Thread]:
-        return await self._call(self._list, caller, limit, before, passing)
+        """Newest activity first; `before`: only those whose last activity is older; `passing`: only those of the API
+        and of single questions, or only the others."""
+        store = self._gateway.store
 
-    def _list(self, caller: Caller, limit: int, before: float | None, passing: bool | None) -> Sequence[Thread]:
-        wanted = lambda info: passing in (None, is_passing(info.conversation))  # noqa: E731
-        found = list_sessions(self._gateway.store, limit, person=self.scope(caller), before=before, wanted=wanted)
-        return [self._describe(info) for info in found]
+        def read() -> Sequence[Thread]:
+            wanted = lambda info: passing in (None, is_passing(info.conversation))  # noqa: E731
+            found = list_sessions(store, limit, person=self.scope(caller), before=before, wanted=wanted)
+            return [self._describe(info) for info in found]
+
+        return await self._call(read)
 
     async def search(self, caller: Caller, words: str, *, limit: int = 20) -> Sequence[FoundWords]:
-        return await self._call(self._search, caller, words, limit)
-
-    def _search(self, caller: Caller, words: str, limit: int) -> Sequence[FoundWords]:
         store = self._gateway.store
-        found = []
-        for hit in store.search(words, limit=limit, person=self.scope(caller)):
-            info = store.session(hit.session)
-            if info is not None and (hit.role != TITLE or info.end_reason not in ROTATED):
-                found.append(FoundWords(self._describe(info), hit.role, hit.excerpt, hit.created))
-        return found
+
+        def read() -> Sequence[FoundWords]:
+            found = []
+            for hit in store.search(words, limit=limit, person=self.scope(caller)):
+                info = store.session(hit.session)
+                if info is not None and (hit.role != TITLE or info.end_reason not in ROTATED):
+                    found.append(FoundWords(self._describe(info), hit.role, hit.excerpt, hit.created))
+            return found
+
+        return await self._call(read)
 
     async def find(self, caller: Caller, session: str) -> Thread:
+        """By its id; NotThere."""
         return await self._call(lambda: self._describe(self._find(caller, session)))
 
     async def timeline(
         self, caller: Caller, conversation: str, *, session: str = "", before: int | None = None, limit: int = 100
     ) -> Timeline:
+        """The newest `limit` rows of the current session (or of `session`), or those before a position. A conversation
+        that nobody has spoken in yet is empty; one that belongs to somebody else is NotThere."""
         read = await self._call(self._read, caller, conversation, session, before, limit)
         model, instead = await start_thread(lambda: self._name_models(conversation), "find model")
         return replace(read, model=model, answered=instead)
@@ -90,7 +97,7 @@ class ThreadDesk:
         gateway, store = self._gateway, self._gateway.store
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
-        waiting, question = self._find_waiting(conversation), self._gateway.mailbox.showing(conversation)
+        waiting, question = self._find_waiting(conversation), gateway.mailbox.showing(conversation)
         if info is None:
             notes = list_notes(gateway.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
             return Timeline(conversation, None, tuple(notes), False, 0, waiting, question)
@@ -132,9 +139,20 @@ class ThreadDesk:
     # --- opening
 
     async def open(self, caller: Caller, platform: str, *, name: str = "", model: str = "") -> str:
-        conversation = self._name_conversation(caller, platform, name)
+        """The key of a conversation of the caller on this platform, new or known by its `name`; with `model`, what
+        answers there. Nothing is stored but that choice."""
+        conversation, gateway = self._name_conversation(caller, platform, name), self._gateway
+
+        def choose_model() -> None:
+            before = Choices.of(gateway.turns.choices(conversation))
+            if before.model != model:
+                gateway.builder.find_runtime(
+                    cli_config.load_last_good(), model, before.provider
+                )  # raises what is wrong
+                gateway.turns.choose(conversation, replace(before, model=model).as_stored())
+
         if model:
-            await start_thread(lambda: self._choose_model(conversation, model), "find model")
+            await start_thread(choose_model, "find model")
         return conversation
 
     def _name_conversation(self, caller: Caller, platform: str, name: str = "") -> str:
@@ -146,15 +164,8 @@ class ThreadDesk:
         chat = f"{caller.person}..{name}" if name else f"{_own_prefix(caller)}{make_session_id()}"
         return str(ConversationKey(self._gateway.profile, platform, "dm", chat))
 
-    def _choose_model(self, conversation: str, model: str) -> None:
-        gateway = self._gateway
-        before = Choices.of(gateway.turns.choices(conversation))
-        if before.model == model:
-            return
-        gateway.builder.find_runtime(cli_config.load_last_good(), model, before.provider)  # raises what is wrong
-        gateway.turns.choose(conversation, replace(before, model=model).as_stored())
-
     async def resume(self, caller: Caller, session: str) -> Thread:
+        """Make a session its conversation's current one; Conflict while another one is at work there."""
         info = await self._call(self._find, caller, session)
         await self._call(self._gateway.endings.resume, info)
         return await self.find(caller, session)
@@ -162,6 +173,8 @@ class ThreadDesk:
     # --- changing
 
     async def fork(self, caller: Caller, session: str, *, before: int | None = None, apart: bool = False) -> Thread:
+        """A copy, up to a position if one is given, now the current session of the same conversation; `apart`: of a
+        conversation of its own. The old one stays. Works for the empty copy, too."""
         return await self._call(self._fork, caller, session, before, apart)
 
     def _fork(self, caller: Caller, session: str, before: int | None, apart: bool) -> Thread:
@@ -184,48 +197,49 @@ class ThreadDesk:
         return await self.find(caller, session)
 
     async def delete(self, caller: Caller, session: str) -> None:
+        """Conflict while it is worked on."""
         info = await self._call(self._find, caller, session)
-        lane = self._lane(info.conversation)
-        if lane is not None and await self._call(self._is_current, info):
+        if self.is_working(info.conversation) and await self._call(self._is_current, info):
             raise Conflict(AT_WORK, kept="Nothing was deleted.", fix="Stop it first.")
         await self._gateway.operations.delete_session({"session": session})
 
     async def export(self, caller: Caller, session: str, form: str) -> str:
-        return await self._call(self._export, caller, session, form)
-
-    def _export(self, caller: Caller, session: str, form: str) -> str:
+        """The whole session as "md" or "json"."""
         write = FORMS.get(form)
         if write is None:
             raise HermesError(f"There is no form {form!r}.", fix="Choose md or json.")
-        info = self._find(caller, session)
-        return cli_config.redactor()(write(info, self._gateway.store.load(session).rows)) + "\n"
+
+        def read() -> str:
+            info = self._find(caller, session)
+            return cli_config.redactor()(write(info, self._gateway.store.load(session).rows)) + "\n"
+
+        return await self._call(read)
 
     # --- histories that clients bring
 
     async def match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
+        """The conversation of this key whose transcript is just this; empty: there is none."""
         return await self._call(self._match, caller, tuple(exchanges)) if exchanges else ""
 
     def _match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
-        store, gateway = self._gateway.store, self._gateway
-        prefix = str(ConversationKey(gateway.profile, "api", "dm", _own_prefix(caller)))
+        prefix = str(ConversationKey(self._gateway.profile, "api", "dm", _own_prefix(caller)))
         first = squeeze(bare_words(exchanges[0].asked))[:LIKENESS]
-        for info in store.begun_so(first, conversations=prefix, limit=LOOKED_THROUGH):
-            if self._may_end_with(info, exchanges[-1]) and same_talk(self._exchanges(info, info.version), exchanges):
+        for info in self._gateway.store.begun_so(first, conversations=prefix, limit=LOOKED_THROUGH):
+            last = self._exchanges(info, LAST_ROWS)[-1:]  # none: in a long turn so few rows do not hold the question
+            if last and not same_talk(last, exchanges[-1:]):
+                continue
+            if same_talk(self._exchanges(info, info.version), exchanges):
                 return info.conversation
         return ""
-
-    def _may_end_with(self, info: SessionInfo, last: PastExchange) -> bool:
-        """Told from a few rows, which in a long turn do not hold the question."""
-        said = self._exchanges(info, LAST_ROWS)
-        return not said or same_talk(said[-1:], [last])
 
     def _exchanges(self, info: SessionInfo, rows: int) -> Sequence[PastExchange]:
         return list_exchanges(paged.row for paged in self._gateway.store.page(info.id, limit=rows))
 
-    async def plant(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
-        await self._call(self._plant, caller, conversation, tuple(exchanges))
+    async def begin_with(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
+        """Begin a new conversation with what was said elsewhere."""
+        await self._call(self._begin_with, caller, conversation, tuple(exchanges))
 
-    def _plant(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
+    def _begin_with(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         store = self._gateway.store
         if store.current(conversation) is not None:
             raise Conflict("This conversation has begun already.", kept="Nothing was added to it.")
@@ -250,7 +264,10 @@ class ThreadDesk:
 
     def check(self, caller: Caller, conversation: str) -> None:
         """NotThere for what is somebody else's. A key that nobody has spoken under yet says itself whose it is."""
-        key = _read_key(conversation)
+        try:
+            key = parse_key(conversation)
+        except HermesError as problem:
+            raise NotThere(NOT_THERE) from problem
         scope = self.scope(caller)
         belongs = self._gateway.people.person_of(conversation)
         own = key.platform == "api" and key.chat.partition(".")[0] == caller.person
@@ -268,9 +285,9 @@ class ThreadDesk:
 
     # --- at work
 
-    def _lane(self, conversation: str) -> Lane | None:
+    def is_working(self, conversation: str) -> bool:
         lane = self._gateway.lanes.get(conversation)
-        return lane if lane is not None and lane.slot is not None else None
+        return lane is not None and lane.slot is not None
 
     def _is_current(self, info: SessionInfo) -> bool:
         current = self._gateway.store.current(info.conversation)
@@ -291,7 +308,7 @@ class ThreadDesk:
             info.task,
             info.parent or "",
             current,
-            current and self._lane(info.conversation) is not None,
+            current and self.is_working(info.conversation),
             current and self._gateway.mailbox.is_waiting(info.conversation),
         )
 
@@ -314,12 +331,3 @@ def is_passing(conversation: str) -> bool:
     except HermesError:  # of a host that names them otherwise
         return False
     return key.platform == "api" or key.chat.startswith(ONCE)
-
-
-def _read_key(conversation: str) -> ConversationKey:
-    try:
-        return parse_key(conversation)
-    except StoreFailure:
-        raise
-    except HermesError as problem:
-        raise NotThere(NOT_THERE) from problem

@@ -19,10 +19,11 @@ from gateway.http.api.runs.tickets import Ticket
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.face import Asking, Begun, Dealt, Refused
 from gateway.platforms.hub import Lost, StreamEnded, Watch, Watched
+from gateway.service.queries.queries import Queries
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Inbound
-from hermes_base.query_values import Caller, Cockpit, NotThere, Timeline, TimelineEntry
+from hermes_base.query_values import Caller, NotThere, Timeline, TimelineEntry
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,8 @@ BROKEN = "The run broke inside of Hermes; the log has the details."
 class Runs:
     """All on the event loop."""
 
-    def __init__(self, cockpit: Cockpit, adapter: ApiAdapter) -> None:
-        self._cockpit = cockpit
+    def __init__(self, queries: Queries, adapter: ApiAdapter) -> None:
+        self._queries = queries
         self._adapter = adapter
         self._records: OrderedDict[Ticket, Record] = OrderedDict()
         self._tasks: dict[Ticket, asyncio.Task[None]] = {}
@@ -60,11 +61,11 @@ class Runs:
     def is_busy(self, conversation: str) -> bool:
         """Whether something is under way there, or about to be."""
         mine = any(ticket.conversation == conversation for ticket in self._tasks)
-        return mine or self._cockpit.desk.is_working(conversation)
+        return mine or self._queries.threads.is_working(conversation)
 
     async def find(self, caller: Caller, ticket: Ticket) -> Record:
         """A run that the caller may see; NotThere."""
-        await self._cockpit.threads.timeline(caller, ticket.conversation, limit=1)
+        await self._queries.threads.timeline(caller, ticket.conversation, limit=1)
         record = self._records.get(ticket)
         if record is not None:
             return record
@@ -165,33 +166,33 @@ class Runs:
         record.seq = seq
         if done:
             await self._end(record, (seq,))
-        elif record.status == "queued" and self._cockpit.desk.is_working(record.ticket.conversation):
+        elif record.status == "queued" and self._queries.threads.is_working(record.ticket.conversation):
             timeline = await self._read(record)
             if timeline is not None and timeline.waiting and timeline.waiting[0].seq == seq:
                 record.begin(time.time())
 
     async def _end(self, record: Record, seqs: tuple[int, ...]) -> None:
-        conversation, desk = record.ticket.conversation, self._cockpit.desk
-        answers = await desk.answers(conversation, seqs)
+        conversation, turns = record.ticket.conversation, self._queries.turns
+        answers = await turns.answers(conversation, seqs)
         timeline = await self._read(record)
         entries: tuple[TimelineEntry, ...] = timeline.entries if timeline is not None and record.lossy else ()
         outcome = read_outcome(answers, "" if record.lossy and entries else record.streamed, entries)
         session = timeline.thread.session if timeline is not None and timeline.thread is not None else ""
-        usage = {} if record.status == "queued" else await desk.usage(conversation, record.begun)
+        usage = {} if record.status == "queued" else await turns.usage(conversation, record.begun)
         model = find_model(timeline.entries) if timeline is not None else ""
         record.end(replace(outcome, session=session, usage=usage, model=model))
 
     async def _read(self, record: Record) -> Timeline | None:
         limit = 100 if record.lossy else 1
         try:
-            return await self._cockpit.threads.timeline(record.caller, record.ticket.conversation, limit=limit)
+            return await self._queries.threads.timeline(record.caller, record.ticket.conversation, limit=limit)
         except HermesError as problem:  # it was deleted meanwhile, or its person was
             log.info("the conversation of a run cannot be read: %s", problem)
             return None
 
     async def _look(self, ticket: Ticket) -> tuple[int, bool] | None:
         account = f"{self._adapter.spec.name}:{self._adapter.account}"
-        return await self._cockpit.desk.find_message(account, ticket.stem)
+        return await self._queries.turns.find_message(account, ticket.stem)
 
     def _forget_old(self) -> None:
         """Ended runs beyond a number and a size are left to the store."""

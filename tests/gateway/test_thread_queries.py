@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cockpit_house import OWNER, CockpitHouse
+from queries_house import OWNER, QueriesHouse
 from waiting import wait_until
 
 from hermes_base.errors import HermesError
@@ -19,9 +19,9 @@ CALL = '[[tool todo {"todos": []}]][[then]][[say Done.]]'
 
 
 @pytest.fixture
-def house(settings: None, home: Path) -> Iterator[CockpitHouse]:
+def house(settings: None, home: Path) -> Iterator[QueriesHouse]:
     config.set_value("titles.enabled", "false")  # requests are counted here
-    made = CockpitHouse(home)
+    made = QueriesHouse(home)
     yield made
     made.stop()
 
@@ -46,7 +46,7 @@ def sent(lab: LabServer) -> list[list[tuple[str, str]]]:
 # --- looking
 
 
-def test_a_conversation_is_shown_as_people_see_it(house: CockpitHouse) -> None:
+def test_a_conversation_is_shown_as_people_see_it(house: QueriesHouse) -> None:
     talk = house.open()
     house.ask(talk, f"Look. {CALL}")
     seen = house.ask(talk, "/tools")
@@ -54,15 +54,15 @@ def test_a_conversation_is_shown_as_people_see_it(house: CockpitHouse) -> None:
     assert (user.kind, tool.kind, answer.kind, note.kind) == ("user", "tool", "assistant", "note")
     assert (tool.name, tool.ok, answer.text) == ("todo", True, "Done.")
     assert "todo" in note.text
-    assert [thread.session for thread in house.run(house.cockpit.threads.list(OWNER))] == [session_of(seen)]
+    assert [thread.session for thread in house.run(house.queries.threads.list(OWNER))] == [session_of(seen)]
 
 
-def test_an_empty_conversation_can_be_looked_at(house: CockpitHouse) -> None:
+def test_an_empty_conversation_can_be_looked_at(house: QueriesHouse) -> None:
     seen = house.look(house.open())
     assert (seen.thread, seen.entries, seen.waiting, seen.question) == (None, (), (), None)
 
 
-def test_long_conversations_come_in_pages(house: CockpitHouse) -> None:
+def test_long_conversations_come_in_pages(house: QueriesHouse) -> None:
     talk = house.open()
     for number in range(5):
         house.ask(talk, f"[[say answer {number}]]")
@@ -74,7 +74,7 @@ def test_long_conversations_come_in_pages(house: CockpitHouse) -> None:
     assert not older.more
 
 
-def test_the_list_goes_on_past_compacted_sessions(house: CockpitHouse) -> None:
+def test_the_list_goes_on_past_compacted_sessions(house: QueriesHouse) -> None:
     """E2: what goes on as another session is not listed, and hides nothing that is."""
     store = house.gateway.store
     row = Row({"role": "user", "content": "hello"})
@@ -86,13 +86,13 @@ def test_the_list_goes_on_past_compacted_sessions(house: CockpitHouse) -> None:
             info = store.rotate(info.id, "writer", version, "compression", [row])
             version = info.version
         kept.insert(0, info.id)
-    threads = house.cockpit.threads
+    threads = house.queries.threads
     first = house.run(threads.list(OWNER, limit=2))
     rest = house.run(threads.list(OWNER, limit=3, before=first[-1].updated))
     assert [thread.session for thread in (*first, *rest)] == kept
 
 
-def test_a_message_that_came_with_a_file_shows_it_apart(house: CockpitHouse, tmp_path: Path) -> None:
+def test_a_message_that_came_with_a_file_shows_it_apart(house: QueriesHouse, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("x")
     talk = house.open()
@@ -101,7 +101,7 @@ def test_a_message_that_came_with_a_file_shows_it_apart(house: CockpitHouse, tmp
     assert [file.name for file in seen.entries[0].files] == ["notes.txt"]
 
 
-def test_why_there_is_no_answer_is_shown(house: CockpitHouse) -> None:
+def test_why_there_is_no_answer_is_shown(house: QueriesHouse) -> None:
     talk = house.open()
     house.gateway.turns.choose(talk, {"provider": "nobody"})
     seen = house.ask(talk, "hello")
@@ -110,27 +110,27 @@ def test_why_there_is_no_answer_is_shown(house: CockpitHouse) -> None:
     assert "nobody" in seen.entries[1].text
 
 
-def test_a_failed_turn_is_shown_once(house: CockpitHouse) -> None:
+def test_a_failed_turn_is_shown_once(house: QueriesHouse) -> None:
     talk = house.open()
     seen = house.ask(talk, "[[fail 401]]")
     assert [entry.kind for entry in seen.entries] == ["user", "assistant"]
 
 
-def test_messages_wait_in_sight(house: CockpitHouse) -> None:
+def test_messages_wait_in_sight(house: QueriesHouse) -> None:
     talk = house.open()
     house.say(talk, "[[stall 3]][[say late]]")
-    wait_until(lambda: house.cockpit.desk.is_working(talk))
+    wait_until(lambda: house.queries.threads.is_working(talk))
     house.say(talk, "/queue and then?")
     wait_until(lambda: len(house.look(talk).waiting) == 2)
     assert house.look(talk).waiting[1].text == "and then?"
-    assert house.run(house.cockpit.desk.stop(OWNER, talk))
+    assert house.run(house.queries.turns.stop(OWNER, talk))
     house.wait_idle(talk)
     stopped = [entry for entry in house.look(talk).entries if entry.level == "warning"]
     assert stopped[0].detail == "stopped by the user"
-    assert not house.run(house.cockpit.desk.stop(OWNER, talk))
+    assert not house.run(house.queries.turns.stop(OWNER, talk))
 
 
-def test_answers_that_nobody_watches_do_not_pile_up(house: CockpitHouse) -> None:
+def test_answers_that_nobody_watches_do_not_pile_up(house: QueriesHouse) -> None:
     """What is in the outbox is where the page looks: nothing waits there to be sent."""
     talk = house.open()
     house.ask(talk, "hello")
@@ -140,14 +140,14 @@ def test_answers_that_nobody_watches_do_not_pile_up(house: CockpitHouse) -> None
 # --- changing
 
 
-def test_edited_messages_go_on_in_a_copy(house: CockpitHouse, lab: LabServer) -> None:
+def test_edited_messages_go_on_in_a_copy(house: QueriesHouse, lab: LabServer) -> None:
     """A1: what stands before the edited message is sent again byte for byte."""
     talk = house.open()
     house.ask(talk, "[[say one]]")
     seen = house.ask(talk, "[[say two]]")
     old = session_of(seen)
     place = [entry for entry in seen.entries if entry.kind == "user"][1].position
-    fork = house.run(house.cockpit.threads.fork(OWNER, old, before=place))
+    fork = house.run(house.queries.threads.fork(OWNER, old, before=place))
     assert fork.conversation == talk
     assert fork.current
     after = house.ask(talk, "[[say three]]")
@@ -156,48 +156,48 @@ def test_edited_messages_go_on_in_a_copy(house: CockpitHouse, lab: LabServer) ->
     shared = second.index(b"[[say two]]") - 200
     assert third[:shared] == second[:shared]
     assert [text for kind, text in kinds(house.look(talk, session=old)) if kind == "assistant"] == ["one", "two"]
-    back = house.run(house.cockpit.threads.resume(OWNER, old))
+    back = house.run(house.queries.threads.resume(OWNER, old))
     assert back.current
     assert [text for kind, text in kinds(house.look(talk)) if kind == "assistant"] == ["one", "two"]
 
 
-def test_the_first_message_can_be_edited(house: CockpitHouse, lab: LabServer) -> None:
+def test_the_first_message_can_be_edited(house: QueriesHouse, lab: LabServer) -> None:
     talk = house.open()
     seen = house.ask(talk, "frist")
-    house.run(house.cockpit.threads.fork(OWNER, session_of(seen), before=seen.entries[0].position))
+    house.run(house.queries.threads.fork(OWNER, session_of(seen), before=seen.entries[0].position))
     assert house.look(talk).entries == ()
     house.ask(talk, "first")
     assert [[role for role, _ in request] for request in sent(lab)] == [["user"], ["user"]]
 
 
-def test_a_copy_can_live_apart(house: CockpitHouse) -> None:
+def test_a_copy_can_live_apart(house: QueriesHouse) -> None:
     talk = house.open()
     seen = house.ask(talk, "[[say one]]")
-    fork = house.run(house.cockpit.threads.fork(OWNER, session_of(seen), apart=True))
+    fork = house.run(house.queries.threads.fork(OWNER, session_of(seen), apart=True))
     assert fork.conversation != talk
     house.ask(fork.conversation, "[[say two]]")
     assert len(house.look(talk).entries) == 2
     assert len(house.look(fork.conversation).entries) == 4
 
 
-def test_nothing_is_changed_under_a_turn(house: CockpitHouse) -> None:
+def test_nothing_is_changed_under_a_turn(house: QueriesHouse) -> None:
     talk = house.open()
     session = session_of(house.ask(talk, "hello"))
-    other = house.run(house.cockpit.threads.fork(OWNER, session)).session
+    other = house.run(house.queries.threads.fork(OWNER, session)).session
     house.say(talk, "[[stall 5]]")
-    wait_until(lambda: house.cockpit.desk.is_working(talk))
-    threads = house.cockpit.threads
+    wait_until(lambda: house.queries.threads.is_working(talk))
+    threads = house.queries.threads
     for change in (threads.resume(OWNER, session), threads.fork(OWNER, other), threads.delete(OWNER, other)):
         with pytest.raises(Conflict, match="in the middle of a turn"):
             house.run(change)
-    house.run(house.cockpit.desk.stop(OWNER, talk))
+    house.run(house.queries.turns.stop(OWNER, talk))
     house.wait_idle(talk)
 
 
-def test_titles_exports_and_deletions(house: CockpitHouse) -> None:
+def test_titles_exports_and_deletions(house: QueriesHouse) -> None:
     talk = house.open()
     session = session_of(house.ask(talk, "[[say Blue.]] What colour?"))
-    threads = house.cockpit.threads
+    threads = house.queries.threads
     assert house.run(threads.rename(OWNER, session, "  The   colour ")).title == "The colour"
     with pytest.raises(HermesError, match="1 to 200"):
         house.run(threads.rename(OWNER, session, " "))
@@ -214,7 +214,7 @@ def test_titles_exports_and_deletions(house: CockpitHouse) -> None:
 # --- whose they are
 
 
-def test_everybody_sees_their_own(house: CockpitHouse) -> None:
+def test_everybody_sees_their_own(house: QueriesHouse) -> None:
     """G12: lists, search, single conversations and stops are scoped to the person of the key."""
     ann = house.gateway.people.add("Ann", "member", "api", "ann")
     member = Caller(ann.id, "member", "k1")
@@ -222,7 +222,7 @@ def test_everybody_sees_their_own(house: CockpitHouse) -> None:
     theirs = session_of(house.ask(own, "the secret of ann", caller=member, platform="api"))
     mine = house.open()
     session = session_of(house.ask(mine, "the secret of the owner"))
-    threads = house.cockpit.threads
+    threads = house.queries.threads
     assert [thread.session for thread in house.run(threads.list(member))] == [theirs]
     assert [thread.session for thread in house.run(threads.list(OWNER))] == [session]
     assert {found.thread.session for found in house.run(threads.search(member, "secret"))} == {theirs}
@@ -231,12 +231,12 @@ def test_everybody_sees_their_own(house: CockpitHouse) -> None:
             with pytest.raises(NotThere):
                 house.run(call)
     with pytest.raises(NotThere):
-        house.run(house.cockpit.desk.stop(member, mine))
+        house.run(house.queries.turns.stop(member, mine))
     with pytest.raises(NotThere):
         house.run(threads.timeline(member, "no key at all"))
 
 
-def test_a_removed_person_gets_no_turn(house: CockpitHouse, lab: LabServer) -> None:
+def test_a_removed_person_gets_no_turn(house: QueriesHouse, lab: LabServer) -> None:
     """G3: a message that was stored before does not start a model call after."""
     ann = house.gateway.people.add("Ann", "member", "api", "ann")
     member = Caller(ann.id, "member", "k1")
@@ -250,41 +250,41 @@ def test_a_removed_person_gets_no_turn(house: CockpitHouse, lab: LabServer) -> N
 # --- histories that clients bring
 
 
-def test_a_history_finds_its_conversation(house: CockpitHouse) -> None:
+def test_a_history_finds_its_conversation(house: QueriesHouse) -> None:
     key = Caller(key="k1")
     talk = house.open(key, "api")
     house.ask(talk, f"Look. {CALL}", platform="api")
     house.ask(talk, "[[say Fine.]] And?", platform="api")
     said = [PastExchange(f"Look.  {CALL}", "Done."), PastExchange("[[say Fine.]] And?", "Fine.\n")]
-    threads = house.cockpit.threads
+    threads = house.queries.threads
     assert house.run(threads.match(key, said)) == talk
     assert house.run(threads.match(key, said[:1])) == ""
     assert house.run(threads.match(Caller(key="k2"), said)) == ""
     assert house.run(threads.match(key, [])) == ""
 
 
-def test_a_history_with_a_file_finds_its_conversation(house: CockpitHouse, tmp_path: Path) -> None:
+def test_a_history_with_a_file_finds_its_conversation(house: QueriesHouse, tmp_path: Path) -> None:
     path = tmp_path / "seen.txt"
     path.write_text("x")
     key = Caller(key="k1")
     talk = house.open(key, "api")
     house.ask(talk, "See?", platform="api", files=(FileRef(str(path), "seen.txt"),))
     answered = house.look(talk).entries[-1].text
-    assert house.run(house.cockpit.threads.match(key, [PastExchange("See?", answered)])) == talk
+    assert house.run(house.queries.threads.match(key, [PastExchange("See?", answered)])) == talk
 
 
-def test_a_foreign_history_is_planted(house: CockpitHouse, lab: LabServer) -> None:
+def test_a_foreign_history_is_planted(house: QueriesHouse, lab: LabServer) -> None:
     key = Caller(key="k1")
     talk = house.open(key, "api")
-    house.run(house.cockpit.threads.plant(key, talk, [PastExchange("My name is Bo.", "Hello Bo.")]))
+    house.run(house.queries.threads.begin_with(key, talk, [PastExchange("My name is Bo.", "Hello Bo.")]))
     house.ask(talk, "[[say Bo.]] Who am I?", platform="api")
     assert [role for role, _ in sent(lab)[0]] == ["user", "assistant", "user"]
     assert sent(lab)[0][1] == ("assistant", "Hello Bo.")
     with pytest.raises(Conflict, match="begun"):
-        house.run(house.cockpit.threads.plant(key, talk, [PastExchange("x", "y")]))
+        house.run(house.queries.threads.begin_with(key, talk, [PastExchange("x", "y")]))
 
 
-def test_names_lead_to_the_same_conversation(house: CockpitHouse) -> None:
+def test_names_lead_to_the_same_conversation(house: QueriesHouse) -> None:
     assert house.open(OWNER, "api", name="work") == house.open(Caller(key="other"), "api", name="work")
     assert house.open(OWNER, "api") != house.open(OWNER, "api")
     with pytest.raises(HermesError, match="1 to 64"):
@@ -294,7 +294,7 @@ def test_names_lead_to_the_same_conversation(house: CockpitHouse) -> None:
 # --- questions
 
 
-def test_an_approval_is_answered_from_the_page(house: CockpitHouse) -> None:
+def test_an_approval_is_answered_from_the_page(house: QueriesHouse) -> None:
     """G4: the answer binds the question that is open, once."""
     config.set_value("approvals.mode", "ask")
     talk = house.open()
@@ -303,22 +303,22 @@ def test_an_approval_is_answered_from_the_page(house: CockpitHouse) -> None:
     question = house.look(talk).question
     assert question is not None
     assert "touch made" in question.text
-    assert not house.run(house.cockpit.desk.answer(OWNER, "another", "approve"))
-    assert house.run(house.cockpit.desk.answer(OWNER, question.id, "approve"))
+    assert not house.run(house.queries.turns.answer(OWNER, "another", "approve"))
+    assert house.run(house.queries.turns.answer(OWNER, question.id, "approve"))
     house.wait_idle(talk)
-    assert not house.run(house.cockpit.desk.answer(OWNER, question.id, "approve"))
+    assert not house.run(house.queries.turns.answer(OWNER, question.id, "approve"))
     entries = house.look(talk).entries
     tool: TimelineEntry = next(entry for entry in entries if entry.kind == "tool")
     assert "yes-made" in tool.text
     assert house.look(talk).question is None
 
 
-def test_what_came_of_a_message_is_told(house: CockpitHouse) -> None:
+def test_what_came_of_a_message_is_told(house: QueriesHouse) -> None:
     talk = house.open()
     seq = house.say(talk, "[[say One.]]")
     house.wait_idle(talk)
-    (answer,) = house.run(house.cockpit.desk.answers(talk, [seq]))
+    (answer,) = house.run(house.queries.turns.answers(talk, [seq]))
     assert (answer.text, answer.completed) == ("One.", True)
-    spent = house.run(house.cockpit.desk.usage(talk, 0.0))
+    spent = house.run(house.queries.turns.usage(talk, 0.0))
     assert spent["input"] > 0
     assert spent["output"] > 0

@@ -1,4 +1,4 @@
-"""The page's set-up desk on a running gateway: settings that are safe to change, what answers, and probes."""
+"""The page's set-up on a running gateway: settings that are safe to change, what answers, and probes."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,7 +9,7 @@ import pytest
 from local_gateway import LocalHouse
 from waiting import wait_until
 
-from gateway.service.queries.setup_queries import SAFE, Setup
+from gateway.service.queries.setup_queries import SAFE, SetupQueries
 from hermes_base import settings as table
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import ProviderChoice
@@ -19,12 +19,12 @@ from hermes_lab.server import LabServer
 T = TypeVar("T")
 
 
-class Desk:
-    """The desk, called on the gateway's loop."""
+class CalledSetup:
+    """The queries, called on the gateway's loop."""
 
     def __init__(self, house: LocalHouse) -> None:
         self.house = house
-        self.setup = Setup(house.gateway)
+        self.setup = SetupQueries(house.gateway)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         assert self.house.thread._loop is not None
@@ -32,18 +32,18 @@ class Desk:
 
 
 @pytest.fixture
-def desk(house: LocalHouse) -> Desk:
-    return Desk(house)
+def called(house: LocalHouse) -> CalledSetup:
+    return CalledSetup(house)
 
 
-def test_a_setting_is_changed_and_its_comment_stays(desk: Desk, home: Path) -> None:
+def test_a_setting_is_changed_and_its_comment_stays(called: CalledSetup, home: Path) -> None:
     """H6: the answer says where it takes effect."""
     path = home / "config.yaml"
     path.write_text(path.read_text() + "gateway:\n  busy: queue  # the children write a lot\n")
-    view = desk.run(desk.setup.change("gateway.busy", "steer"))
+    view = called.run(called.setup.change("gateway.busy", "steer"))
     assert (view.value, view.changed, view.takes_effect) == ("steer", True, table.NEXT_MESSAGE)
     assert "busy: steer  # the children write a lot" in path.read_text()
-    assert view in desk.run(desk.setup.settings())
+    assert view in called.run(called.setup.settings())
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_a_setting_is_changed_and_its_comment_stays(desk: Desk, home: Path) -> N
         ("no.such", "x"),
     ],
 )
-def test_what_must_not_be_changed_here_is_refused(desk: Desk, home: Path, key: str, text: str) -> None:
+def test_what_must_not_be_changed_here_is_refused(called: CalledSetup, home: Path, key: str, text: str) -> None:
     before = {path: path.read_bytes() for path in home.glob("[.c]*") if path.is_file()}
     with pytest.raises(ConfigProblem):
-        desk.run(desk.setup.change(key, text))
+        called.run(called.setup.change(key, text))
     assert {path: path.read_bytes() for path in home.glob("[.c]*") if path.is_file()} == before
 
 
@@ -75,42 +75,42 @@ def test_every_setting_of_the_list_is_known_and_no_secret() -> None:
     assert len(set(SAFE)) == len(SAFE)
 
 
-def test_what_answers_now(desk: Desk, lab: LabServer) -> None:
-    view = desk.run(desk.setup.model())
+def test_what_answers_now(called: CalledSetup, lab: LabServer) -> None:
+    view = called.run(called.setup.model())
     assert (view.model, view.provider, view.built_in, view.problem) == ("lab-model", "custom", False, "")
     fallbacks = '[{"provider": "custom", "model": "second"}, {"provider": "custom", "model": "lab-model"}]'
     config.set_value("model.fallbacks", fallbacks)
-    assert desk.run(desk.setup.models()) == ["lab-model", "second"]
+    assert called.run(called.setup.models()) == ["lab-model", "second"]
 
 
-def test_no_model_at_all_is_said(desk: Desk) -> None:
+def test_no_model_at_all_is_said(called: CalledSetup) -> None:
     """H8: the page can say why, and offer the set-up."""
     config.set_value("model.provider", "nonsense")
-    view = desk.run(desk.setup.model())
+    view = called.run(called.setup.model())
     assert view.model == ""
     assert "nonsense" in view.problem
 
 
-def test_a_probe_keeps_nothing_and_is_in_the_ledger(desk: Desk, lab: LabServer, home: Path) -> None:
+def test_a_probe_keeps_nothing_and_is_in_the_ledger(called: CalledSetup, lab: LabServer, home: Path) -> None:
     """H5, A8: the ledger's sum is the lab's bill."""
     before = (home / "config.yaml").read_bytes()
-    probed = desk.run(desk.setup.probe(ProviderChoice("custom", "sk-tried-key", "other", lab.base_url)))
+    probed = called.run(called.setup.probe(ProviderChoice("custom", "sk-tried-key", "other", lab.base_url)))
     assert probed.ok
     assert ((home / "config.yaml").read_bytes(), (home / ".env").exists()) == (before, False)
-    spent = desk.house.gateway.store.usage()
+    spent = called.house.gateway.store.usage()
     assert (spent.calls, spent.prompt_tokens) == (1, lab.bill["sk-tried-key"].prompt_tokens)
 
 
-def test_use_keeps_what_went_through_and_only_that(desk: Desk, lab: LabServer) -> None:
+def test_use_keeps_what_went_through_and_only_that(called: CalledSetup, lab: LabServer) -> None:
     """H5"""
     lab.set_plan([{"fault": {"status": 401}}])
-    refused = desk.run(desk.setup.use(ProviderChoice("custom", "sk-wrong-key", "new", lab.base_url)))
+    refused = called.run(called.setup.use(ProviderChoice("custom", "sk-wrong-key", "new", lab.base_url)))
     assert not refused.ok
-    assert desk.run(desk.setup.model()).model == "lab-model"
-    assert not desk.run(desk.setup.use(ProviderChoice("openrouter"))).ok
-    assert desk.run(desk.setup.use(ProviderChoice("custom", "sk-right-key", "new", lab.base_url))).ok
-    assert desk.run(desk.setup.model()).model == "new"
-    client = desk.house.client()
+    assert called.run(called.setup.model()).model == "lab-model"
+    assert not called.run(called.setup.use(ProviderChoice("openrouter"))).ok
+    assert called.run(called.setup.use(ProviderChoice("custom", "sk-right-key", "new", lab.base_url))).ok
+    assert called.run(called.setup.model()).model == "new"
+    client = called.house.client()
     client.say("hello")
     wait_until(lambda: bool(client.answers()))
     assert lab.requests[-1].json()["model"] == "new"

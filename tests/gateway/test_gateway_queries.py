@@ -13,7 +13,7 @@ from house import House
 from waiting import wait_until
 
 from gateway.service import pulse
-from gateway.service.queries.house_queries import HouseDesk
+from gateway.service.queries.gateway_queries import GatewayQueries
 from gateway.turns import sender
 from hermes_base.inbound import Address, Inbound
 from hermes_cli.cmds.gateway_cmd import write_status
@@ -29,20 +29,20 @@ def house(home: Path, lab: LabServer) -> Iterator[House]:
 
 
 @pytest.fixture
-def desk(house: House) -> HouseDesk:
-    return HouseDesk(house.gateway)
+def queries(house: House) -> GatewayQueries:
+    return GatewayQueries(house.gateway)
 
 
-def is_ready(house: House, desk: HouseDesk) -> str:
-    return house.wait_for(desk.is_ready())
+def find_unready(house: House, queries: GatewayQueries) -> str:
+    return house.wait_for(queries.find_unready())
 
 
-def test_the_status_has_what_the_page_shows(house: House, desk: HouseDesk, home: Path) -> None:
+def test_the_status_has_what_the_page_shows(house: House, queries: GatewayQueries, home: Path) -> None:
     """C13, E11, G5: everything at once, while a turn runs."""
     olga = house.person("olga")
     olga.say("[[stall 30]] A long story")
     wait_until(lambda: any(lane.slot is not None and lane.slot.is_turn for lane in house.gateway.lanes.values()))
-    status = house.wait_for(desk.status())
+    status = house.wait_for(queries.status())
     [turn] = status["working"]
     assert (turn["conversation"], turn["starter"]) == (olga.conversation, status["working"][0]["starter"])
     assert 0 <= time.time() - turn["since"] < 60
@@ -64,13 +64,13 @@ def test_the_status_has_what_the_page_shows(house: House, desk: HouseDesk, home:
     olga.ask("/stop")
 
 
-def test_usage_by_day_and_model(house: House, desk: HouseDesk) -> None:
+def test_usage_by_day_and_model(house: House, queries: GatewayQueries) -> None:
     """A10"""
     olga = house.person("olga")
     olga.ask("[[say one]]")
     olga.ask("/undo")
     olga.ask("[[say two]]")
-    used = house.wait_for(desk.usage(7))
+    used = house.wait_for(queries.usage(7))
     [day], [model] = used["days"], used["models"]
     total = house.gateway.store.usage()
     assert day["day"] == time.strftime("%Y-%m-%d")
@@ -81,50 +81,50 @@ def test_usage_by_day_and_model(house: House, desk: HouseDesk) -> None:
     assert used["recent_breaks"][0]["reason"] == "undo"
 
 
-def test_the_end_of_the_log_is_readable(house: House, desk: HouseDesk) -> None:
+def test_the_end_of_the_log_is_readable(house: House, queries: GatewayQueries) -> None:
     """H9: a line of a turn names its conversation."""
     olga = house.person("olga")
     olga.ask("[[say one]]")
-    last = house.wait_for(desk.log_tail(5))
+    last = house.wait_for(queries.log_tail(5))
     [line] = [line for line in last if "the turn completed" in line]
     assert f"conversation={olga.conversation}" in line
     assert "turn=" in line
     assert "provider=custom" in line
-    assert house.wait_for(desk.log_tail(1)) == last[-1:]
+    assert house.wait_for(queries.log_tail(1)) == last[-1:]
 
 
-def test_it_is_ready_until_it_stops(house: House, desk: HouseDesk) -> None:
+def test_it_is_ready_until_it_stops(house: House, queries: GatewayQueries) -> None:
     """H10: the probe is honest."""
-    assert is_ready(house, desk) == ""
+    assert find_unready(house, queries) == ""
     house.gateway.closing = True
-    assert "shutting down" in is_ready(house, desk)
+    assert "shutting down" in find_unready(house, queries)
     house.gateway.closing = False
 
 
-def test_a_full_disk_is_told(house: House, desk: HouseDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told(house: House, queries: GatewayQueries, monkeypatch: pytest.MonkeyPatch) -> None:
     """H10, F7: what is said and what is done agree, since both ask the same."""
     monkeypatch.setattr(pulse, "has_room", lambda home: sender.has_room(home, least=2**62))
-    wait_until(lambda: "disk is nearly full" in is_ready(house, desk))
+    wait_until(lambda: "disk is nearly full" in find_unready(house, queries))
 
 
 def test_a_store_that_is_held_is_told_and_comes_back(
-    house: House, desk: HouseDesk, home: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, queries: GatewayQueries, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H10, F6: another process holds the store for long."""
     monkeypatch.setattr(pulse, "ANSWER_SECONDS", 0.1)
-    wait_until(lambda: is_ready(house, desk) == "")
+    wait_until(lambda: find_unready(house, queries) == "")
     with closing(sqlite3.connect(home / STORE_FILE, isolation_level=None)) as other:
         other.execute("begin exclusive")
         inbound = Inbound(Address("pretend", "bot", "chat-olga"), "m-held", "olga", "Hello")
         house.call(lambda: house.gateway.spawn(house.gateway.take(replace(inbound, received=time.time()))))
-        wait_until(lambda: "has not answered" in is_ready(house, desk))
+        wait_until(lambda: "has not answered" in find_unready(house, queries))
         other.execute("rollback")
     monkeypatch.setattr(pulse, "ANSWER_SECONDS", 5.0)
-    wait_until(lambda: is_ready(house, desk) == "")
+    wait_until(lambda: find_unready(house, queries) == "")
 
 
-def test_a_dead_socket_of_the_house_is_told(house: House, desk: HouseDesk) -> None:
+def test_a_dead_socket_of_the_house_is_told(house: House, queries: GatewayQueries) -> None:
     """H10, C13"""
     local = next(adapter for adapter in house.gateway.adapters if adapter.spec.name == "local")
     local.last_seen = time.time() - 120
-    assert local.spec.label in is_ready(house, desk)
+    assert local.spec.label in find_unready(house, queries)

@@ -1,4 +1,4 @@
-"""A gateway on a thread, and its cockpit as the page and the API use it, called from the test's thread."""
+"""A gateway on a thread, and its queries as the page and the API use it, called from the test's thread."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ from local_gateway import LocalHouse
 from waiting import wait_until
 
 from gateway.platforms.face import Accepted
-from gateway.service.queries.queries import make_cockpit
+from gateway.service.queries.queries import Queries
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.query_values import Caller, Timeline
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 OWNER = Caller()
 
 
-class CockpitHouse(LocalHouse):
+class QueriesHouse(LocalHouse):
     """Somebody says things as the page or the API would, and looks at what became of them."""
 
     def __init__(self, home: Path) -> None:
@@ -29,7 +29,7 @@ class CockpitHouse(LocalHouse):
 
     def start(self) -> None:
         super().start()
-        self.cockpit = make_cockpit(self.gateway)
+        self.queries = Queries(self.gateway)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.start_call(work).result(30)
@@ -40,7 +40,7 @@ class CockpitHouse(LocalHouse):
         return asyncio.run_coroutine_threadsafe(work, self.thread._loop)
 
     def open(self, caller: Caller = OWNER, platform: str = "web", **more: str) -> str:
-        return self.run(self.cockpit.threads.open(caller, platform, **more))
+        return self.run(self.queries.threads.open(caller, platform, **more))
 
     def say(
         self,
@@ -77,4 +77,4 @@ class CockpitHouse(LocalHouse):
         wait_until(lambda: not turns.open_seqs(conversation) and conversation not in self.gateway.lanes)
 
     def look(self, conversation: str, caller: Caller = OWNER, **more: Any) -> Timeline:
-        return self.run(self.cockpit.threads.timeline(caller, conversation, **more))
+        return self.run(self.queries.threads.timeline(caller, conversation, **more))

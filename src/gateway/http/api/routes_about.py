@@ -1,4 +1,4 @@
-"""What the house says about itself: models, health, metrics, and the description of all calls."""
+"""What Hermes says about itself: models, health, metrics, and the description of all calls."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 async def list_models(api: Api, request: Request, caller: Caller) -> Response:
     del request, caller
-    names = dict.fromkeys([MODEL, *await api.cockpit.setup.models()])
+    names = dict.fromkeys([MODEL, *await api.queries.setup.models()])
     return JSONResponse({"object": "list", "data": [_describe_model(name) for name in names]})
 
 
@@ -41,10 +41,10 @@ async def tell_health(api: Api, request: Request) -> Response:
 async def tell_readiness(api: Api, request: Request) -> Response:
     """Whether a message would be taken now."""
     del request
-    reason = await api.cockpit.house.is_ready()
+    reason = await api.queries.gateway.find_unready()
     if reason:
         return JSONResponse({"status": "not_ready", "reason": reason}, 503)
-    warning = api.cockpit.house.warning()
+    warning = api.queries.gateway.warning()
     return JSONResponse({"status": "ready", **({"warning": warning} if warning else {})})
 
 
@@ -52,12 +52,12 @@ async def tell_metrics(api: Api, request: Request, caller: Caller) -> Response:
     del request
     if not caller.is_owner:
         raise ApiProblem(403, "Metrics are the owner's to see.")
-    return Response(await api.cockpit.house.metrics(), media_type=METRICS_TYPE)
+    return Response(await api.queries.gateway.metrics(), media_type=METRICS_TYPE)
 
 
 async def tell_description(api: Api, request: Request) -> Response:
     del request
-    return JSONResponse(describe_api(api.cockpit.version))
+    return JSONResponse(describe_api(api.queries.version))
 
 
 async def refuse_unknown(api: Api, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Calls of the page on the house: what it is, how it is, what it costs, who is there, and how it is set up."""
+"""Calls of the page on Hermes itself: what it is, how it is, what it costs, who is there, and how it is set up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,11 +20,11 @@ OPERATIONS = frozenset({"people.list", "people.approve", "people.remove", "peopl
 _CHOICE = ("provider", "key", "model", "base_url")
 
 
-class HouseRoutes:
+class AdminRoutes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._house = parts.cockpit.house
-        self._setup = parts.cockpit.setup
+        self._gateway = parts.queries.gateway
+        self._setup = parts.queries.setup
         self._later = parts.home / LATER_FILE
 
     def list(self) -> Sequence[BaseRoute]:
@@ -49,8 +49,8 @@ class HouseRoutes:
         model = await self._setup.model()
         return answer_json(
             {
-                "version": self._parts.cockpit.version,
-                "profile": self._parts.cockpit.profile,
+                "version": self._parts.queries.version,
+                "profile": self._parts.queries.profile,
                 "model": asdict(model),
                 "needs_setup": _is_makeshift(model) and not self._later.exists(),
                 "upload_bytes": self._parts.shelf.most_bytes(),
@@ -60,20 +60,20 @@ class HouseRoutes:
 
     async def status(self, request: Request) -> Response:
         del request
-        return answer_json(await self._house.status())
+        return answer_json(await self._gateway.status())
 
     async def usage(self, request: Request) -> Response:
-        return answer_json(await self._house.usage(query_count(request, "days", 30, 366)))
+        return answer_json(await self._gateway.usage(query_count(request, "days", 30, 366)))
 
     async def log(self, request: Request) -> Response:
-        return answer_json({"lines": list(await self._house.log_tail(query_count(request, "lines", 200, 2_000)))})
+        return answer_json({"lines": list(await self._gateway.log_tail(query_count(request, "lines", 200, 2_000)))})
 
     async def operate(self, request: Request) -> Response:
         fields = await read_object(request)
         name = read_text(fields, "name")
         if name not in OPERATIONS:
             raise wrong_field("name", "one of " + ", ".join(sorted(OPERATIONS)))
-        return answer_json(await self._house.perform(name, read_fields(fields, "args")))
+        return answer_json(await self._gateway.perform(name, read_fields(fields, "args")))
 
     # --- how it is set up
 

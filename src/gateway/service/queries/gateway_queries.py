@@ -1,4 +1,4 @@
-"""The state of the house for the page: what runs, what it costs, who is there, and whether it would take a message."""
+"""The gateway's own state: what runs, what it costs, who is there, and whether it would take a message."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ RECENT_BREAKS = 50
 MOST_DAYS, MOST_LINES = 366, 2000
 
 
-class HouseDesk:
-    """Implements `HousePanel`."""
+class GatewayQueries:
+    """JSON in, JSON out."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
@@ -29,6 +29,7 @@ class HouseDesk:
         return await self._gateway.operations.status({})
 
     async def usage(self, days: int) -> Mapping[str, Any]:
+        """By day and by model, with hit rate, cost and prefix breaks by reason."""
         gateway, days = self._gateway, min(max(days, 1), MOST_DAYS)
         report = await gateway.call(lambda: read_report(gateway.store, "", days=days))
         return describe_usage(report)
@@ -40,17 +41,21 @@ class HouseDesk:
         return [logs.write_line(line) for line in found]
 
     async def perform(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An operation of the operator (`people.list`, `people.approve`, …)."""
         return await self._gateway.operations.perform(name, args)
 
     async def metrics(self) -> str:
+        """In the text format of Prometheus (H9)."""
         gateway = self._gateway
         depth = await gateway.call(gateway.turns.depth)
         return metrics.write_text(metrics.collect(gateway, depth))
 
-    async def is_ready(self) -> str:
+    async def find_unready(self) -> str:
+        """Why no message would be taken and answered now; empty: it would."""
         return await self._gateway.operations.find_unready()
 
     def warning(self) -> str:
+        """What the operator should look at, though messages are taken; empty: nothing."""
         return describe_damage(self._gateway.chores.damaged)
 
 
