@@ -9,12 +9,12 @@ from starlette.responses import JSONResponse, Response
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.reading import read_json
-from gateway.http.api.formats.streams import PULSE, PULSE_SECONDS, stream, write_event
 from gateway.http.api.formats.writing_chat import problem_with, write_extras, write_usage
 from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.records import CLOSING, ENDED, Record, describe_question
 from gateway.http.api.runs.tickets import RUN, read_ticket
 from gateway.http.api.saying import describe_place, read_wish, say
+from gateway.http.streams import PULSE, PULSE_SECONDS, stream, write_event
 from hermes_base.query_values import Caller
 
 

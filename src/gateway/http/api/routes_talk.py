@@ -10,13 +10,13 @@ from gateway.http.api.formats.asking import Ask
 from gateway.http.api.formats.reading import read_json
 from gateway.http.api.formats.reading_chat import read_chat
 from gateway.http.api.formats.reading_responses import read_response_request
-from gateway.http.api.formats.streams import stream
 from gateway.http.api.formats.writing_chat import problem_with, write_chunks, write_completion
 from gateway.http.api.formats.writing_responses import write_response, write_typed_events
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.tickets import RESPONSE, read_ticket
 from gateway.http.api.saying import describe_place, read_wish, say
+from gateway.http.streams import stream
 from hermes_base.query_values import Caller
 
 

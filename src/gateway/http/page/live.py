@@ -6,9 +6,7 @@ Whenever the two could differ (another session, messages taken back, a reader th
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
-
-from starlette.types import Receive, Scope, Send
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from gateway.http.answers import write_json
 from gateway.http.page.parts import Parts
@@ -43,11 +41,6 @@ _STORED = (Heard, Dealt, Sent, Asking, Lost)
 _PASSING = (Notice, Moved, Titled, StreamEnded)
 _LARGE = frozenset({"snapshot", "settled"})  # they may hold megabytes, which are not written on the event loop
 _TRANSCRIPT = frozenset({USER, ASSISTANT, TOOL})
-_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # for proxies that collect
-]
 
 Mark = tuple[str, int]  # an entry's id, and what it says
 
@@ -91,16 +84,13 @@ class LiveView:
         self._shown = 0  # how often the whole truth was told
         self.ended = False
 
-    async def begin(self) -> list[Json]:
-        return await self._show_all()
-
     async def go_on(self) -> list[Json]:
         """What there is to tell; empty after a while in which nothing happened."""
         told: list[Json] = []
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
         if any(isinstance(event, Lost) for event in events):
             self.ended = any(isinstance(event, StreamEnded) for event in events)
-            return [{"type": "closing"}] if self.ended else await self._show_all()
+            return [{"type": "closing"}] if self.ended else await self.begin()
         shown = self._shown
         for event in events:
             if shown == self._shown or isinstance(event, _PASSING):  # all else is in the truth that was told after it
@@ -109,7 +99,7 @@ class LiveView:
 
     # --- the whole truth
 
-    async def _show_all(self) -> list[Json]:
+    async def begin(self) -> list[Json]:
         """Watched first, read then, and read again if what was read has changed meanwhile."""
         late: list[Watched] = []
         for _ in range(SNAPSHOT_TRIES):
@@ -186,7 +176,7 @@ class LiveView:
         entries = cut_picture(timeline.entries, self._parts.web.picture(self._conversation))
         fresh = find_fresh(self._known, entries, timeline.more)
         if fresh is None or self._session not in ("", session):
-            return await self._show_all()
+            return await self.begin()
         self._known = [*self._known, *(mark(entry) for entry in fresh)][-MOST_KNOWN:]
         self._session = session
         answers = await self._parts.queries.turns.answers(self._conversation, seqs)
@@ -202,49 +192,25 @@ class LiveView:
         return [settled]
 
 
-class EventStream:
-    """The answer to a page that wants to see a conversation live."""
-
-    def __init__(self, parts: Parts, conversation: str) -> None:
-        self._parts = parts
-        self._conversation = conversation
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the page goes away or the gateway closes."""
-        del scope
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        tasks = {asyncio.ensure_future(self._stream(send)), asyncio.ensure_future(_wait_until_gone(receive))}
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _stream(self, send: Send) -> None:
-        try:
-            with self._parts.web.hub.watch(self._conversation) as watch:
-                view = LiveView(self._parts, self._conversation, watch)
-                await _send(send, await view.begin())
-                while not view.ended:
-                    await _send(send, await view.go_on())
-        except HermesError as problem:  # the page comes back by itself
-            log.warning("a page's view of %s ended: %s", self._conversation, problem)
-        except Exception:  # the boundary to a request
-            log.exception("a page's view of %s broke", self._conversation)
-        await send({"type": "http.response.body", "body": b""})
+async def stream_view(parts: Parts, conversation: str) -> AsyncIterator[bytes]:
+    """A page's view of a conversation, until the gateway closes; each piece is one or more events."""
+    try:
+        with parts.web.hub.watch(conversation) as watch:
+            view = LiveView(parts, conversation, watch)
+            yield await _write(await view.begin())
+            while not view.ended:
+                yield await _write(await view.go_on())
+    except HermesError as problem:  # the page comes back by itself
+        log.warning("a page's view of %s ended: %s", conversation, problem)
+    except Exception:  # the boundary to a request
+        log.exception("a page's view of %s broke", conversation)
 
 
-async def _send(send: Send, told: Sequence[Json]) -> None:
+async def _write(told: Sequence[Json]) -> bytes:
     is_large = any(one["type"] in _LARGE for one in told)
-    body = await asyncio.to_thread(_write, told) if is_large else _write(told)
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    return await asyncio.to_thread(write_events, told) if is_large else write_events(told)
 
 
-def _write(told: Sequence[Json]) -> bytes:
+def write_events(told: Sequence[Json]) -> bytes:
+    """Nothing at all is a comment, by which a connection is seen to be alive."""
     return b"".join(b"data: " + write_json(one) + b"\n\n" for one in told) or b":\n\n"
-
-
-async def _wait_until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -12,7 +12,7 @@ from gateway.http.answers import Refusal, answer_json, answer_nothing, guarded
 from gateway.http.page.parts import Parts
 from gateway.http.reading import query_count, read_fields, read_object, read_text, wrong_field
 from hermes_base.commands import COMMANDS
-from hermes_base.query_values import ModelView, ProviderChoice
+from hermes_base.query_values import ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
 #: What an operator may do from the page; ending the gateway is not among it.
@@ -52,7 +52,8 @@ class AdminRoutes:
                 "version": self._parts.queries.version,
                 "profile": self._parts.queries.profile,
                 "model": asdict(model),
-                "needs_setup": _is_makeshift(model) and not self._later.exists(),
+                # Something better could be set up: only the built-in model answers, or none can be found.
+                "needs_setup": (model.built_in or bool(model.problem)) and not self._later.exists(),
                 "upload_bytes": self._parts.shelf.most_bytes(),
                 "commands": [{"name": one.name, "args": one.args, "summary": one.summary} for one in COMMANDS],
             }
@@ -104,11 +105,6 @@ class AdminRoutes:
             sentence = f"That could not be kept: {problem.strerror}. Check the disk's space and permissions."
             raise Refusal(507, "disk", sentence) from problem
         return answer_nothing()
-
-
-def _is_makeshift(model: ModelView) -> bool:
-    """Something better could be set up: only the built-in model answers, or none can be found."""
-    return model.built_in or bool(model.problem)
 
 
 def _read_choice(fields: Mapping[str, Any]) -> ProviderChoice:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
 
-from gateway.http.answers import Refusal, answer_failure, answer_json, guarded
-from gateway.http.page.live import EventStream
+from gateway.http.answers import Refusal, answer_json, guarded
+from gateway.http.page.live import stream_view
 from gateway.http.page.parts import Parts
 from gateway.http.reading import query_text, read_choice, read_name, read_names, read_object, read_text, wrong_field
-from gateway.platforms.face import Accepted, Refused
+from gateway.http.streams import stream
+from gateway.platforms.face import Refused
 from hermes_base import commands
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.query_values import OWNER_ID
@@ -32,7 +32,7 @@ class ChatRoutes:
 
     def list(self) -> Sequence[BaseRoute]:
         return [
-            Route("/web/live", LiveEndpoint(self), methods=["GET"]),
+            Route("/web/live", guarded(self.watch), methods=["GET"]),
             Route("/web/say", guarded(self.say), methods=["POST"]),
             Route("/web/stop", guarded(self.stop), methods=["POST"]),
             Route("/web/answer", guarded(self.answer), methods=["POST"]),
@@ -47,12 +47,12 @@ class ChatRoutes:
         if len(self._checked) > MOST_CHECKED:
             self._checked.popitem(last=False)
 
-    async def open_stream(self, request: Request) -> EventStream:
+    async def watch(self, request: Request) -> Response:
         if request.method != "GET":
             raise Refusal(405, "http", "A stream has no end, so there is no head of it alone.")
         conversation = query_text(request, "conversation")
         await self.check(conversation)
-        return EventStream(self._parts, conversation)
+        return stream(stream_view(self._parts, conversation))
 
     async def say(self, request: Request) -> Response:
         fields = await read_object(request)
@@ -75,9 +75,7 @@ class ChatRoutes:
             received=time.time(),
         )
         web.last_seen = time.time()
-        return await self._confirm(inbound, await web.core.take(inbound))
-
-    async def _confirm(self, inbound: Inbound, taken: Accepted | Refused) -> Response:
+        taken = await web.core.take(inbound)
         if isinstance(taken, Refused):
             raise self._explain(taken)
         if taken.seq is not None:
@@ -108,21 +106,6 @@ class ChatRoutes:
         fields = await read_object(request)
         question, text = read_text(fields, "question"), read_text(fields, "text", most=MOST_TEXT)
         return answer_json({"ok": await self._parts.queries.turns.answer(self._parts.caller, question, text)})
-
-
-class LiveEndpoint:
-    """An ASGI application of its own: a stream is no response that is made once."""
-
-    def __init__(self, routes: ChatRoutes) -> None:
-        self._routes = routes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            stream = await self._routes.open_stream(Request(scope))
-        except Exception as error:  # noqa: BLE001 - the boundary to a request; `answer_failure` logs what is ours
-            await answer_failure(error)(scope, receive, send)
-            return
-        await stream(scope, receive, send)
 
 
 def add_way(text: str, mode: str) -> str:

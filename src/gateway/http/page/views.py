@@ -1,10 +1,12 @@
-"""The values of the house as the page reads them: JSON, with ids and addresses in the place of paths."""
+"""What the page reads: values as JSON, with ids and addresses in the place of paths."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
+from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Heard
 from gateway.platforms.web.picture import Picture
 from hermes_base import commands
@@ -20,42 +22,33 @@ _WAYS = frozenset({"queue", "steer"})
 Json = dict[str, Any]
 
 
-class NamesFiles(Protocol):
-    def name_file(self, file: FileRef) -> str: ...
-
-
 def view_thread(thread: Thread | None) -> Json | None:
     return None if thread is None else asdict(thread)
 
 
-def view_entry(entry: TimelineEntry, shelf: NamesFiles) -> Json:
+def view_entry(entry: TimelineEntry, shelf: FileShelf) -> Json:
     return {**asdict(entry), "files": view_files(entry.files, shelf)}
 
 
-def view_files(files: Iterable[FileRef], shelf: NamesFiles) -> list[Json]:
+def view_files(files: Iterable[FileRef], shelf: FileShelf) -> list[Json]:
     return [view_file(file, shelf) for file in files]
 
 
-def view_file(file: FileRef, shelf: NamesFiles) -> Json:
+def view_file(file: FileRef, shelf: FileShelf) -> Json:
     """Where it can be fetched, if the page may; a file elsewhere on the machine has a name only."""
-    id = shelf.name_file(file)
-    size = file.size or (_measure(file.path) if id else 0)
+    id, size = shelf.name_file(file), file.size
+    if id and not size:
+        with contextlib.suppress(OSError):  # it was tidied up
+            size = os.stat(file.path).st_size
     return {"id": id, "name": file.name, "kind": file.kind, "size": size, "url": f"/web/files/{id}" if id else ""}
 
 
-def _measure(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0  # it was tidied up
-
-
-def view_waiting(message: WaitingMessage, shelf: NamesFiles) -> Json:
+def view_waiting(message: WaitingMessage, shelf: FileShelf) -> Json:
     text, files = strip_way(message.text), view_files(message.files, shelf)
     return {"seq": message.seq, "text": text, "by": message.by, "files": files, "at": message.at}
 
 
-def view_heard(heard: Heard, shelf: NamesFiles) -> Json:
+def view_heard(heard: Heard, shelf: FileShelf) -> Json:
     said = heard.inbound
     files = view_files(said.files, shelf)
     return {"seq": heard.seq, "text": strip_way(said.text), "by": said.sender_name, "files": files, "at": said.received}
@@ -79,7 +72,7 @@ def view_picture(picture: Picture | None) -> Json | None:
 
 
 def view_snapshot(
-    timeline: Timeline, entries: Iterable[TimelineEntry], picture: Picture | None, shelf: NamesFiles
+    timeline: Timeline, entries: Iterable[TimelineEntry], picture: Picture | None, shelf: FileShelf
 ) -> Json:
     return {
         "type": "snapshot",

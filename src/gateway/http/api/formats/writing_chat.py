@@ -5,11 +5,11 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.http.api.formats.sent_text import SentText
-from gateway.http.api.formats.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record, RunEvent
 from gateway.http.api.runs.tickets import COMPLETION, RUN
+from gateway.http.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from hermes_base.journal import CUT, FILTERED
 
 #: How each format says that an answer stopped before its end.

@@ -20,5 +20,7 @@ def write_event(data: Mapping[str, Any], *, event: str = "", id: int | None = No
     return f"{numbered}{named}data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-def stream(pieces: AsyncIterator[str], headers: Mapping[str, str]) -> StreamingResponse:
+def stream(
+    pieces: AsyncIterator[str] | AsyncIterator[bytes], headers: Mapping[str, str] = MappingProxyType({})
+) -> StreamingResponse:
     return StreamingResponse(pieces, media_type="text/event-stream", headers={**_HEADERS, **headers})
