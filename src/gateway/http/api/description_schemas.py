@@ -1,15 +1,14 @@
 """The shapes of the API's requests and answers, in the words of JSON Schema."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 Schema = Mapping[str, Any]
 
-TEXT: Schema = MappingProxyType({"type": "string"})
-NUMBER: Schema = MappingProxyType({"type": "number"})
-WHOLE: Schema = MappingProxyType({"type": "integer", "minimum": 0})
-FLAG: Schema = MappingProxyType({"type": "boolean"})
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+WHOLE: Schema = {"type": "integer", "minimum": 0}
+FLAG: Schema = {"type": "boolean"}
 
 
 def ref(name: str) -> Schema:
@@ -18,16 +17,16 @@ def ref(name: str) -> Schema:
 
 def shape(needed: Sequence[str] = (), about: str = "", **fields: Schema) -> Schema:
     """An object with these fields; others may stand beside them."""
-    made: dict[str, Any] = {"type": "object", "properties": {name: dict(field) for name, field in fields.items()}}
+    made: dict[str, Any] = {"type": "object", "properties": fields}
     return made | ({"required": list(needed)} if needed else {}) | ({"description": about} if about else {})
 
 
 def listed(entry: Schema) -> Schema:
-    return {"type": "array", "items": dict(entry)}
+    return {"type": "array", "items": entry}
 
 
 def maybe(field: Schema) -> Schema:
-    return {"anyOf": [dict(field), {"type": "null"}]}
+    return {"anyOf": [field, {"type": "null"}]}
 
 
 def told(field: Schema, about: str) -> Schema:
@@ -54,7 +53,7 @@ _USAGE = shape(
     completion_tokens_details=shape(reasoning_tokens=WHOLE),
 )
 #: A name of one's own, or the key of a conversation; the id of a session looks like a name.
-PLACE: Schema = MappingProxyType({"type": "string", "maxLength": 500, "pattern": "^([A-Za-z0-9_.-]{1,64}|agent:.+)$"})
+PLACE: Schema = {"type": "string", "maxLength": 500, "pattern": "^([A-Za-z0-9_.-]{1,64}|agent:.+)$"}
 _PLACE = told(
     PLACE,
     "The conversation: a name of your own (1 to 64 letters, digits, dots, dashes, underscores), the id of a session, "
@@ -213,40 +212,38 @@ _ENTRY = shape(
 )
 _MODEL_VIEW = shape(("id", "object"), id=TEXT, object=one_of("model"), created=WHOLE, owned_by=TEXT)
 
-SCHEMAS: Mapping[str, Schema] = MappingProxyType(
-    {
-        "Error": _ERROR,
-        "Message": _MESSAGE,
-        "Usage": _USAGE,
-        "Extras": _EXTRAS,
-        "ChatRequest": _CHAT_REQUEST,
-        "Chat": _CHAT,
-        "ResponseRequest": _RESPONSE_REQUEST,
-        "Response": _RESPONSE,
-        "RunRequest": shape(
-            ("input",), input={"type": "string", "minLength": 1}, instructions=TEXT, conversation=_PLACE, model=_MODEL
-        ),
-        "Run": _RUN,
-        "Question": _QUESTION,
-        "Stopped": shape(("id", "stopped", "status"), id=TEXT, stopped=FLAG, status=TEXT),
-        "AnswerRequest": shape(
-            ("choice",),
-            choice=told({"type": "string", "minLength": 1}, "One of the question's choices, or a text."),
-            question=told(TEXT, "Its id; without it, the first one that the run asked."),
-        ),
-        "Answered": shape(("id", "question", "answered"), id=TEXT, question=TEXT, answered=TEXT),
-        "Session": _SESSION,
-        "Sessions": page("Session"),
-        "Entry": _ENTRY,
-        "Entries": page("Entry"),
-        "ForkRequest": shape(
-            before=told(WHOLE, "Copy what stands before this position; without it, everything."),
-            apart=told(FLAG, "False: the copy takes the old one's place in its conversation. True by default."),
-        ),
-        "TitleRequest": shape(("title",), title={"type": "string", "minLength": 1, "maxLength": 200}),
-        "Deleted": shape(("id", "deleted"), id=TEXT, object=one_of("session"), deleted=FLAG),
-        "Model": _MODEL_VIEW,
-        "Models": shape(("object", "data"), object=one_of("list"), data=listed(ref("Model"))),
-        "Health": shape(("status",), status=TEXT, reason=TEXT),
-    }
-)
+SCHEMAS: Mapping[str, Schema] = {
+    "Error": _ERROR,
+    "Message": _MESSAGE,
+    "Usage": _USAGE,
+    "Extras": _EXTRAS,
+    "ChatRequest": _CHAT_REQUEST,
+    "Chat": _CHAT,
+    "ResponseRequest": _RESPONSE_REQUEST,
+    "Response": _RESPONSE,
+    "RunRequest": shape(
+        ("input",), input={"type": "string", "minLength": 1}, instructions=TEXT, conversation=_PLACE, model=_MODEL
+    ),
+    "Run": _RUN,
+    "Question": _QUESTION,
+    "Stopped": shape(("id", "stopped", "status"), id=TEXT, stopped=FLAG, status=TEXT),
+    "AnswerRequest": shape(
+        ("choice",),
+        choice=told({"type": "string", "minLength": 1}, "One of the question's choices, or a text."),
+        question=told(TEXT, "Its id; without it, the first one that the run asked."),
+    ),
+    "Answered": shape(("id", "question", "answered"), id=TEXT, question=TEXT, answered=TEXT),
+    "Session": _SESSION,
+    "Sessions": page("Session"),
+    "Entry": _ENTRY,
+    "Entries": page("Entry"),
+    "ForkRequest": shape(
+        before=told(WHOLE, "Copy what stands before this position; without it, everything."),
+        apart=told(FLAG, "False: the copy takes the old one's place in its conversation. True by default."),
+    ),
+    "TitleRequest": shape(("title",), title={"type": "string", "minLength": 1, "maxLength": 200}),
+    "Deleted": shape(("id", "deleted"), id=TEXT, object=one_of("session"), deleted=FLAG),
+    "Model": _MODEL_VIEW,
+    "Models": shape(("object", "data"), object=one_of("list"), data=listed(ref("Model"))),
+    "Health": shape(("status",), status=TEXT, reason=TEXT),
+}

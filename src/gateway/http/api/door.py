@@ -57,7 +57,16 @@ def for_all(api: Api, work: Open) -> Endpoint:
     """A call that needs no key."""
 
     async def answer(request: Request) -> Response:
-        return await _answer(lambda: work(api, request), request)
+        try:
+            refuse_key_in_address(request)
+            return await work(api, request)
+        except ApiProblem as problem:
+            return problem.respond()
+        except HermesError as error:
+            return problem_of(error).respond()
+        except Exception:  # the boundary to a client; neither body nor key goes into the log
+            log.exception("a call of the API failed: %s %s", request.method, request.scope.get("path", "")[:100])
+            return ApiProblem(500, "Something broke inside of Hermes; the log has the details.").respond()
 
     return answer
 
@@ -65,26 +74,10 @@ def for_all(api: Api, work: Open) -> Endpoint:
 def for_callers(api: Api, work: Closed) -> Endpoint:
     """A call that needs a key, or the page's own token."""
 
-    async def perform(request: Request) -> Response:
+    async def find_and_work(api: Api, request: Request) -> Response:
         return await work(api, request, await find_caller(api, request))
 
-    async def answer(request: Request) -> Response:
-        return await _answer(lambda: perform(request), request)
-
-    return answer
-
-
-async def _answer(work: Callable[[], Awaitable[Response]], request: Request) -> Response:
-    try:
-        refuse_key_in_address(request)
-        return await work()
-    except ApiProblem as problem:
-        return problem.respond()
-    except HermesError as error:
-        return problem_of(error).respond()
-    except Exception:  # the boundary to a client; neither body nor key goes into the log
-        log.exception("a call of the API failed: %s %s", request.method, request.scope.get("path", "")[:100])
-        return ApiProblem(500, "Something broke inside of Hermes; the log has the details.").respond()
+    return for_all(api, find_and_work)
 
 
 def refuse_key_in_address(request: Request) -> None:

@@ -12,7 +12,7 @@ from gateway.http.api.formats.reading import read_json
 from gateway.http.api.formats.writing_chat import problem_with, write_extras, write_usage
 from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.records import CLOSING, ENDED, Record, describe_question
-from gateway.http.api.runs.tickets import RUN, read_ticket
+from gateway.http.api.runs.tickets import RUN
 from gateway.http.api.saying import describe_place, read_wish, say
 from gateway.http.streams import PULSE, PULSE_SECONDS, stream, write_event
 from hermes_base.query_values import Caller
@@ -40,7 +40,18 @@ async def follow_run(api: Api, request: Request, caller: Caller) -> Response:
     last = request.headers.get("last-event-id", "0")
     if not last.isascii() or not last.isdigit():
         raise wrong("Last-Event-ID", "Last-Event-ID must be a number.")
-    return stream(_write_events(record, int(last[:9])), describe_place(record))
+
+    async def write_events() -> AsyncIterator[str]:
+        async for event in record.follow(int(last[:9]), PULSE_SECONDS):
+            if event is None:
+                yield PULSE
+                continue
+            data = {"type": event.kind, **event.data}
+            if event.kind in (ENDED, CLOSING):
+                data["run"] = describe_run(record)
+            yield write_event(data, event=event.kind, id=event.id)
+
+    return stream(write_events(), describe_place(record))
 
 
 async def stop_run(api: Api, request: Request, caller: Caller) -> Response:
@@ -71,10 +82,7 @@ async def answer_run(api: Api, request: Request, caller: Caller) -> Response:
 
 
 async def _find(api: Api, request: Request, caller: Caller) -> Record:
-    ticket = read_ticket(request.path_params["id"], RUN)
-    if ticket is None:
-        raise ApiProblem(404, "There is no such run.")
-    return await api.runs.find(caller, ticket)
+    return await api.runs.find_by_id(caller, request.path_params["id"], RUN, "There is no such run.")
 
 
 async def _show(api: Api, record: Record, caller: Caller, *, status: int = 200) -> Response:
@@ -103,14 +111,3 @@ def describe_run(record: Record) -> dict[str, Any]:
         "usage": write_usage(outcome.usage) if outcome else None,
         **(write_extras(outcome) if outcome else {}),
     }
-
-
-async def _write_events(record: Record, after: int) -> AsyncIterator[str]:
-    async for event in record.follow(after, PULSE_SECONDS):
-        if event is None:
-            yield PULSE
-            continue
-        data = {"type": event.kind, **event.data}
-        if event.kind in (ENDED, CLOSING):
-            data["run"] = describe_run(record)
-        yield write_event(data, event=event.kind, id=event.id)

@@ -14,7 +14,7 @@ from gateway.http.api.formats.writing_chat import problem_with, write_chunks, wr
 from gateway.http.api.formats.writing_responses import write_response, write_typed_events
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.records import Record
-from gateway.http.api.runs.tickets import RESPONSE, read_ticket
+from gateway.http.api.runs.tickets import RESPONSE
 from gateway.http.api.saying import describe_place, read_wish, say
 from gateway.http.streams import stream
 from hermes_base.query_values import Caller
@@ -67,10 +67,7 @@ async def _begin(api: Api, request: Request, caller: Caller, ask: Ask) -> tuple[
 
 
 async def _find(api: Api, request: Request, caller: Caller) -> Record:
-    ticket = read_ticket(request.path_params["id"], RESPONSE)
-    if ticket is None:
-        raise ApiProblem(404, "There is no such response.")
-    return await api.runs.find(caller, ticket)
+    return await api.runs.find_by_id(caller, request.path_params["id"], RESPONSE, "There is no such response.")
 
 
 def _show_response(record: Record, follows: str = "") -> Response:

@@ -24,7 +24,7 @@ from hermes_base.query_values import Caller, NotThere
 PLATFORM = "api"
 _SESSION = re.compile(r"\d{8}_\d{6}_[0-9a-f]{6}")
 _KEY_CHARS = 255
-#: A message that is said this way waits for its turn, and a slash in front of it means nothing to the house.
+#: A message that is said this way waits for its turn, and a slash in front of it means nothing.
 _WAITS = "/queue "
 
 
@@ -85,9 +85,11 @@ async def _find_repeated(api: Api, caller: Caller, mark: str) -> Record | None:
 
 async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> Record:
     await check_model(api, ask.model)
-    place = await _place(api, caller, ask, wish)
-    conversation = place.conversation
-    text = ask.first_said if await _is_fresh(api, caller, place) else ask.said
+    target = await _find_target(api, caller, ask, wish)
+    conversation, fresh = target.conversation, target.fresh
+    if fresh is None:
+        fresh = (await api.queries.threads.timeline(caller, conversation, limit=1)).thread is None
+    text = ask.first_said if fresh else ask.said
     as_command = wish.commands and caller.is_owner and text.lstrip().startswith("/")
     inbound = Inbound(
         Address(PLATFORM, api.adapter.account, conversation),
@@ -118,31 +120,28 @@ async def check_model(api: Api, model: str) -> None:
         raise ApiProblem(404, f"There is no model {model[:100]!r} here. {fix}", "model_not_found", param="model")
 
 
-async def _is_fresh(api: Api, caller: Caller, place: TargetConversation) -> bool:
-    if place.fresh is not None:
-        return place.fresh
-    return (await api.queries.threads.timeline(caller, place.conversation, limit=1)).thread is None
-
-
-async def _place(api: Api, caller: Caller, ask: Ask, wish: Wish) -> TargetConversation:
+async def _find_target(api: Api, caller: Caller, ask: Ask, wish: Wish) -> TargetConversation:
     """Where it is said; a repetition goes where the first one went."""
     named = wish.place or ask.place
     if not wish.name:
-        return await _find_place(api, caller, ask, named)
+        return await _open_target(api, caller, ask, named)
     async with api.one_at_a_time(wish.name):
         known = await asyncio.to_thread(api.repeats.find, wish.name)
         if known:
             return TargetConversation(known)
-        found = await _find_place(api, caller, ask, named)
+        found = await _open_target(api, caller, ask, named)
         await asyncio.to_thread(api.repeats.keep, wish.name, found.conversation)
         return found
 
 
-async def _find_place(api: Api, caller: Caller, ask: Ask, named: str) -> TargetConversation:
+async def _open_target(api: Api, caller: Caller, ask: Ask, named: str) -> TargetConversation:
     """The conversation that is named, or that the response was in, or that has this transcript; else a new one."""
     model = "" if ask.model == MODEL else ask.model
     if ask.follows:
-        return TargetConversation(await _find_followed(api, caller, ask.follows), fresh=False)
+        ticket = read_ticket(ask.follows, RESPONSE)
+        if ticket is None:
+            raise ApiProblem(404, "previous_response_id: there is no such response.", param="previous_response_id")
+        return TargetConversation((await api.runs.find(caller, ticket)).ticket.conversation, fresh=False)
     if named:
         return TargetConversation(await _find_named(api, caller, named, model))
     threads = api.queries.threads
@@ -153,13 +152,6 @@ async def _find_place(api: Api, caller: Caller, ask: Ask, named: str) -> TargetC
     if ask.before:
         await threads.begin_with(caller, conversation, ask.before)
     return TargetConversation(conversation, fresh=not ask.before)
-
-
-async def _find_followed(api: Api, caller: Caller, response: str) -> str:
-    ticket = read_ticket(response, RESPONSE)
-    if ticket is None:
-        raise ApiProblem(404, "previous_response_id: there is no such response.", param="previous_response_id")
-    return (await api.runs.find(caller, ticket)).ticket.conversation
 
 
 async def _find_named(api: Api, caller: Caller, place: str, model: str) -> str:

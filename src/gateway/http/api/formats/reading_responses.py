@@ -22,7 +22,14 @@ def read_response_request(body: Fields) -> Ask:
     for field, why in _REFUSED.items():
         body.refuse(field, why)
     refuse_formats(body.section("text").section("format"))
-    messages = _read_input(body)
+    if isinstance(body.get("input"), list):
+        messages = []
+        for entry in body.entries("input"):
+            if entry.has("type") and entry.get("type") != "message":
+                raise wrong(entry.name("type"), f"{entry.name('type')}: only messages can be taken.", "unsupported")
+            messages.append(read_message(entry))
+    else:
+        messages = [ClientMessage("user", body.text("input", needed=True))]
     head = body.text("instructions")
     ask = check_last([ClientMessage("system", head), *messages] if head else messages, "input")
     follows, place = body.text("previous_response_id", most=1_000), _read_conversation(body)
@@ -43,15 +50,3 @@ def _read_conversation(body: Fields) -> str:
     if isinstance(body.get("conversation"), Mapping):
         return body.section("conversation").text("id", needed=True, most=500)
     return read_place(body)
-
-
-def _read_input(body: Fields) -> list[ClientMessage]:
-    if isinstance(body.get("input"), list):
-        return [_read_item(entry) for entry in body.entries("input")]
-    return [ClientMessage("user", body.text("input", needed=True))]
-
-
-def _read_item(entry: Fields) -> ClientMessage:
-    if entry.has("type") and entry.get("type") != "message":
-        raise wrong(entry.name("type"), f"{entry.name('type')}: only messages can be taken.", "unsupported")
-    return read_message(entry)

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
-from gateway.http.api.runs.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record, RunEvent
+from gateway.http.api.runs.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record
 from gateway.http.api.runs.tickets import COMPLETION, RUN
 from gateway.http.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from hermes_base.journal import CUT, FILTERED
@@ -21,10 +21,9 @@ STOPPING = (
 
 
 def write_completion(record: Record, outcome: RunOutcome) -> dict[str, Any]:
-    reasoning = record.reasoning
     message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
-    if reasoning:
-        message["reasoning_content"] = reasoning
+    if record.reasoning:
+        message["reasoning_content"] = record.reasoning
     choice = {
         "index": 0,
         "message": message,
@@ -104,7 +103,9 @@ async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIte
             for written in _write_end(record, sent, usage):
                 yield written
         elif events:
-            yield _event_chunk(record, event)
+            # For clients that asked for it: what happens beside the text, in a chunk without choices.
+            told = {"event": event.kind, **({} if event.kind == STARTED else event.data)}
+            yield write_event({**_head(record, "chat.completion.chunk"), "choices": [], "hermes": told})
 
 
 def _write_end(record: Record, sent: SentText, usage: bool) -> list[str]:
@@ -124,12 +125,6 @@ def _chunk(
 ) -> str:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return write_event({**_head(record, "chat.completion.chunk"), "choices": [choice], **(extras or {})})
-
-
-def _event_chunk(record: Record, event: RunEvent) -> str:
-    """For clients that asked for it: what happens beside the text, in a chunk without choices."""
-    told = {"event": event.kind, **event.data} if event.kind != STARTED else {"event": event.kind}
-    return write_event({**_head(record, "chat.completion.chunk"), "choices": [], "hermes": told})
 
 
 def _head(record: Record, kind: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def write_response(record: Record) -> dict[str, Any]:
         "created_at": int(record.created),
         "status": "incomplete" if missing else _STATUS[record.status],
         "model": record.model or "hermes",
-        "output": _write_output(record),
+        "output": [_write_item(record, outcome.text, _name_status(outcome))] if outcome and problem is None else [],
         "error": {"code": "server_error", "message": problem.message} if problem else None,
         "incomplete_details": {"reason": missing} if missing else None,
         "conversation": {"id": record.ticket.conversation},
@@ -49,12 +49,6 @@ def write_response(record: Record) -> dict[str, Any]:
         "usage": _write_usage(outcome) if outcome else None,
         **(write_extras(outcome) if outcome else {}),
     }
-
-
-def _write_output(record: Record) -> list[dict[str, Any]]:
-    if record.outcome is None or problem_with(record) is not None:
-        return []
-    return [_write_item(record, record.outcome.text, _name_status(record.outcome))]
 
 
 def _find_missing(outcome: RunOutcome) -> str:

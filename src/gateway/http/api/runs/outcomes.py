@@ -16,7 +16,7 @@ class RunOutcome:
 
     text: str = ""  # all that the assistant said
     error: str = ""  # why there is no answer; empty: there is one
-    refused: bool = False  # the house did not begin with it: not now
+    refused: bool = False  # nobody began with it: not now
     interrupted: bool = False
     reason: str = ""  # of an interrupted one: who or what stopped it
     early: str = ""  # why an answer stopped before its end (EARLY_ENDS); empty: it is whole
@@ -31,21 +31,18 @@ def read_outcome(answers: Sequence[Outgoing], streamed: str, entries: Sequence[T
     files = tuple(said.file for said in answers if said.kind == FILE and said.file is not None)
     answer = next((said for said in reversed(answers) if said.kind == ANSWER), None)
     if answer is None:
-        return _read_notes([said for said in answers if said.kind == NOTE], files)
+        # A command answers with notes; a message that was turned away, with a warning.
+        notes = [said for said in answers if said.kind == NOTE]
+        told = "\n".join(note.text for note in notes)
+        if told and all(note.level == "info" for note in notes):
+            return RunOutcome(told, files=files)
+        return RunOutcome("", told or NO_ANSWER, refused=bool(told), files=files)
     if answer.interrupted:
         said = answer.text.removesuffix(f"({answer.reason})").rstrip()
         return RunOutcome(_whole(said, streamed, entries), interrupted=True, reason=answer.reason, files=files)
     if not answer.completed:
         return RunOutcome(streamed, answer.text or NO_ANSWER, files=files)
     return RunOutcome(_whole(answer.text, streamed, entries), early=answer.reason, files=files)
-
-
-def _read_notes(notes: Sequence[Outgoing], files: tuple[FileRef, ...]) -> RunOutcome:
-    """A command answers with notes; a message that was turned away, with a warning."""
-    text = "\n".join(note.text for note in notes)
-    if text and all(note.level == "info" for note in notes):
-        return RunOutcome(text, files=files)
-    return RunOutcome("", text or NO_ANSWER, refused=bool(text), files=files)
 
 
 def _whole(answer: str, streamed: str, entries: Sequence[TimelineEntry]) -> str:

@@ -75,9 +75,13 @@ class Record:
         self._add(STARTED)
 
     def show(self, event: TextDelta | ReasoningDelta | TextEnded | ToolStarted | ToolEnded | Notice) -> None:
+        """Between the texts of two model calls stands an empty line, the same for everybody who reads along."""
         match event:
             case TextDelta(text):
-                self._add_text(text)
+                if self.size > MOST_CHARS:
+                    self.lossy = True
+                else:
+                    self._add(TEXT, text=self._texts.add(text))
             case ReasoningDelta(text):
                 self._add(REASONING, text=self._thoughts.add(text))
             case TextEnded(kept):
@@ -111,13 +115,6 @@ class Record:
     def close(self) -> None:
         self.closing = True
         self._add(CLOSING)
-
-    def _add_text(self, text: str) -> None:
-        """Between the texts of two model calls stands an empty line, the same for everybody who reads along."""
-        if self.size > MOST_CHARS:
-            self.lossy = True
-            return
-        self._add(TEXT, text=self._texts.add(text))
 
     def _add(self, kind: str, **data: Any) -> None:
         self.size += 100 + len(data.get("text", ""))

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome, find_model, read_outcome
 from gateway.http.api.runs.records import Record
-from gateway.http.api.runs.tickets import Ticket
+from gateway.http.api.runs.tickets import Ticket, read_ticket
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.face import Asking, Begun, Dealt, Refused
 from gateway.platforms.hub import Lost, StreamEnded, Watch, Watched
@@ -75,14 +75,17 @@ class Runs:
         if ticket not in self._records:
             record = self._records[ticket] = Record(ticket, caller, "", time.time())
             self._start(record, self._follow_stored(record))
-        return await self._when_known(self._records[ticket])
-
-    async def _when_known(self, record: Record) -> Record:
-        """A run that ended before is read whole; one that goes on, from where it is."""
-        found = await self._look(record.ticket)
+        record, found = self._records[ticket], await self._look(ticket)
         if found is not None and found[1]:
-            await record.wait()
+            await record.wait()  # a run that ended before is read whole; one that goes on, from where it is
         return record
+
+    async def find_by_id(self, caller: Caller, id: str, prefix: str, missing: str) -> Record:
+        """The same by the id that a client was told; `missing` is the sentence for one that is none."""
+        ticket = read_ticket(id, prefix)
+        if ticket is None:
+            raise ApiProblem(404, missing)
+        return await self.find(caller, ticket)
 
     # --- following
 
