@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.face import BaseAdapter, Core, LiveEvent, Part
-from hermes_base.inbound import Address, FileRef, Outgoing
+from hermes_base.inbound import FileRef, Outgoing
 
 MOST_WAITING = 2_000  # events for one watcher
 
@@ -130,13 +130,9 @@ class HubAdapter(BaseAdapter):
 
     def _tell(self, part: Part, file: FileRef | None) -> str:
         outgoing = part.outgoing or Outgoing(part.address, part.text, file=file)
-        conversation = self.conversation_of(part.address)
-        self.hub.show(conversation, Sent(part.row, outgoing))
+        # The chat of these platforms is the key of the conversation, whose ever it is.
+        self.hub.show(part.address.chat, Sent(part.row, outgoing))
         return str(part.row)
 
     async def show(self, conversation: str, event: LiveEvent) -> None:
         self.hub.show(conversation, event)
-
-    def conversation_of(self, address: Address) -> str:
-        """The chat of these platforms is the key of the conversation, whose ever it is."""
-        return address.chat

@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -19,7 +19,7 @@ from gateway.platforms.face import Accepted, BaseAdapter, Core, LiveEvent, Part,
 from gateway.platforms.local import LOCAL_PLAIN, SPEC, listening
 from gateway.platforms.local.attached import Attached
 from gateway.platforms.local.house import LocalHouse
-from gateway.platforms.local.rooms import Rooms, address_of
+from gateway.platforms.local.viewers import AllViewers, address_of
 from hermes_base import local_wire as wire
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -53,7 +53,7 @@ class LocalAdapter(BaseAdapter):
         if self._server is not None:
             return
         self._house = cast(LocalHouse, core)  # the house offers this platform more than it offers others
-        self._rooms = Rooms(self._house, self.account, keyed=self.spec.takes_keys)
+        self._viewers = AllViewers(self._house, self.account, keyed=self.spec.takes_keys)
         await self._listen()
         self._looking = self._start(self._look_after_file())
 
@@ -68,19 +68,26 @@ class LocalAdapter(BaseAdapter):
         for client in self._clients:
             client.end("The gateway is closing.")
         self._looking.cancel()
-        await self._end_tasks(task for task in self._tasks if task is not asyncio.current_task())
+        waiting = [task for task in self._tasks if task is not asyncio.current_task()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=_CLOSE_SECONDS)
+        for client in set(self._clients):
+            client.abort()
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     async def send(self, part: Part) -> str:
-        return await self._rooms.send(part)
+        return await self._viewers.send(part)
 
     async def send_file(self, part: Part, file: FileRef) -> str:
-        return await self._rooms.send(part, file)
+        return await self._viewers.send(part, file)
 
     async def show(self, conversation: str, event: LiveEvent) -> None:
-        await self._rooms.show(conversation, event)
+        await self._viewers.show(conversation, event)
 
     def reachable(self, address: Address) -> bool:
-        return self._rooms.is_there(address.chat)
+        return self._viewers.is_there(address.chat)
 
     # --- the socket
 
@@ -112,17 +119,6 @@ class LocalAdapter(BaseAdapter):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _end_tasks(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
-        """Give connections and calls a moment to end, then end them."""
-        waiting = list(tasks)
-        if waiting:
-            await asyncio.wait(waiting, timeout=_CLOSE_SECONDS)
-        for client in set(self._clients):
-            client.abort()
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first line to its last."""
         sock: socket.socket = writer.get_extra_info("socket")
@@ -142,7 +138,7 @@ class LocalAdapter(BaseAdapter):
         except OSError:
             log.debug("a client went away")
         finally:
-            self._rooms.leave(client)
+            self._viewers.leave(client)
             client.end()
             self._clients.discard(client)
             await writing
@@ -164,20 +160,31 @@ class LocalAdapter(BaseAdapter):
             raise wire.WireProblem("hello.client is not 1 to 64 letters, digits, dots and underscores.")
         for other in self._clients:
             if other is not client and other.hello.client == hello.client:
-                self._rooms.leave(other)
+                self._viewers.leave(other)
                 other.end("Another connection of the same client took its place.")
         opened = await self._house.open(hello)
         address = address_of(self.account, opened.conversation)
-        self._rooms.leave(client)
+        self._viewers.leave(client)
         client.hello = hello
-        await self._rooms.enter(client, opened)
+        await self._viewers.enter(client, opened)
         self._house.wake_delivery(address)
 
     async def _say(self, client: Attached, say: wire.Say) -> None:
         conversation = _conversation_of(client)
         if not _MESSAGE.fullmatch(say.id):
             raise wire.WireProblem("say.id is not 1 to 64 letters, digits, dots, dashes and underscores.")
-        inbound = self._make_inbound(client, say)
+        address = address_of(self.account, conversation)
+        inbound = Inbound(
+            address=address,
+            message=f"{client.hello.client}-{say.id}",
+            sender=OWNER,
+            text=say.text,
+            mentioned=True,
+            folder=client.hello.folder,
+            files=say.files,
+            conversation=conversation if address.chat == conversation else "",
+            received=time.time(),
+        )
         try:
             taken = await self._house.take(inbound)
         except HermesError as problem:
@@ -189,23 +196,9 @@ class LocalAdapter(BaseAdapter):
             client.push(wire.NotStored(say.id, taken.reason))
         elif taken.seq is not None:
             client.push(wire.Stored(say.id, taken.seq))
-            self._rooms.note_sender(conversation, taken.seq, client)
+            self._viewers.note_sender(conversation, taken.seq, client)
         else:
             client.push(await self._describe_seen(say.id, inbound, taken))
-
-    def _make_inbound(self, client: Attached, say: wire.Say) -> Inbound:
-        address = address_of(self.account, client.conversation)
-        return Inbound(
-            address=address,
-            message=f"{client.hello.client}-{say.id}",
-            sender=OWNER,
-            text=say.text,
-            mentioned=True,
-            folder=client.hello.folder,
-            files=say.files,
-            conversation=client.conversation if address.chat == client.conversation else "",
-            received=time.time(),
-        )
 
     async def _describe_seen(self, id: str, inbound: Inbound, taken: Accepted) -> wire.Stored:
         found = await self._house.find(inbound)
@@ -224,7 +217,7 @@ class LocalAdapter(BaseAdapter):
         client.push(wire.Answered(ok, answer.id))
 
     async def _confirm(self, client: Attached, got: wire.Got) -> None:
-        self._rooms.confirm(client, got.row)
+        self._viewers.confirm(client, got.row)
 
     async def _call(self, client: Attached, call: wire.Call) -> None:
         """Beside the other lines: a call may take its time."""
@@ -242,7 +235,7 @@ class LocalAdapter(BaseAdapter):
 
     async def _part(self, client: Attached, bye: wire.Bye) -> None:
         del bye
-        self._rooms.leave(client)
+        self._viewers.leave(client)
         client.end()
 
 

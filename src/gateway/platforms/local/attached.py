@@ -9,7 +9,6 @@ from hermes_base.chat import Event, ReasoningDelta, TextDelta, TextEnded, ToolEn
 from hermes_base.inbound import Outgoing
 from hermes_base.local_wire import (
     Closing,
-    Cursor,
     DealtWith,
     Deliver,
     DeliverPart,
@@ -29,6 +28,7 @@ _PART_CHARS = 600_000  # of a text; a line has room for them however they are wr
 _MOST_HELD = 1_000  # events
 _LAST_WORD_SECONDS = 3.0
 _PATIENCE_SECONDS = 10.0
+_TOO_SLOW = "This client reads too slowly. It can come back, and gets what it missed."
 #: What may be dropped: the whole answer comes in the end.
 _STREAMED = (TextDelta, ReasoningDelta)
 _DROPPABLE = (*_STREAMED, ToolStarted, ToolEnded)
@@ -43,31 +43,26 @@ class Attached:
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
-        self._ending = False
+        self.ended = False  # it is told nothing more
         self.hello = Hello("")
         self.conversation = ""
         self.cursor = 0  # the newest outbox row that was pushed
-        self.caught = Cursor()  # how far it has come while it catches up
         self.given: dict[int, bool] = {}  # rows that delivery waits for; True: confirmed
         self.leaving: Leaving | None = None
         #: Ends of turns whose rows have not been pushed yet, and what happened since: it belongs after those rows.
         self._held: deque[DealtWith | Event] = deque()
         self._skipping = False  # text was left out: more of it would not fit together
 
-    @property
-    def ended(self) -> bool:
-        return self._ending
-
     # --- what is pushed
 
     def push(self, *messages: FromGateway) -> None:
         """Put lines into its queue, all or none. One message has room however long it is, if little waits: a client
         that comes back for it must not be cut again."""
-        if self._ending:
+        if self.ended:
             return
         line = b"".join(map(_encode, messages))
         if self._waiting_bytes + min(len(line), CUT_BYTES - SLOW_BYTES) > CUT_BYTES:
-            self.cut("This client reads too slowly. It can come back, and gets what it missed.")
+            self.cut(_TOO_SLOW)
             return
         self._lines.append(line)
         self._waiting_bytes += len(line)
@@ -75,10 +70,12 @@ class Attached:
 
     def show(self, event: Event) -> None:
         """Push a live event, or leave it out: text only as long as all of it since its beginning has come."""
-        if self._held:
-            self._hold(event)
-        else:
+        if not self._held:
             self._show_now(event)
+        elif len(self._held) < _MOST_HELD:
+            self._held.append(event)
+        else:
+            self._skipping = True
 
     def _show_now(self, event: Event) -> None:
         if isinstance(event, ToolStarted | TextEnded):
@@ -88,12 +85,6 @@ class Attached:
             return
         if not (self._skipping and isinstance(event, _STREAMED)):
             self.push(Happened(event))
-
-    def _hold(self, event: Event) -> None:
-        if len(self._held) < _MOST_HELD:
-            self._held.append(event)
-        else:
-            self._skipping = True
 
     def skip_rest(self) -> None:
         """Leave out streamed text until the next text, tool or end: its beginning was missed."""
@@ -134,7 +125,7 @@ class Attached:
         """Say why, and close when all that waits is written."""
         if reason:
             self.push(Closing(reason))
-        self._ending = True
+        self.ended = True
         self._wake.set()
 
     def cut(self, reason: str) -> None:
@@ -151,23 +142,20 @@ class Attached:
     async def write_on(self) -> None:
         """Write what is pushed until the end."""
         try:
-            while not (self._ending and not self._lines):
+            while not (self.ended and not self._lines):
                 await self._wake.wait()
                 self._wake.clear()
-                await self._write_waiting()
+                while self._lines:
+                    line = self._lines.popleft()
+                    self._waiting_bytes -= len(line)
+                    self._writer.write(line)
+                    if self._waiting_bytes <= SLOW_BYTES:
+                        self._room.set()
+                    await self._writer.drain()
         except OSError:
             log.debug("a client went away")
         finally:
             self._writer.close()
-
-    async def _write_waiting(self) -> None:
-        while self._lines:
-            line = self._lines.popleft()
-            self._waiting_bytes -= len(line)
-            self._writer.write(line)
-            if self._waiting_bytes <= SLOW_BYTES:
-                self._room.set()
-            await self._writer.drain()
 
     async def wait_for_room(self) -> None:
         """Wait while much is unread; who reads nothing at all is cut."""
@@ -177,7 +165,7 @@ class Attached:
         try:
             await asyncio.wait_for(self._room.wait(), _PATIENCE_SECONDS)
         except TimeoutError:
-            self.cut("This client reads too slowly. It can come back, and gets what it missed.")
+            self.cut(_TOO_SLOW)
 
 
 def _encode(message: FromGateway) -> bytes:

@@ -13,7 +13,7 @@ _Item = TypeVar("_Item", Word, StoredRow)
 
 async def find_missed(house: LocalHouse, conversation: str, after: Cursor) -> AsyncGenerator[Word | StoredRow]:
     """Everything after the cursor, in the order in which it happened."""
-    said = read_words(house, conversation, after.seq)
+    said = _read_pages(lambda last: house.inbox_since(conversation, last), lambda word: word[0], after.seq)
     rows = read_rows(house, conversation, after.outbox)
     word, row = await anext(said, None), await anext(rows, None)
     while word is not None or row is not None:
@@ -24,10 +24,6 @@ async def find_missed(house: LocalHouse, conversation: str, after: Cursor) -> As
         else:
             yield row
             row = await anext(rows, None)
-
-
-def read_words(house: LocalHouse, conversation: str, after: int) -> AsyncIterator[Word]:
-    return _read_pages(lambda last: house.inbox_since(conversation, last), lambda word: word[0], after)
 
 
 def read_rows(house: LocalHouse, conversation: str, after: int) -> AsyncIterator[StoredRow]:

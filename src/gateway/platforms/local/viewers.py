@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from gateway.platforms.local.attached import Attached, Leaving
 from gateway.platforms.local.house import LocalHouse, OpenedConversation, StoredRow
 from gateway.platforms.local.missed import find_missed, read_rows
 from hermes_base import local_wire as wire
-from hermes_base.chat import Asked, Event, Said
+from hermes_base.chat import Asked, Said
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing
 from hermes_base.keys import parse_key
@@ -30,8 +30,8 @@ def address_of(account: str, conversation: str) -> Address:
     return Address(PLATFORM, account, key.chat if own else conversation)
 
 
-class Room:
-    """The clients that look at one conversation. The lock keeps events and rows in the order in which they came."""
+class Viewers:
+    """Clients that look at one conversation. The lock keeps events and rows in the order in which they came."""
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
@@ -42,98 +42,98 @@ class Room:
         self.moves: dict[int, str] = {}  # moves of messages whose sender is not known yet
 
 
-class Rooms:
-    """All rooms of one account, by chat."""
+class AllViewers:
+    """The viewers of all conversations of one account, by chat."""
 
     def __init__(self, house: LocalHouse, account: str, *, keyed: bool) -> None:
         self._house = house
         self._account = account
         self._keyed = keyed
-        self._rooms: dict[str, Room] = {}
+        self._viewers: dict[str, Viewers] = {}
         self._asked: dict[int, asyncio.Future[None]] = {}  # rows that delivery waits for
         self._numbers = itertools.count(1)  # of parts that come from no row
 
     def is_there(self, chat: str) -> bool:
-        return chat in self._rooms and bool(self._rooms[chat].clients)
+        return chat in self._viewers and bool(self._viewers[chat].clients)
 
     # --- coming and going
 
     async def enter(self, client: Attached, opened: OpenedConversation) -> None:
-        """Let a client in: welcome it, and tell it what it missed. It reads that in its own time, and joins the room
+        """Let a client in: welcome it, and tell it what it missed. It reads that in its own time, and joins the others
         when it is abreast, so nobody else waits for it."""
-        after = client.hello.after
-        waiting: Collection[int] = ()
-        with self._hold(self._room_of(opened.conversation)) as room:
-            if after is not None and self._follows(client):
-                waiting = await self._catch_up(client, opened, after)
-            async with room.lock:
-                await self._let_in(client, room, opened, waiting)
+        after = client.hello.after if self._follows(client) else None
+        waiting: tuple[int, ...] = ()  # messages that it was told are open
+        with self._hold(self._viewers_of(opened.conversation)) as viewers:
+            if after is not None:
+                waiting, after = await self._catch_up(client, opened, after)
+            async with viewers.lock:  # from here on the client hears what the others hear
+                newest, open_now = await self._find_newest(opened.conversation)
+                if after is None:
+                    self._welcome(client, opened, newest, open_now)
+                else:
+                    newest = await self._tell_missed(client, opened.conversation, after)
+                self._join(client, viewers, newest.outbox)
+                if open_now:
+                    client.skip_rest()
+                if dealt := tuple(seq for seq in waiting if seq not in open_now):
+                    client.tell_dealt(wire.DealtWith(dealt, newest.outbox))  # while it caught up
+                if opened.question is not None:
+                    client.push(wire.Happened(Asked(opened.question)))
 
-    async def _let_in(self, client: Attached, room: Room, opened: OpenedConversation, waiting: Collection[int]) -> None:
-        """The last step into a room, whose lock is held: from here on the client hears what the others hear."""
-        newest = wire.Cursor(*await self._house.latest(opened.conversation))
-        open_now = tuple(await self._house.open_seqs(opened.conversation))
-        if client.hello.after is None or not self._follows(client):
-            self._welcome(client, opened, newest, open_now)
-        else:
-            newest = await self._tell_missed(client, opened.conversation, client.caught)
-        self._join(client, room, newest.outbox)
-        if open_now:
-            client.skip_rest()
-        if dealt := tuple(seq for seq in waiting if seq not in open_now):
-            client.tell_dealt(wire.DealtWith(dealt, newest.outbox))  # while it caught up
-        if opened.question is not None:
-            client.push(wire.Happened(Asked(opened.question)))
+    async def _find_newest(self, conversation: str) -> tuple[wire.Cursor, tuple[int, ...]]:
+        """How far the conversation is, and which of its messages are open."""
+        newest = wire.Cursor(*await self._house.latest(conversation))
+        return newest, tuple(await self._house.open_seqs(conversation))
 
     def leave(self, client: Attached) -> None:
         """Forget a client; whoever waits for it alone waits no longer."""
         if not client.conversation:
             return
         chat = address_of(self._account, client.conversation).chat
-        room = self._rooms.get(chat)
+        viewers = self._viewers.get(chat)
         client.conversation, client.leaving = "", None
         client.forget_held()
         rows, client.given = client.given, {}
-        if room is None or client not in room.clients:
+        if viewers is None or client not in viewers.clients:
             return
-        room.clients.remove(client)
-        if not room.clients:
-            self._close_empty(room)
+        viewers.clients.remove(client)
+        if not viewers.clients:
+            self._close_empty(viewers)
             for row in rows:
                 self._settle_asked(row, DeliveryFailure("The client went away before it confirmed the message."))
 
     def note_sender(self, conversation: str, seq: int, client: Attached) -> None:
         """Remember whose message it was; a move that came first is caught up with."""
-        room = self._rooms.get(address_of(self._account, conversation).chat)
-        if room is None:
+        viewers = self._viewers.get(address_of(self._account, conversation).chat)
+        if viewers is None:
             return
-        _remember(room, seq, client.hello.client)
-        if seq in room.moves and client.conversation == conversation:
-            client.leaving = Leaving(seq, room.moves.pop(seq))
+        _remember(viewers, seq, client.hello.client)
+        if seq in viewers.moves and client.conversation == conversation:
+            client.leaving = Leaving(seq, viewers.moves.pop(seq))
 
-    def _room_of(self, conversation: str) -> Room:
-        return self._rooms.setdefault(address_of(self._account, conversation).chat, Room(conversation))
+    def _viewers_of(self, conversation: str) -> Viewers:
+        return self._viewers.setdefault(address_of(self._account, conversation).chat, Viewers(conversation))
 
     @contextmanager
-    def _hold(self, room: Room) -> Iterator[Room]:
-        """A room stays the conversation's while somebody holds it, also when the last client leaves: whoever comes
-        meanwhile comes into the same one."""
-        room.holders += 1
+    def _hold(self, viewers: Viewers) -> Iterator[Viewers]:
+        """They are kept while somebody holds them, also when the last client leaves: whoever comes meanwhile joins the
+        same ones."""
+        viewers.holders += 1
         try:
-            yield room
+            yield viewers
         finally:
-            room.holders -= 1
-            self._close_empty(room)
+            viewers.holders -= 1
+            self._close_empty(viewers)
 
-    def _close_empty(self, room: Room) -> None:
-        if not room.clients and not room.holders:
-            self._rooms.pop(address_of(self._account, room.conversation).chat, None)
+    def _close_empty(self, viewers: Viewers) -> None:
+        if not viewers.clients and not viewers.holders:
+            self._viewers.pop(address_of(self._account, viewers.conversation).chat, None)
 
-    def _join(self, client: Attached, room: Room, newest: int) -> None:
+    def _join(self, client: Attached, viewers: Viewers, newest: int) -> None:
         if client.ended:
             return  # it went away meanwhile
-        room.clients.append(client)
-        client.conversation = room.conversation
+        viewers.clients.append(client)
+        client.conversation = viewers.conversation
         client.cursor = newest
 
     def _follows(self, client: Attached) -> bool:
@@ -146,18 +146,20 @@ class Rooms:
         version = self._house.version
         client.push(wire.Welcome(opened.conversation, version, opened.banner, newest, waiting, opened.hint))
 
-    async def _catch_up(self, client: Attached, opened: OpenedConversation, after: wire.Cursor) -> Collection[int]:
-        """Welcome it and push what it missed, as fast as it reads; the messages that it was told are open."""
-        newest = wire.Cursor(*await self._house.latest(opened.conversation))
-        waiting = tuple(await self._house.open_seqs(opened.conversation))
+    async def _catch_up(
+        self, client: Attached, opened: OpenedConversation, after: wire.Cursor
+    ) -> tuple[tuple[int, ...], wire.Cursor]:
+        """Welcome it and push what it missed, as fast as it reads; the messages that it was told are open, and how far
+        it has come."""
+        newest, waiting = await self._find_newest(opened.conversation)
         self._welcome(client, opened, newest, waiting)
         client.cursor = min(after.outbox, newest.outbox)
-        before, client.caught = None, wire.Cursor(client.cursor, after.seq)
-        while client.caught != before and not client.ended:
-            before = client.caught
-            client.caught = await self._tell_missed(client, opened.conversation, before, MISSED_AT_ONCE)
+        before, caught = None, wire.Cursor(client.cursor, after.seq)
+        while caught != before and not client.ended:
+            before = caught
+            caught = await self._tell_missed(client, opened.conversation, before, MISSED_AT_ONCE)
             await client.wait_for_room()
-        return waiting
+        return waiting, caught
 
     async def _tell_missed(
         self, client: Attached, conversation: str, after: wire.Cursor, most: int | None = None
@@ -180,56 +182,49 @@ class Rooms:
     # --- live events
 
     async def show(self, conversation: str, event: LiveEvent) -> None:
-        room = self._rooms.get(address_of(self._account, conversation).chat)
-        if room is None:
+        viewers = self._viewers.get(address_of(self._account, conversation).chat)
+        if viewers is None:
             return
-        with self._hold(room):
-            async with room.lock:
-                await self._show_in(room, event)
-            await self._move_leavers(room)
-
-    async def _show_in(self, room: Room, event: LiveEvent) -> None:
-        match event:
-            case Heard(seq, inbound):
-                _remember(room, seq, _client_of(inbound))
-                for client in room.clients:
-                    self._tell_said(client, seq, inbound)
-            case Moved(seq, target):
-                _plan_move(room, seq, target)
-            case Dealt(seqs):
-                for client in list(room.clients):
-                    await self._tell_dealt(client, room, seqs)
-            case Begun() | Taken() | Asking() | Titled():
-                pass  # clients follow the outbox, where questions stand in their place
-            case _:
-                _show_all(room, event)
+        with self._hold(viewers):
+            async with viewers.lock:
+                match event:
+                    case Heard(seq, inbound):
+                        _remember(viewers, seq, _client_of(inbound))
+                        for client in viewers.clients:
+                            self._tell_said(client, seq, inbound)
+                    case Moved(seq, target):
+                        _plan_move(viewers, seq, target)
+                    case Dealt(seqs):
+                        for client in list(viewers.clients):
+                            await self._tell_dealt(client, viewers, seqs)
+                    case Begun() | Taken() | Asking() | Titled():
+                        pass  # clients follow the outbox, where questions stand in their place
+                    case _:
+                        for client in viewers.clients:
+                            client.show(event)
+            await self._move_leavers(viewers)
 
     def _tell_said(self, client: Attached, seq: int, inbound: Inbound) -> None:
         if _client_of(inbound) != client.hello.client:
             by = inbound.sender_name or ("" if inbound.address.platform == PLATFORM else inbound.sender)
             client.push(wire.Happened(Said(inbound.text, by), seq))
 
-    async def _tell_dealt(self, client: Attached, room: Room, seqs: tuple[int, ...]) -> None:
-        """Tell the client once it has the rows; one that leaves is told by its move."""
-        newest, ours = await self._tell_foreign_rows(client, room)
-        leaving = client.leaving
-        if leaving is not None and leaving.seq in seqs:
-            leaving.row = max(ours, *client.given) if client.given else ours
-        else:
-            client.tell_dealt(wire.DealtWith(seqs, newest))
-
-    async def _tell_foreign_rows(self, client: Attached, room: Room) -> tuple[int, int]:
-        """Push rows for other platforms up to the first one that delivery will bring; the newest row that comes, and
-        the newest that delivery brings (0: none)."""
-        newest, ours = client.cursor, 0
-        async for row in read_rows(self._house, room.conversation, client.cursor):
+    async def _tell_dealt(self, client: Attached, viewers: Viewers, seqs: tuple[int, ...]) -> None:
+        """Push rows for other platforms up to the first one that delivery will bring. Tell the client once it has all
+        of them; one that leaves is told by its move."""
+        newest, ours = client.cursor, 0  # the newest row that comes, and that delivery brings (0: none)
+        async for row in read_rows(self._house, viewers.conversation, client.cursor):
             if self._is_ours(row):
                 ours = newest = row.id
             elif self._follows(client):
                 newest = row.id
                 if not ours:
                     self._push_row(client, row.id, row.outgoing, str(row.id))
-        return newest, ours
+        leaving = client.leaving
+        if leaving is not None and leaving.seq in seqs:
+            leaving.row = max(ours, *client.given) if client.given else ours
+        else:
+            client.tell_dealt(wire.DealtWith(seqs, newest))
 
     def _is_ours(self, row: StoredRow) -> bool:
         return row.outgoing.address.account_key == f"{PLATFORM}:{self._account}"
@@ -240,41 +235,50 @@ class Rooms:
     # --- delivery
 
     async def send(self, part: Part, file: FileRef | None = None) -> str:
-        """Give the part to everyone in its room; done when one of them has confirmed it."""
+        """Give the part to everyone who looks at its conversation; done when one of them has confirmed it."""
         row = part.row or -next(self._numbers)
-        outgoing = _outgoing_of(part, file)
-        room = self._rooms.get(part.address.chat)
-        if room is None:
+        viewers = self._viewers.get(part.address.chat)
+        if viewers is None:
             raise NotNow("Nobody looks at this conversation now.")
-        with self._hold(room):
-            return await self._send_to(room, row, outgoing, part.key)
+        with self._hold(viewers):
+            await self._send_to(viewers, row, _outgoing_of(part, file), part.key)
+        return str(row) if self._keyed else f"{row}.{next(self._numbers)}"  # there a repetition is another message
 
-    async def _send_to(self, room: Room, row: int, outgoing: Outgoing, key: str) -> str:
+    async def _send_to(self, viewers: Viewers, row: int, outgoing: Outgoing, key: str) -> None:
         confirmed = self._asked.setdefault(row, asyncio.get_running_loop().create_future())
         try:
-            async with room.lock:
-                for client in list(room.clients):
-                    await self._give(client, room, row, outgoing, key)
-                if not room.clients:
+            async with viewers.lock:
+                for client in list(viewers.clients):
+                    await self._give(client, viewers, row, outgoing, key)
+                if not viewers.clients:
                     raise NotNow("Nobody looks at this conversation now.")
-                if any(client.given.get(row) for client in room.clients):
+                if any(client.given.get(row) for client in viewers.clients):
                     self._settle_asked(row)
             await asyncio.wait_for(asyncio.shield(confirmed), CONFIRM_SECONDS)
         except TimeoutError as error:
             raise DeliveryFailure("No client confirmed the message.") from error
         finally:
-            self._forget_asked(row)
-        for client in room.clients:
+            waiting = self._asked.pop(row, None)
+            if waiting is not None and waiting.done() and not waiting.cancelled():
+                waiting.exception()  # it was seen: asyncio must not complain
+            elif waiting is not None:
+                waiting.cancel()
+        for client in viewers.clients:
             client.given.pop(row, None)
-        await self._move_leavers(room, row)
-        return str(row) if self._keyed else f"{row}.{next(self._numbers)}"  # there a repetition is another message
+        await self._move_leavers(viewers, row)
 
-    async def _give(self, client: Attached, room: Room, row: int, outgoing: Outgoing, key: str) -> None:
-        """Push the row, what came before it, and what came after it for other platforms, in order."""
+    async def _give(self, client: Attached, viewers: Viewers, row: int, outgoing: Outgoing, key: str) -> None:
+        """Push the row, what came before it, and what came after it for other platforms, in order, up to the next one
+        that delivery will bring."""
         if row in client.given:
             return  # it has it from this connection
         client.given[row] = False
-        around = await self._find_around(client, room, row)
+        around: list[StoredRow] = []
+        if row > client.cursor and self._follows(client):
+            async for stored in read_rows(self._house, viewers.conversation, client.cursor):
+                if stored.id > row and self._is_ours(stored):
+                    break
+                around.append(stored)
         for stored in around:
             if stored.id < row:
                 self._push_row(client, stored.id, stored.outgoing, str(stored.id))
@@ -282,17 +286,6 @@ class Rooms:
         for stored in around:
             if stored.id > row:
                 self._push_row(client, stored.id, stored.outgoing, str(stored.id))
-
-    async def _find_around(self, client: Attached, room: Room, row: int) -> list[StoredRow]:
-        """Rows that the client has not been given, up to the next one that delivery will bring."""
-        found: list[StoredRow] = []
-        if row <= client.cursor or not self._follows(client):
-            return found
-        async for stored in read_rows(self._house, room.conversation, client.cursor):
-            if stored.id > row and self._is_ours(stored):
-                break
-            found.append(stored)
-        return found
 
     def confirm(self, client: Attached, row: int) -> None:
         if row in client.given:
@@ -305,18 +298,11 @@ class Rooms:
             return
         waiting.set_exception(failure) if failure is not None else waiting.set_result(None)
 
-    def _forget_asked(self, row: int) -> None:
-        waiting = self._asked.pop(row, None)
-        if waiting is not None and waiting.done() and not waiting.cancelled():
-            waiting.exception()  # it was seen: asyncio must not complain
-        elif waiting is not None:
-            waiting.cancel()
-
     # --- moving
 
-    async def _move_leavers(self, room: Room, sent: int | None = None) -> None:
+    async def _move_leavers(self, viewers: Viewers, sent: int | None = None) -> None:
         """Clients whose farewell has arrived go where their message sent them."""
-        for client in list(room.clients):
+        for client in list(viewers.clients):
             leaving = client.leaving
             if leaving is None or leaving.row is None:
                 continue
@@ -326,32 +312,27 @@ class Rooms:
     async def _move(self, client: Attached, leaving: Leaving) -> None:
         self.leave(client)
         client.conversation = leaving.target  # what it says from now on goes there
-        with self._hold(self._room_of(leaving.target)) as room:
-            async with room.lock:
+        with self._hold(self._viewers_of(leaving.target)) as viewers:
+            async with viewers.lock:
                 cursor = wire.Cursor(*await self._house.latest(leaving.target))
-                self._join(client, room, cursor.outbox)
+                self._join(client, viewers, cursor.outbox)
                 client.push(wire.MovedTo(leaving.target, cursor))
         self._house.wake_delivery(address_of(self._account, leaving.target))
 
 
-def _remember(room: Room, seq: int, client: str) -> None:
-    room.senders[seq] = client
-    while len(room.senders) > _MOST_SENDERS:
-        room.senders.popitem(last=False)
+def _remember(viewers: Viewers, seq: int, client: str) -> None:
+    viewers.senders[seq] = client
+    while len(viewers.senders) > _MOST_SENDERS:
+        viewers.senders.popitem(last=False)
 
 
-def _plan_move(room: Room, seq: int, target: str) -> None:
-    sender = room.senders.get(seq)
+def _plan_move(viewers: Viewers, seq: int, target: str) -> None:
+    sender = viewers.senders.get(seq)
     if sender is None:
-        room.moves[seq] = target
-    for client in room.clients:
+        viewers.moves[seq] = target
+    for client in viewers.clients:
         if sender is not None and client.hello.client == sender:
             client.leaving = Leaving(seq, target)
-
-
-def _show_all(room: Room, event: Event) -> None:
-    for client in room.clients:
-        client.show(event)
 
 
 def _client_of(inbound: Inbound) -> str:
