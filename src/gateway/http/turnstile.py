@@ -39,7 +39,8 @@ class Turnstile:
         self._waiting[name] += 1
         try:
             async with self._line:
-                await self._sleep(self._seconds_left())
+                in_advance = (FREE_TRIES - 1) * SECONDS_PER_TRY
+                await self._sleep(max(0.0, self._used_until - in_advance - self._clock()))
                 self._used_until = max(self._used_until, self._clock()) + SECONDS_PER_TRY
             return True
         finally:
@@ -50,10 +51,6 @@ class Turnstile:
     def note_right(self) -> None:
         """The try was no guess: it takes nothing from others."""
         self._used_until -= SECONDS_PER_TRY
-
-    def _seconds_left(self) -> float:
-        in_advance = (FREE_TRIES - 1) * SECONDS_PER_TRY
-        return max(0.0, self._used_until - in_advance - self._clock())
 
 
 def _name_peer(peer: str) -> str:

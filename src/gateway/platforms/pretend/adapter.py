@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,9 @@ RETRY_SECONDS = 0.05
 
 def describe(rules: PretendRules) -> PlatformSpec:
     """The facts about a service with these rules."""
-    return replace(
-        SPEC,
-        max_length=rules.max_length,
-        length_unit=rules.length_unit,
-        can_edit=rules.can_edit,
-        takes_keys=rules.takes_keys,
-        has_buttons=rules.has_buttons,
-        has_typing=rules.has_typing,
-        takes_files=rules.takes_files,
-        calls_per_second=rules.calls_per_second,
-        burst_calls=rules.burst_calls,
-    )
+    facts = asdict(rules)
+    del facts["latency"]
+    return replace(SPEC, **facts)
 
 
 class PretendAdapter(BaseAdapter):
@@ -76,13 +67,13 @@ class PretendAdapter(BaseAdapter):
     async def edit(self, platform_id: str, part: Part) -> None:
         if not self.spec.can_edit:
             raise NeverTaken(f"{self.spec.label} cannot edit messages.")
-        with _told_as_ours():
+        with _translate_errors():
             await self.service.edit(part.address.chat_key, platform_id, part.text)
         self.last_seen = time.time()
 
     async def typing(self, address: Address) -> None:
         if self.spec.has_typing:
-            with _told_as_ours():
+            with _translate_errors():
                 await self.service.type(address.chat_key)
 
     def reachable(self, address: Address) -> bool:
@@ -108,7 +99,7 @@ class PretendAdapter(BaseAdapter):
             question=part.question,
             file=file,
         )
-        with _told_as_ours():
+        with _translate_errors():
             platform_id = await self.service.send(message)
         self.last_seen = time.time()
         return platform_id
@@ -161,7 +152,7 @@ class PretendAdapter(BaseAdapter):
 
 
 @contextlib.contextmanager
-def _told_as_ours() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Errors of the service, as the face of a platform names them."""
     try:
         yield

@@ -31,27 +31,19 @@ class WebAdapter(HubAdapter):
         return (conversation, seq) in self._said
 
     async def show(self, conversation: str, event: LiveEvent) -> None:
-        self._keep(conversation, event)
-        await super().show(conversation, event)
-
-    def _keep(self, conversation: str, event: LiveEvent) -> None:
+        """Keep what a page has to know that comes later, and tell those that are there."""
         picture = self._pictures.get(conversation)
-        if isinstance(event, Heard):
-            self._note_sender(conversation, event)
+        if isinstance(event, Heard) and event.inbound.address.platform == self.spec.name:
+            self._said[conversation, event.seq] = None
+            if len(self._said) > MOST_SAID:
+                self._said.popitem(last=False)
         elif isinstance(event, Begun):
             self._pictures[conversation] = Picture(event.seqs, event.at)
             self._pictures.move_to_end(conversation)
             if len(self._pictures) > MOST_PICTURES:
                 self._pictures.popitem(last=False)
-        elif picture is None:
-            return
-        elif not isinstance(event, Dealt):
+        elif picture is not None and not isinstance(event, Dealt):
             picture.add(event)
-        elif picture.is_of(event.seqs):
+        elif picture is not None and isinstance(event, Dealt) and picture.is_of(event.seqs):
             del self._pictures[conversation]
-
-    def _note_sender(self, conversation: str, event: Heard) -> None:
-        if event.inbound.address.platform == self.spec.name:
-            self._said[conversation, event.seq] = None
-            if len(self._said) > MOST_SAID:
-                self._said.popitem(last=False)
+        await super().show(conversation, event)

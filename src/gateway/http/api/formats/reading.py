@@ -56,20 +56,15 @@ def parse_json(body: bytes) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise wrong("", "The body must be a JSON object.", "invalid_json")
     if b"\\ud" in body.lower():
-        _refuse_surrogates(value)
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except (UnicodeEncodeError, RecursionError) as error:  # half a character can neither be stored nor sent on
+            raise wrong("", "The body holds half a character (a lone surrogate).", "invalid_json") from error
     return value
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
-
-
-def _refuse_surrogates(value: Any) -> None:
-    """Half a character can neither be stored nor sent on."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (UnicodeEncodeError, RecursionError) as error:
-        raise wrong("", "The body holds half a character (a lone surrogate).", "invalid_json") from error
 
 
 class Fields:

@@ -100,24 +100,19 @@ async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIte
         elif event.kind == REASONING:
             yield _chunk(record, {"reasoning_content": event.data["text"]})
         elif event.kind in (ENDED, CLOSING):
-            for written in _write_end(record, sent, usage):
-                yield written
+            problem, outcome = find_problem(record, sent), record.outcome
+            if problem is not None:
+                yield write_event({"error": problem.describe()})
+            elif outcome is not None:
+                yield _chunk(record, {}, FINISH_REASONS.get(outcome.early, "stop"), write_extras(outcome))
+                if usage:
+                    counted = {"choices": [], "usage": write_usage(outcome.usage)}
+                    yield write_event({**_head(record, "chat.completion.chunk"), **counted})
+                yield DONE
         elif events:
             # For clients that asked for it: what happens beside the text, in a chunk without choices.
             told = {"event": event.kind, **({} if event.kind == STARTED else event.data)}
             yield write_event({**_head(record, "chat.completion.chunk"), "choices": [], "hermes": told})
-
-
-def _write_end(record: Record, sent: SentText, usage: bool) -> list[str]:
-    problem = find_problem(record, sent)
-    if problem is not None or record.outcome is None:
-        return [write_event({"error": problem.describe()})] if problem else []
-    extras = write_extras(record.outcome)
-    pieces = [_chunk(record, {}, FINISH_REASONS.get(record.outcome.early, "stop"), extras)]
-    if usage:
-        counted = {"choices": [], "usage": write_usage(record.outcome.usage)}
-        pieces.append(write_event({**_head(record, "chat.completion.chunk"), **counted}))
-    return [*pieces, DONE]
 
 
 def _chunk(
