@@ -78,9 +78,8 @@ class TimelineEntry:
     text: str = ""
     at: float = 0.0
     position: int = -1  # of the transcript row: where to branch
-    level: str = (
-        "info"  # of a note: info, warning, error; of an answer: warning: it stopped early, error: there is none
-    )
+    #: Of a note: info, warning, error; of an answer: warning: it stopped early, error: there is none.
+    level: str = "info"
     name: str = ""  # of a tool
     detail: str = ""  # of a tool: what it was called with, in short; of an answer that stopped early: why
     ok: bool | None = None  # of a tool: None while nothing came back

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.http import access, turnstile
 from hermes_cli import config
+from hermes_constants import WEB_TOKEN_FILE
 
 TEXTS = st.text(max_size=40)
 
@@ -20,8 +21,8 @@ def test_the_token_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:
     token = access.read_token(home)
     assert len(token) >= 32
     assert access.read_token(home) == token
-    assert (home / access.TOKEN_FILE).stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in home.iterdir()] == [access.TOKEN_FILE]
+    assert (home / WEB_TOKEN_FILE).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in home.iterdir()] == [WEB_TOKEN_FILE]
 
 
 def test_a_new_token_is_felt_by_a_server_that_runs(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_a_new_token_is_felt_by_a_server_that_runs(tmp_path: Path) -> None:
     second = access.make_token(tmp_path)
     assert second != first
     assert seen.read() == second
-    (tmp_path / access.TOKEN_FILE).unlink()
+    (tmp_path / WEB_TOKEN_FILE).unlink()
     assert seen.read() not in ("", first, second)
 
 
@@ -146,8 +147,8 @@ def test_many_who_come_first_get_one_token(home: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = {future.result() for future in [pool.submit(access.read_token, home) for _ in range(64)]}
     assert len(found) == 1
-    assert [path.name for path in home.iterdir()] == [access.TOKEN_FILE]
-    (home / access.TOKEN_FILE).write_text("")
+    assert [path.name for path in home.iterdir()] == [WEB_TOKEN_FILE]
+    (home / WEB_TOKEN_FILE).write_text("")
     assert len(access.read_token(home)) > 20
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from hermes_cli import config as cli_config
 from hermes_state.home_lock import HomeLock
 
 log = logging.getLogger(__name__)
-
-PASSWORD = "HERMES_WEB_PASSWORD"
 
 
 def run_gateway(home: Path, note_ready: Callable[[], None] = lambda: None) -> int:
@@ -45,30 +43,26 @@ async def _serve(home: Path, note_ready: Callable[[], None], last_resort: LastRe
 
 async def open_page(gateway: Gateway) -> HttpServer | None:
     """Serve the page and the API. What is wrong with their settings is told, and the chats go on without them."""
-    settings = cli_config.load_last_good()
-    if not settings["web"]["enabled"]:
+    section = cli_config.load_last_good()["web"]
+    if not section["enabled"]:
         return None
     web, api = _find(gateway, WebAdapter), _find(gateway, ApiAdapter)
+    served = ServerSettings(
+        home=gateway.home,
+        host=str(section["host"]),
+        port=section["port"],
+        names=tuple(str(name) for name in section["names"]),
+        password=cli_config.env_value("HERMES_WEB_PASSWORD"),
+        upload_bytes=lambda: int(cli_config.load_last_good()["web"]["upload_megabytes"]) * 1024 * 1024,
+    )
     try:
-        server = await open_server(Queries(gateway), web, api, read_place(settings, gateway.home))
+        server = await open_server(Queries(gateway), web, api, served)
     except ConfigProblem as problem:
         log.error("The web page is not served: %s", problem)
         return None
     gateway.doors.append(server.close)
     gateway.address = server.plain_address
     return server
-
-
-def read_place(settings: Mapping[str, Any], home: Path) -> ServerSettings:
-    section = settings["web"]
-    return ServerSettings(
-        home=home,
-        host=str(section["host"]),
-        port=section["port"],
-        names=tuple(str(name) for name in section["names"]),
-        password=cli_config.env_value(PASSWORD),
-        upload_bytes=lambda: int(cli_config.load_last_good()["web"]["upload_megabytes"]) * 1024 * 1024,
-    )
 
 
 def _find(gateway: Gateway, kind: type[Any]) -> Any:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from hermes_constants import WEB_TOKEN_FILE
 
-TOKEN_FILE = WEB_TOKEN_FILE
 COOKIE_SECONDS = 30 * 24 * 3600
 
 
@@ -39,7 +38,7 @@ def word_address(address: str) -> str:
 
 def _read(home: Path) -> str:
     with contextlib.suppress(FileNotFoundError):
-        return (home / TOKEN_FILE).read_text(encoding="ascii").strip()
+        return (home / WEB_TOKEN_FILE).read_text(encoding="ascii").strip()
     return ""
 
 
@@ -47,11 +46,11 @@ def _put(home: Path, place: Callable[[Path, Path], None]) -> str:
     """Write a token beside the file and put it in its place; empty: another one stands there."""
     token = secrets.token_urlsafe(24)
     home.mkdir(parents=True, exist_ok=True)
-    draft = home / f"{TOKEN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
+    draft = home / f"{WEB_TOKEN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(token + "\n")
     try:
-        place(draft, home / TOKEN_FILE)
+        place(draft, home / WEB_TOKEN_FILE)
     except FileExistsError:
         return ""
     finally:
@@ -76,7 +75,7 @@ class TokenFile:
 
     def _look(self) -> tuple[int, int]:
         try:
-            stat = (self._home / TOKEN_FILE).stat()
+            stat = (self._home / WEB_TOKEN_FILE).stat()
         except FileNotFoundError:
             return (0, 0)
         return (stat.st_ino, stat.st_mtime_ns)

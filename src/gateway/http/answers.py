@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import Conflict, NotAllowed, NotThere
 from hermes_base.text.whole_text import encode_text
@@ -62,6 +63,14 @@ def answer_error(status: int, code: str, message: str, headers: Mapping[str, str
 def write_json(value: Any) -> bytes:
     """Text from tools may hold halves of characters, which no UTF-8 has."""
     return encode_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def describe_question(question: Question | None) -> dict[str, Any] | None:
+    """An open question, as the page and the API tell it."""
+    if question is None:
+        return None
+    shown = ("id", "kind", "text", "choices", "reason", "expires_in")
+    return {name: getattr(question, name) for name in shown}
 
 
 def answer_failure(error: Exception) -> Response:

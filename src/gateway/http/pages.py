@@ -5,11 +5,10 @@ import asyncio
 import gzip
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from types import MappingProxyType
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,18 +23,16 @@ MOST_GZIPPED = 2 * 1024 * 1024
 FOR_EVER = "public, max-age=31536000, immutable"
 ASK_AGAIN = "no-cache"  # kept, but compared with ours at each use
 
-TYPES = MappingProxyType(
-    {
-        ".html": "text/html; charset=utf-8",
-        ".js": "text/javascript; charset=utf-8",
-        ".css": "text/css; charset=utf-8",
-        ".svg": "image/svg+xml",
-        ".json": "application/json",
-        ".webmanifest": "application/manifest+json",
-        ".png": "image/png",
-        ".woff2": "font/woff2",
-    }
-)
+TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
 _PLAIN = "text/plain; charset=utf-8"
 _PACKED = frozenset({".png", ".woff2"})  # packed already
 

@@ -6,7 +6,7 @@ import errno
 import logging
 import resource
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from gateway.http.page.routes_files import FileRoutes
 from gateway.http.page.routes_threads import ThreadRoutes
 from gateway.http.pages import PageRoutes
 from gateway.platforms.api.adapter import ApiAdapter
-from gateway.platforms.hub import StreamEnded
+from gateway.platforms.hub import Hub, StreamEnded
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.queries.queries import Queries
 from hermes_base.errors import ConfigProblem
@@ -81,12 +81,14 @@ class QuietServer(Server):
 class HttpServer:
     """A server that listens; made by `open_server`."""
 
-    def __init__(self, server: QuietServer, task: "asyncio.Task[None]", web: WebAdapter, api: ApiAdapter) -> None:
+    def __init__(
+        self, server: QuietServer, task: "asyncio.Task[None]", hubs: Sequence[Hub], plain_address: str, token: str
+    ) -> None:
         self._server = server
         self._task = task
-        self._hubs = (web.hub, api.hub)
-        self.plain_address = ""
-        self.address = ""  # with the token, where the token holds
+        self._hubs = hubs
+        self.plain_address = plain_address
+        self.address = f"{plain_address}?token={token}" if token else plain_address
 
     async def close(self) -> None:
         """Tell whoever watches, let answers end for a moment, then cut what is left."""
@@ -101,48 +103,42 @@ class HttpServer:
         self._task.cancel()
 
 
-async def open_server(queries: Queries, web: WebAdapter, api: ApiAdapter, place: ServerSettings) -> HttpServer:
+async def open_server(queries: Queries, web: WebAdapter, api: ApiAdapter, settings: ServerSettings) -> HttpServer:
     """Listen; ConfigProblem when the place is not one to listen at."""
-    sock = await bind(place.host, place.port)
+    sock = await bind(settings.host, settings.port)
     try:
         host, port = sock.getsockname()[:2]
-        rules = _make_rules(place, guard.is_loopback(host))
-        server = _make_server(rules, _make_router(queries, web, api, place, rules))
+        rules = _make_rules(settings, guard.is_loopback(host))
+        parts = Parts(settings.home, queries, web, FileShelf(settings.home, settings.upload_bytes), Caller())
+        routes = [
+            *PageRoutes().list(),
+            *ChatRoutes(parts).list(),
+            *ThreadRoutes(parts).list(),
+            *AdminRoutes(parts).list(),
+            *FileRoutes(parts).list(),
+            *make_routes(queries, api, rules.holds_token),
+        ]
+        server = _make_server(rules, Router(routes, redirect_slashes=False))
         task = await _start(server, sock)
     except BaseException:
         sock.close()
         raise
-    opened = HttpServer(server, task, web, api)
-    opened.plain_address = f"http://{name_host(place.host, host)}:{port}/"
     token = await asyncio.to_thread(rules.tokens.read)
-    opened.address = f"{opened.plain_address}?token={token}" if rules.on_loopback else opened.plain_address
-    return opened
+    address = f"http://{name_host(settings.host, host)}:{port}/"
+    return HttpServer(server, task, (web.hub, api.hub), address, token if rules.on_loopback else "")
 
 
-def _make_rules(place: ServerSettings, on_loopback: bool) -> GateRules:
+def _make_rules(settings: ServerSettings, on_loopback: bool) -> GateRules:
     """Decided by where the socket stands, whatever its name is; no switch turns it off (G11)."""
-    password = place.password if place.password.strip() else ""
+    password = settings.password if settings.password.strip() else ""
     if not on_loopback and not password:
         raise ConfigProblem(
-            f"The web page may not listen on {place.host or 'every address'} without a password.",
+            f"The web page may not listen on {settings.host or 'every address'} without a password.",
             kept="It is not served.",
             fix="Set HERMES_WEB_PASSWORD in the .env of the home, or take web.host out of the settings.",
         )
-    names = frozenset(name.lower().rstrip(".") for name in (*place.names, place.host) if name)
-    return GateRules(place.home, password, names, on_loopback, access.TokenFile(place.home))
-
-
-def _make_router(queries: Queries, web: WebAdapter, api: ApiAdapter, place: ServerSettings, rules: GateRules) -> Router:
-    parts = Parts(place.home, queries, web, FileShelf(place.home, place.upload_bytes), Caller())
-    routes = [
-        *PageRoutes().list(),
-        *ChatRoutes(parts).list(),
-        *ThreadRoutes(parts).list(),
-        *AdminRoutes(parts).list(),
-        *FileRoutes(parts).list(),
-        *make_routes(queries, api, rules.holds_token),
-    ]
-    return Router(routes, redirect_slashes=False)
+    names = frozenset(name.lower().rstrip(".") for name in (*settings.names, settings.host) if name)
+    return GateRules(settings.home, password, names, on_loopback, access.TokenFile(settings.home))
 
 
 def _make_server(rules: GateRules, router: Router) -> QuietServer:

@@ -11,7 +11,7 @@ PULSE_SECONDS = 15.0
 #: A comment, which every client skips; it keeps proxies from closing a silent connection.
 PULSE = ": still here\n\n"
 DONE = "data: [DONE]\n\n"
-_HEADERS = MappingProxyType({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+_HEADERS: Mapping[str, str] = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def write_event(data: Mapping[str, Any], *, event: str = "", id: int | None = None) -> str:

@@ -54,12 +54,6 @@ class Watch:
         self._waiting.append(event)
         self._woken.set()
 
-    async def next(self) -> Watched:
-        while not self._waiting:
-            self._woken.clear()
-            await self._woken.wait()
-        return self._waiting.popleft()
-
     async def wait(self, seconds: float) -> list[Watched]:
         """Everything that waits, as soon as there is something; empty: nothing came in this time."""
         if not self._waiting:

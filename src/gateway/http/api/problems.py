@@ -10,14 +10,16 @@ from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import Conflict, NotAllowed, NotThere
 
 #: Clients repeat failed requests by themselves; a repeated turn would be paid twice.
-NO_RETRY = MappingProxyType({"x-should-retry": "false"})
+NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 
-_TYPES: Mapping[int, str] = MappingProxyType(
-    {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-)
-_CODES: Mapping[int, str] = MappingProxyType(
-    {400: "invalid_request", 403: "not_allowed", 404: "not_found", 409: "conflict", 503: "unavailable"}
-)
+_TYPES: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_CODES: Mapping[int, str] = {
+    400: "invalid_request",
+    403: "not_allowed",
+    404: "not_found",
+    409: "conflict",
+    503: "unavailable",
+}
 #: The first kind that fits decides.
 _STATUS_OF: tuple[tuple[type[HermesError], int], ...] = (
     (NotThere, 404),

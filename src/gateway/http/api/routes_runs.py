@@ -6,12 +6,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from gateway.http.answers import describe_question
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.reading import read_json
 from gateway.http.api.formats.writing_chat import problem_with, write_extras, write_usage
 from gateway.http.api.problems import ApiProblem, wrong
-from gateway.http.api.runs.records import CLOSING, ENDED, Record, describe_question
+from gateway.http.api.runs.records import CLOSING, ENDED, Record
 from gateway.http.api.runs.tickets import RUN
 from gateway.http.api.saying import describe_place, read_wish, say
 from gateway.http.streams import PULSE, PULSE_SECONDS, stream, write_event

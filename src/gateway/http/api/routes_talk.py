@@ -12,7 +12,6 @@ from gateway.http.api.formats.reading_chat import read_chat
 from gateway.http.api.formats.reading_responses import read_response_request
 from gateway.http.api.formats.writing_chat import problem_with, write_chunks, write_completion
 from gateway.http.api.formats.writing_responses import write_response, write_typed_events
-from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.tickets import RESPONSE
 from gateway.http.api.saying import describe_place, read_wish, say
@@ -28,9 +27,9 @@ async def complete_chat(api: Api, request: Request, caller: Caller) -> Response:
         return stream(pieces, describe_place(record))
     await record.wait()
     problem = problem_with(record)
-    if problem is not None or record.outcome is None:
-        return _refuse(problem, record)
-    return JSONResponse(write_completion(record, record.outcome), headers=describe_place(record))
+    if problem is not None:
+        return problem.respond(describe_place(record))
+    return JSONResponse(write_completion(record), headers=describe_place(record))
 
 
 async def create_response(api: Api, request: Request, caller: Caller) -> Response:
@@ -43,7 +42,7 @@ async def create_response(api: Api, request: Request, caller: Caller) -> Respons
         await record.wait()
         problem = problem_with(record)
         if problem is not None:
-            return _refuse(problem, record)
+            return problem.respond(describe_place(record))
     return _show_response(record, ask.follows)
 
 
@@ -73,7 +72,3 @@ async def _find(api: Api, request: Request, caller: Caller) -> Record:
 def _show_response(record: Record, follows: str = "") -> Response:
     written = write_response(record) | {"previous_response_id": follows or None}
     return JSONResponse(written, headers=describe_place(record))
-
-
-def _refuse(problem: ApiProblem | None, record: Record) -> Response:
-    return (problem or ApiProblem(500, "The run ended without a word.")).respond(describe_place(record))

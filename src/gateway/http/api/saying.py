@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
-from gateway.http.api.formats.images import find_shelf, keep_images
+from gateway.http.api.formats.images import keep_images
 from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request
@@ -96,7 +96,7 @@ async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> R
         wish.name or secrets.token_hex(8),
         caller.person,
         text if as_command else _WAITS + text,
-        files=await _keep_images(api, caller, ask) if ask.images else (),
+        files=await _keep_images(api, caller, ask),
         conversation=conversation,
         received=time.time(),
     )
@@ -106,9 +106,8 @@ async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> R
 
 
 async def _keep_images(api: Api, caller: Caller, ask: Ask) -> tuple[FileRef, ...]:
-    shelf = find_shelf(api.adapter.home, caller)
     try:
-        return await asyncio.to_thread(keep_images, shelf, ask.images)
+        return await asyncio.to_thread(keep_images, api.adapter.home, caller, ask.images) if ask.images else ()
     except OSError as problem:
         why = f"The image could not be kept: {problem.strerror}. The message was not taken."
         raise ApiProblem(503, why, "not_taken", retry=True) from problem

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from gateway.http.answers import write_json
+from gateway.http.answers import describe_question, write_json
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import (
     Json,
@@ -17,7 +17,6 @@ from gateway.http.page.views import (
     view_entry,
     view_heard,
     view_models,
-    view_question,
     view_snapshot,
     view_thread,
 )
@@ -157,7 +156,7 @@ class LiveView:
             case Taken(seqs):
                 return {"type": "taken", "seqs": seqs}
             case Asking(question):
-                return {"type": "asked", "question": view_question(question)}
+                return {"type": "asked", "question": describe_question(question)}
             case Sent(row, outgoing):
                 entry = describe_row(row, outgoing, time.time())
                 return {"type": "note", "entry": view_entry(entry, self._parts.shelf)} if entry else None

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from gateway.http.answers import describe_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Heard
 from gateway.platforms.web.picture import Picture
 from hermes_base import commands
-from hermes_base.chat import Question
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.inbound import FILE as FILE_ROW
 from hermes_base.inbound import NOTE as NOTE_ROW
@@ -54,13 +54,6 @@ def view_heard(heard: Heard, shelf: FileShelf) -> Json:
     return {"seq": heard.seq, "text": strip_way(said.text), "by": said.sender_name, "files": files, "at": said.received}
 
 
-def view_question(question: Question | None) -> Json | None:
-    if question is None:
-        return None
-    shown = ("id", "kind", "text", "choices", "reason", "expires_in")
-    return {name: value for name, value in asdict(question).items() if name in shown}
-
-
 def view_picture(picture: Picture | None) -> Json | None:
     if picture is None:
         return None
@@ -83,7 +76,7 @@ def view_snapshot(
         "version": timeline.version,
         "waiting": [view_waiting(message, shelf) for message in timeline.waiting],
         "live": view_picture(picture),
-        "question": view_question(timeline.question),
+        "question": describe_question(timeline.question),
         **view_models(timeline),
     }
 

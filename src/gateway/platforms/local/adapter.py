@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 from gateway.platforms.face import Accepted, BaseAdapter, Core, LiveEvent, Part, Refused
@@ -257,14 +256,12 @@ def _conversation_of(client: Attached) -> str:
     return client.conversation
 
 
-_HANDLERS: Mapping[type, Callable[[LocalAdapter, Attached, Any], Awaitable[None]]] = MappingProxyType(
-    {
-        wire.Hello: LocalAdapter._open,
-        wire.Say: LocalAdapter._say,
-        wire.Stop: LocalAdapter._stop,
-        wire.GiveAnswer: LocalAdapter._answer,
-        wire.Got: LocalAdapter._confirm,
-        wire.Call: LocalAdapter._call,
-        wire.Bye: LocalAdapter._part,
-    }
-)
+_HANDLERS: Mapping[type, Callable[[LocalAdapter, Attached, Any], Awaitable[None]]] = {
+    wire.Hello: LocalAdapter._open,
+    wire.Say: LocalAdapter._say,
+    wire.Stop: LocalAdapter._stop,
+    wire.GiveAnswer: LocalAdapter._answer,
+    wire.Got: LocalAdapter._confirm,
+    wire.Call: LocalAdapter._call,
+    wire.Bye: LocalAdapter._part,
+}

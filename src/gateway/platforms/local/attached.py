@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hermes_base.chat import Event, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.inbound import Outgoing
@@ -180,10 +180,10 @@ def _split(text: str) -> list[str]:
     return [text[start : start + _PART_CHARS] for start in range(0, len(text) or 1, _PART_CHARS)]
 
 
+@dataclass(slots=True)
 class Leaving:
     """A client that goes to another conversation as soon as what it was told in this one has arrived."""
 
-    def __init__(self, seq: int, target: str) -> None:
-        self.seq = seq
-        self.target = target
-        self.row: int | None = None  # the row to wait for; None: its message is not dealt with yet
+    seq: int
+    target: str
+    row: int | None = None  # the row to wait for; None: its message is not dealt with yet

@@ -6,16 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 #: Told apart from the product's own way of counting on purpose: this is who judges it.
-_COUNTS: Mapping[str, Callable[[str], int]] = MappingProxyType(
-    {
-        "chars": len,
-        "utf16": lambda text: sum(2 if ord(char) > 0xFFFF else 1 for char in text),
-        "bytes": lambda text: len(text.encode("utf-8", "surrogatepass")),
-    }
-)
+_COUNTS: Mapping[str, Callable[[str], int]] = {
+    "chars": len,
+    "utf16": lambda text: sum(2 if ord(char) > 0xFFFF else 1 for char in text),
+    "bytes": lambda text: len(text.encode("utf-8", "surrogatepass")),
+}
 KEPT_CALLS = 100_000
 #: Troubles that one call can meet.
 CLOSED_BEFORE, CLOSED_AFTER, BAD_MARKUP, REFUSED = "closed before", "closed after", "bad markup", "refused"

@@ -9,7 +9,6 @@ from agent.providers import embedded
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table
 from hermes_base.errors import ConfigProblem, StoreFailure
-from hermes_base.journal import UsageRow
 from hermes_base.query_values import ModelView, Probed, ProviderChoice, ProviderView, SettingView
 from hermes_cli import config as cli_config
 
@@ -99,15 +98,12 @@ class SetupQueries:
             result = ask()
         except ConfigProblem as problem:
             return Probed(False, str(problem))
-        self._charge(result.usage)
-        return result.probed
-
-    def _charge(self, usage: Sequence[UsageRow]) -> None:
         try:
-            if usage:
-                self._gateway.meters.charge(self._gateway.store, "", usage)
+            if result.usage:
+                self._gateway.meters.charge(self._gateway.store, "", result.usage)
         except StoreFailure as problem:  # the answer to the person matters more
             log.warning("a probe could not be put into the ledger: %s", problem)
+        return result.probed
 
     def _find_model(self) -> ModelView:
         try:

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from gateway.http.api.problems import wrong
 from hermes_base.inbound import PEOPLE, UPLOADS, FileRef
@@ -16,9 +15,7 @@ from hermes_base.query_values import Caller
 IMAGE_BYTES = 5_000_000  # a model is shown no larger ones
 MOST_IMAGES = 20
 _DATA = re.compile(r"data:(image/[a-z+.-]+);base64,", re.IGNORECASE)
-_ENDINGS: Mapping[str, str] = MappingProxyType(
-    {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-)
+_ENDINGS: Mapping[str, str] = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 NOT_FETCHED = (
     "Images are not fetched from the network. Send the image itself, as a data: address, or name the address in your "
     "text, where the agent's own tools can look at it."
@@ -50,16 +47,11 @@ def read_image(address: str, param: str) -> Image:
     return Image(ending, data)
 
 
-def find_shelf(home: Path, caller: Caller) -> Path:
-    """Where the caller's files are kept: what belongs to a person goes when they are forgotten."""
-    return home / UPLOADS if caller.is_owner else home / PEOPLE / caller.person / UPLOADS
-
-
-def keep_images(shelf: Path, images: Sequence[Image]) -> tuple[FileRef, ...]:
-    """Files that only this user can read, in a folder of their own whose name nobody can guess."""
-    if not images:
-        return ()
-    folder = shelf / secrets.token_hex(16)
+def keep_images(home: Path, caller: Caller, images: Sequence[Image]) -> tuple[FileRef, ...]:
+    """Files that only this user can read, in a folder of their own whose name nobody can guess. It stands where the
+    caller's files are kept: what belongs to a person goes when they are forgotten."""
+    own = home if caller.is_owner else home / PEOPLE / caller.person
+    folder = own / UPLOADS / secrets.token_hex(16)
     folder.mkdir(mode=0o700, parents=True)
     return tuple(_keep(folder / f"image-{number}.{image.ending}", image) for number, image in enumerate(images, 1))
 

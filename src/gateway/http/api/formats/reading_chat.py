@@ -1,8 +1,7 @@
 """Reads a request of the Chat Completions format. What cannot be honoured is refused; harmless tuning is ignored."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from gateway.http.api.formats.asking import ONLY_IMAGES, Ask, ClientMessage, fold, join
 from gateway.http.api.formats.images import MOST_IMAGES, Image, read_image
@@ -10,20 +9,18 @@ from gateway.http.api.formats.reading import MOST_CHARS, Fields
 from gateway.http.api.problems import wrong
 
 TOOLS_ARE_OURS = "the agent works with its own tools and cannot call yours."
-_ROLES: Mapping[str, str] = MappingProxyType(
-    {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-)
+_ROLES: Mapping[str, str] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_TEXTS: Mapping[str, str] = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+_IMAGES = frozenset({"image_url", "input_image"})
 #: Fields whose absence would be noticed.
-_REFUSED: Mapping[str, str] = MappingProxyType(
-    {
-        "tools": TOOLS_ARE_OURS,
-        "functions": TOOLS_ARE_OURS,
-        "audio": "there is no audio here.",
-        "prediction": "predicted output is not supported.",
-        "web_search_options": TOOLS_ARE_OURS,
-        "logprobs": "there are no log probabilities here.",
-    }
-)
+_REFUSED: Mapping[str, str] = {
+    "tools": TOOLS_ARE_OURS,
+    "functions": TOOLS_ARE_OURS,
+    "audio": "there is no audio here.",
+    "prediction": "predicted output is not supported.",
+    "web_search_options": TOOLS_ARE_OURS,
+    "logprobs": "there are no log probabilities here.",
+}
 
 
 def read_chat(body: Fields) -> Ask:
@@ -101,7 +98,7 @@ def read_parts(entry: Fields, role: str) -> ClientMessage:
         if kind in _TEXTS:
             texts.append(part.text(_TEXTS[kind]))
         elif kind in _IMAGES and role == "user":
-            images.append(read_image(_IMAGES[kind](part), part.name("image_url")))
+            images.append(read_image(_find_address(part), part.name("image_url")))
         else:
             raise wrong(part.name("type"), f"{part.name('type')}: only text and images can be taken.", "unsupported")
     return ClientMessage(role, join(texts) or (ONLY_IMAGES if images else ""), tuple(images))
@@ -112,11 +109,3 @@ def _find_address(part: Fields) -> str:
     if isinstance(part.get("image_url"), Mapping):
         return part.section("image_url").text("url", needed=True, most=11_000_000)
     return part.text("image_url", needed=True, most=11_000_000)
-
-
-_TEXTS: Mapping[str, str] = MappingProxyType(
-    {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-)
-_IMAGES: Mapping[str, Callable[[Fields], str]] = MappingProxyType(
-    {"image_url": _find_address, "input_image": _find_address}
-)

@@ -2,20 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from gateway.http.api.formats.asking import MODEL, Ask, ClientMessage
 from gateway.http.api.formats.reading import Fields
 from gateway.http.api.formats.reading_chat import TOOLS_ARE_OURS, check_last, read_message, read_place, refuse_formats
 from gateway.http.api.problems import wrong
 
-_REFUSED: Mapping[str, str] = MappingProxyType(
-    {
-        "tools": TOOLS_ARE_OURS,
-        "prompt": "prompt templates are not kept here.",
-        "top_logprobs": "there are no log probabilities here.",
-    }
-)
+_REFUSED: Mapping[str, str] = {
+    "tools": TOOLS_ARE_OURS,
+    "prompt": "prompt templates are not kept here.",
+    "top_logprobs": "there are no log probabilities here.",
+}
 
 
 def read_response_request(body: Fields) -> Ask:

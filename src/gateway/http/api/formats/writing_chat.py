@@ -1,7 +1,6 @@
 """Writes what came of a run in the Chat Completions format, whole or in pieces."""
 
 from collections.abc import AsyncIterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from gateway.http.api.formats.sent_text import SentText
@@ -13,14 +12,17 @@ from gateway.http.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from hermes_base.journal import CUT, FILTERED
 
 #: How each format says that an answer stopped before its end.
-FINISH_REASONS: Mapping[str, str] = MappingProxyType({CUT: "length", FILTERED: "content_filter"})
-INCOMPLETE: Mapping[str, str] = MappingProxyType({CUT: "max_output_tokens", FILTERED: "content_filter"})
+FINISH_REASONS: Mapping[str, str] = {CUT: "length", FILTERED: "content_filter"}
+INCOMPLETE: Mapping[str, str] = {CUT: "max_output_tokens", FILTERED: "content_filter"}
 STOPPING = (
     "Hermes is stopping; the message is kept, and the run goes on when Hermes runs again. Ask for it by its id: {id}."
 )
 
 
-def write_completion(record: Record, outcome: RunOutcome) -> dict[str, Any]:
+def write_completion(record: Record) -> dict[str, Any]:
+    """What came of a run that ended without a problem."""
+    outcome = record.outcome
+    assert outcome is not None
     message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
     if record.reasoning:
         message["reasoning_content"] = record.reasoning

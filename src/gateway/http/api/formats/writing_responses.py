@@ -1,7 +1,6 @@
 """Writes what came of a run in the Responses format, whole or as typed events."""
 
 from collections.abc import AsyncIterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from gateway.http.api.formats.sent_text import SentText
@@ -13,15 +12,13 @@ from gateway.http.api.runs.records import CLOSING, ENDED, TEXT, TEXT_ENDED, Reco
 from gateway.http.api.runs.tickets import ITEM, RESPONSE
 from gateway.http.streams import PULSE, PULSE_SECONDS, write_event
 
-_STATUS: Mapping[str, str] = MappingProxyType(
-    {
-        records.QUEUED: "queued",
-        records.RUNNING: "in_progress",
-        records.COMPLETED: "completed",
-        records.FAILED: "failed",
-        records.STOPPED: "incomplete",
-    }
-)
+_STATUS: Mapping[str, str] = {
+    records.QUEUED: "queued",
+    records.RUNNING: "in_progress",
+    records.COMPLETED: "completed",
+    records.FAILED: "failed",
+    records.STOPPED: "incomplete",
+}
 
 
 def write_response(record: Record) -> dict[str, Any]:
@@ -95,9 +92,6 @@ class _Events:
         self._number += 1
         return write_event({"type": kind, "sequence_number": self._number, **data}, event=kind)
 
-    def state(self, kind: str) -> str:
-        return self.write(kind, {"response": write_response(self._record)})
-
     def begin(self) -> list[str]:
         """A client that reads an ended run again sees it grow as the first one did."""
         empty: dict[str, Any] = {
@@ -134,7 +128,7 @@ class _Events:
             self.write("response.output_text.done", {**place, "text": outcome.text, "logprobs": []}),
             self.write("response.content_part.done", {**place, "part": _write_part(outcome.text)}),
             self.write("response.output_item.done", {"output_index": 0, "item": item}),
-            self.state(f"response.{status}"),
+            self.write(f"response.{status}", {"response": write_response(self._record)}),
         ]
 
     def fail(self, problem: ApiProblem) -> str:

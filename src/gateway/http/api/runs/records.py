@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.http.answers import describe_question
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.tickets import Ticket
 from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
@@ -149,16 +150,3 @@ class Record:
         """Until the run is over."""
         async for _ in self.follow(len(self.events)):
             pass
-
-
-def describe_question(question: Question | None) -> dict[str, Any] | None:
-    if question is None:
-        return None
-    return {
-        "id": question.id,
-        "kind": question.kind,
-        "text": question.text,
-        "choices": list(question.choices),
-        "reason": question.reason,
-        "expires_in": question.expires_in,
-    }
