@@ -69,8 +69,14 @@ def describe_question(question: Question | None) -> dict[str, Any] | None:
     """An open question, as the page and the API tell it."""
     if question is None:
         return None
-    shown = ("id", "kind", "text", "choices", "reason", "expires_in")
-    return {name: getattr(question, name) for name in shown}
+    return {
+        "id": question.id,
+        "kind": question.kind,
+        "text": question.text,
+        "choices": question.choices,
+        "reason": question.reason,
+        "expires_in": question.expires_in,
+    }
 
 
 def answer_failure(error: Exception) -> Response:

@@ -56,14 +56,6 @@ class GateRules:
         return self.on_loopback and access.are_equal(token, self.tokens.read())
 
 
-def is_api(path: str) -> bool:
-    return path in API_PATHS or path.startswith("/v1/")
-
-
-def lacks_v1(path: str) -> bool:
-    return any(path == short or path.startswith(f"{short}/") for short in SHORT_API_PATHS)
-
-
 def is_page(path: str) -> bool:
     return path in PAGE_PATHS or path.startswith("/c/")
 
@@ -110,9 +102,9 @@ class Gate:
 
     async def _let_in(self, asked: guard.Request, scope: Scope, receive: Receive) -> Response | None:
         """None: the request goes through."""
-        if is_api(asked.path):
+        if asked.path in API_PATHS or asked.path.startswith("/v1/"):
             return None
-        if lacks_v1(asked.path):
+        if any(asked.path == short or asked.path.startswith(f"{short}/") for short in SHORT_API_PATHS):
             return answer_error(404, "not_there", WITHOUT_V1.format(path=asked.path[:200]))
         if asked.method not in READING and not (asked.origin or asked.fetch_site == "same-origin"):
             return answer_error(403, "foreign", FOREIGN)

@@ -116,17 +116,14 @@ class HubAdapter(BaseAdapter):
     async def disconnect(self) -> None:
         self.hub.show_all(StreamEnded())
 
-    async def send(self, part: Part) -> str:
-        return self._tell(part, None)
-
-    async def send_file(self, part: Part, file: FileRef) -> str:
-        return self._tell(part, file)
-
-    def _tell(self, part: Part, file: FileRef | None) -> str:
+    async def send(self, part: Part, file: FileRef | None = None) -> str:
         outgoing = part.outgoing or Outgoing(part.address, part.text, file=file)
         # The chat of these platforms is the key of the conversation, whose ever it is.
         self.hub.show(part.address.chat, Sent(part.row, outgoing))
         return str(part.row)
+
+    async def send_file(self, part: Part, file: FileRef) -> str:
+        return await self.send(part, file)
 
     async def show(self, conversation: str, event: LiveEvent) -> None:
         self.hub.show(conversation, event)

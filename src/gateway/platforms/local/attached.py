@@ -93,7 +93,8 @@ class Attached:
     def deliver(self, row: int, outgoing: Outgoing, key: str) -> None:
         again = 0 < row <= self.cursor
         self.cursor = max(self.cursor, row)
-        *parts, last = _split(outgoing.text)
+        text = outgoing.text  # in parts that each fit into a line; at least one
+        *parts, last = (text[start : start + _PART_CHARS] for start in range(0, len(text) or 1, _PART_CHARS))
         whole = Deliver(row, replace(outgoing, text=last), key, again)
         self.push(*(DeliverPart(row, part) for part in parts), whole)
         self._push_held()
@@ -173,11 +174,6 @@ def _encode(message: FromGateway) -> bytes:
         return encode(message)
     except WireProblem as problem:
         return encode(Trouble(str(problem)))
-
-
-def _split(text: str) -> list[str]:
-    """The text in parts that each fit into a line; at least one."""
-    return [text[start : start + _PART_CHARS] for start in range(0, len(text) or 1, _PART_CHARS)]
 
 
 @dataclass(slots=True)

@@ -219,7 +219,7 @@ class ThreadQueries:
 
     async def match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
         """The conversation of this key whose transcript is just this; empty: there is none."""
-        return await self._call(self._match, caller, tuple(exchanges)) if exchanges else ""
+        return await self._call(self._match, caller, exchanges) if exchanges else ""
 
     def _match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
         prefix = str(ConversationKey(self._gateway.profile, "api", "dm", _own_prefix(caller)))
@@ -237,22 +237,23 @@ class ThreadQueries:
 
     async def begin_with(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         """Begin a new conversation with what was said elsewhere."""
-        await self._call(self._begin_with, caller, conversation, tuple(exchanges))
-
-    def _begin_with(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         store = self._gateway.store
-        if store.current(conversation) is not None:
-            raise Conflict("This conversation has begun already.", kept="Nothing was added to it.")
-        platform = parse_key(conversation).platform
-        redact = cli_config.redactor()
-        new = store.open_session(NewSession(conversation, platform=platform, person=self.scope(caller) or ""))
-        rows = [
-            Row({"role": role, "content": redact(text)})
-            for exchange in exchanges
-            for role, text in (("user", exchange.asked), ("assistant", exchange.answered))
-            if text
-        ]
-        store.append(new.id, make_writer_id(), 0, rows)
+
+        def write() -> None:
+            if store.current(conversation) is not None:
+                raise Conflict("This conversation has begun already.", kept="Nothing was added to it.")
+            platform = parse_key(conversation).platform
+            redact = cli_config.redactor()
+            new = store.open_session(NewSession(conversation, platform=platform, person=self.scope(caller) or ""))
+            rows = [
+                Row({"role": role, "content": redact(text)})
+                for exchange in exchanges
+                for role, text in (("user", exchange.asked), ("assistant", exchange.answered))
+                if text
+            ]
+            store.append(new.id, make_writer_id(), 0, rows)
+
+        await self._call(write)
 
     # --- whose is it
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
 
 FILE_NAME = "api-repeats.jsonl"
 KEPT_SECONDS = 3 * 24 * 3600.0
@@ -37,8 +36,7 @@ class Repeats:
             if len(places) > MOST_KEPT:
                 self._places = self._write_anew(dict(list(places.items())[-MOST_KEPT // 2 :]))
                 return
-            with _open(self._path, os.O_APPEND) as file:
-                _write(file, json.dumps([name, place, places[name][1]]) + "\n")
+            _write(self._path, os.O_APPEND, json.dumps([name, place, places[name][1]]) + "\n")
 
     def _load(self) -> dict[str, tuple[str, float]]:
         if self._places is None:
@@ -51,21 +49,17 @@ class Repeats:
         with contextlib.suppress(FileNotFoundError):
             fresh.unlink()
         lines = (json.dumps([name, *place]) + "\n" for name, place in places.items())
-        with _open(fresh, os.O_EXCL) as file:
-            _write(file, "".join(lines))
+        _write(fresh, os.O_EXCL, "".join(lines))
         fresh.replace(self._path)
         return places
 
 
-def _open(path: Path, flags: int) -> TextIO:
-    """For writing; only this user can read it."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600), "w", encoding="utf-8")
-
-
-def _write(file: TextIO, text: str) -> None:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())
+def _write(path: Path, flags: int, text: str) -> None:
+    """To the disk; only this user can read it."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _read(lines: Iterable[str], since: float) -> dict[str, tuple[str, float]]:
