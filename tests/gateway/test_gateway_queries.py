@@ -33,16 +33,16 @@ def queries(house: House) -> GatewayQueries:
     return GatewayQueries(house.gateway)
 
 
-def find_unready(house: House, queries: GatewayQueries) -> str:
-    return house.wait_for(queries.find_unready())
+def find_unready(house: House) -> str:
+    return house.wait_for(house.gateway.operations.find_unready())
 
 
-def test_the_status_has_what_the_page_shows(house: House, queries: GatewayQueries, home: Path) -> None:
+def test_the_status_has_what_the_page_shows(house: House, home: Path) -> None:
     """C13, E11, G5: everything at once, while a turn runs."""
     olga = house.person("olga")
     olga.say("[[stall 30]] A long story")
     wait_until(lambda: any(lane.slot is not None and lane.slot.is_turn for lane in house.gateway.lanes.values()))
-    status = house.wait_for(queries.status())
+    status = house.wait_for(house.gateway.operations.status({}))
     [turn] = status["working"]
     assert (turn["conversation"], turn["starter"]) == (olga.conversation, status["working"][0]["starter"])
     assert 0 <= time.time() - turn["since"] < 60
@@ -93,38 +93,36 @@ def test_the_end_of_the_log_is_readable(house: House, queries: GatewayQueries) -
     assert house.wait_for(queries.log_tail(1)) == last[-1:]
 
 
-def test_it_is_ready_until_it_stops(house: House, queries: GatewayQueries) -> None:
+def test_it_is_ready_until_it_stops(house: House) -> None:
     """H10: the probe is honest."""
-    assert find_unready(house, queries) == ""
+    assert find_unready(house) == ""
     house.gateway.closing = True
-    assert "shutting down" in find_unready(house, queries)
+    assert "shutting down" in find_unready(house)
     house.gateway.closing = False
 
 
-def test_a_full_disk_is_told(house: House, queries: GatewayQueries, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """H10, F7: what is said and what is done agree, since both ask the same."""
     monkeypatch.setattr(pulse, "has_room", lambda home: sender.has_room(home, least=2**62))
-    wait_until(lambda: "disk is nearly full" in find_unready(house, queries))
+    wait_until(lambda: "disk is nearly full" in find_unready(house))
 
 
-def test_a_store_that_is_held_is_told_and_comes_back(
-    house: House, queries: GatewayQueries, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_held_is_told_and_comes_back(house: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H10, F6: another process holds the store for long."""
     monkeypatch.setattr(pulse, "ANSWER_SECONDS", 0.1)
-    wait_until(lambda: find_unready(house, queries) == "")
+    wait_until(lambda: find_unready(house) == "")
     with closing(sqlite3.connect(home / STORE_FILE, isolation_level=None)) as other:
         other.execute("begin exclusive")
         inbound = Inbound(Address("pretend", "bot", "chat-olga"), "m-held", "olga", "Hello")
         house.call(lambda: house.gateway.spawn(house.gateway.take(replace(inbound, received=time.time()))))
-        wait_until(lambda: "has not answered" in find_unready(house, queries))
+        wait_until(lambda: "has not answered" in find_unready(house))
         other.execute("rollback")
     monkeypatch.setattr(pulse, "ANSWER_SECONDS", 5.0)
-    wait_until(lambda: find_unready(house, queries) == "")
+    wait_until(lambda: find_unready(house) == "")
 
 
-def test_a_dead_socket_of_the_house_is_told(house: House, queries: GatewayQueries) -> None:
+def test_a_dead_socket_of_the_house_is_told(house: House) -> None:
     """H10, C13"""
     local = next(adapter for adapter in house.gateway.adapters if adapter.spec.name == "local")
     local.last_seen = time.time() - 120
-    assert local.spec.label in find_unready(house, queries)
+    assert local.spec.label in find_unready(house)

@@ -1,1 +1,1 @@
-"""The web page: its server, who may look at it, and what it reads and changes."""
+"""The HTTP server: the page and the API behind one gate."""

@@ -48,8 +48,7 @@ def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None
 
 async def answer_large(value: Any) -> Response:
     """JSON that may have megabytes, written beside the event loop."""
-    body = await asyncio.to_thread(write_json, value)
-    return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")
+    return await asyncio.to_thread(answer_json, value)
 
 
 def answer_nothing() -> Response:

@@ -60,11 +60,6 @@ def is_page(path: str) -> bool:
     return path in PAGE_PATHS or path.startswith("/c/")
 
 
-def is_open_to_all(path: str) -> bool:
-    """The program of the page is no secret; what it shows is."""
-    return path.startswith("/static/") or path == "/favicon.ico"
-
-
 class Gate:
     """Wraps the routes. A request passes from the outermost check to the innermost; the first refusal answers."""
 
@@ -115,7 +110,8 @@ class Gate:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if any(name == "token" for name, _ in query) and asked.method in READING:
             return self._take_token(asked, scope, query)
-        if is_open_to_all(asked.path) or self._knows(scope):
+        is_program = asked.path.startswith("/static/") or asked.path == "/favicon.ico"
+        if is_program or self._knows(scope):  # the program of the page is no secret; what it shows is
             return None
         return self._show_login(401, asked, NOT_KNOWN)
 

@@ -19,6 +19,7 @@ _FORMS: Mapping[str, Schema] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}$"},
 }
 _TALK: tuple[str, ...] = ("X-Hermes-Conversation", "Idempotency-Key", "X-Hermes-Commands", "X-Hermes-Events")
+_TALK_ERRORS = (404, 409, 413, 429, 502, 503)
 _HEADERS: Mapping[str, str] = {
     "X-Hermes-Conversation": "As the field `conversation`.",
     "Idempotency-Key": "The same key never runs twice: a repetition gets the answer of the first request.",
@@ -59,7 +60,7 @@ CALLS: Mapping[tuple[str, str], ApiCall] = {
         body="ChatRequest",
         headers=_TALK,
         streams=True,
-        errors=(404, 409, 413, 429, 502, 503),
+        errors=_TALK_ERRORS,
     ),
     ("post", "/v1/responses"): ApiCall(
         "Ask, in the Responses format.",
@@ -67,7 +68,7 @@ CALLS: Mapping[tuple[str, str], ApiCall] = {
         body="ResponseRequest",
         headers=_TALK,
         streams=True,
-        errors=(404, 409, 413, 429, 502, 503),
+        errors=_TALK_ERRORS,
     ),
     ("get", "/v1/responses/{id}"): ApiCall("A response as it stands.", "Response", errors=(404,)),
     ("post", "/v1/responses/{id}/cancel"): ApiCall("Stop a response under way.", "Response", errors=(403, 404)),

@@ -41,7 +41,7 @@ async def tell_health(api: Api, request: Request) -> Response:
 async def tell_readiness(api: Api, request: Request) -> Response:
     """Whether a message would be taken now."""
     del request
-    reason = await api.queries.gateway.find_unready()
+    reason = await api.queries.operations.find_unready()
     if reason:
         return JSONResponse({"status": "not_ready", "reason": reason}, 503)
     warning = api.queries.gateway.warning()

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway.http.api.door import Api
-from gateway.http.api.formats.reading import read_json, read_optional_json
+from gateway.http.api.formats.reading import read_json
 from gateway.http.api.problems import wrong
 from hermes_base.query_values import Caller, Thread, TimelineEntry
 
@@ -53,7 +53,7 @@ async def list_messages(api: Api, request: Request, caller: Caller) -> Response:
 
 async def fork_session(api: Api, request: Request, caller: Caller) -> Response:
     """A copy that goes on by itself; with `apart` false it takes the place of the old one in its conversation."""
-    body = await read_optional_json(request)
+    body = await read_json(request, needed=False)
     thread = await _find(api, request, caller)
     forked = await api.queries.threads.fork(
         caller, thread.session, before=body.whole("before"), apart=body.flag("apart", default=True)

@@ -24,6 +24,7 @@ class AdminRoutes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._gateway = parts.queries.gateway
+        self._operations = parts.queries.operations
         self._setup = parts.queries.setup
         self._later = parts.home / LATER_FILE
 
@@ -61,7 +62,7 @@ class AdminRoutes:
 
     async def status(self, request: Request) -> Response:
         del request
-        return answer_json(await self._gateway.status())
+        return answer_json(await self._operations.status({}))
 
     async def usage(self, request: Request) -> Response:
         return answer_json(await self._gateway.usage(query_count(request, "days", 30, 366)))
@@ -74,7 +75,7 @@ class AdminRoutes:
         name = read_text(fields, "name")
         if name not in OPERATIONS:
             raise wrong_field("name", "one of " + ", ".join(sorted(OPERATIONS)))
-        return answer_json(await self._gateway.perform(name, read_fields(fields, "args")))
+        return answer_json(await self._operations.perform(name, read_fields(fields, "args")))
 
     # --- how it is set up
 

@@ -1,4 +1,4 @@
-"""The gateway's own state: what runs, what it costs, who is there, and whether it would take a message."""
+"""What the gateway costs, logs and measures, and what its operator should look at."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,8 @@ MOST_DAYS, MOST_LINES = 366, 2000
 
 
 class GatewayQueries:
-    """JSON in, JSON out."""
-
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
-
-    async def status(self) -> Mapping[str, Any]:
-        return await self._gateway.operations.status({})
 
     async def usage(self, days: int) -> Mapping[str, Any]:
         """By day and by model, with hit rate, cost and prefix breaks by reason."""
@@ -40,19 +35,11 @@ class GatewayQueries:
         found = await start_thread(lambda: logs.read_tail(path, count), "log")
         return [logs.write_line(line) for line in found]
 
-    async def perform(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An operation of the operator (`people.list`, `people.approve`, …)."""
-        return await self._gateway.operations.perform(name, args)
-
     async def metrics(self) -> str:
         """In the text format of Prometheus (H9)."""
         gateway = self._gateway
         depth = await gateway.call(gateway.turns.depth)
         return metrics.write_text(metrics.collect(gateway, depth))
-
-    async def find_unready(self) -> str:
-        """Why no message would be taken and answered now; empty: it would."""
-        return await self._gateway.operations.find_unready()
 
     def warning(self) -> str:
         """What the operator should look at, though messages are taken; empty: nothing."""

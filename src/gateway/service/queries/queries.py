@@ -23,5 +23,6 @@ class Queries:
         self.threads = ThreadQueries(gateway)
         self.turns = TurnQueries(gateway, self.threads)
         self.gateway = GatewayQueries(gateway)
+        self.operations = gateway.operations
         self.setup = SetupQueries(gateway)
         self.keys = KeyQueries(gateway)

@@ -15,17 +15,13 @@ MOST_CHARS = 2_000_000  # of one text
 TOO_LARGE = f"The request is larger than {BODY_BYTES // 1024 // 1024} MB, images included."
 
 
-async def read_json(request: Request) -> "Fields":
-    """The body, which must be a JSON object."""
+async def read_json(request: Request, *, needed: bool = True) -> "Fields":
+    """The body, which must be a JSON object; unless it is needed, no body at all says as much as an empty object."""
     body = await _read_bytes(request)
+    if not needed and not body.strip():
+        return Fields({})
     value = parse_json(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(parse_json, body)
     return Fields(value)
-
-
-async def read_optional_json(request: Request) -> "Fields":
-    """The same, where no body at all says as much as an empty object."""
-    body = await _read_bytes(request)
-    return Fields(parse_json(body) if body.strip() else {})
 
 
 async def _read_bytes(request: Request) -> bytes:

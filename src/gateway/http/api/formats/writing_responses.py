@@ -6,19 +6,10 @@ from typing import Any
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.formats.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras
 from gateway.http.api.problems import ApiProblem
-from gateway.http.api.runs import records
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.records import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
 from gateway.http.api.runs.tickets import ITEM, RESPONSE
 from gateway.http.streams import PULSE, PULSE_SECONDS, write_event
-
-_STATUS: Mapping[str, str] = {
-    records.QUEUED: "queued",
-    records.RUNNING: "in_progress",
-    records.COMPLETED: "completed",
-    records.FAILED: "failed",
-    records.STOPPED: "incomplete",
-}
 
 
 def write_response(record: Record) -> dict[str, Any]:
@@ -30,7 +21,7 @@ def write_response(record: Record) -> dict[str, Any]:
         "id": record.ticket.write(RESPONSE),
         "object": "response",
         "created_at": int(record.created),
-        "status": "incomplete" if missing else _STATUS[record.status],
+        "status": "incomplete" if missing else record.status,  # of one that was stopped, something is missing
         "model": record.model or "hermes",
         "output": [_write_item(record, outcome.text, _name_status(outcome))] if outcome and problem is None else [],
         "error": {"code": "server_error", "message": problem.message} if problem else None,
