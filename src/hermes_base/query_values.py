@@ -15,7 +15,7 @@ USER, ASSISTANT, TOOL, NOTE, FILE = "user", "assistant", "tool", "note", "file"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: a person of this house, and the key that they came with."""
+    """Who asks: a person known here, and the key that they came with."""
 
     person: str = OWNER_ID
     role: str = "owner"

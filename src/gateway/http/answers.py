@@ -64,7 +64,7 @@ def write_json(value: Any) -> bytes:
     return encode_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def describe_question(question: Question | None) -> dict[str, Any] | None:
+def write_question(question: Question | None) -> dict[str, Any] | None:
     """An open question, as the page and the API tell it."""
     if question is None:
         return None

@@ -42,7 +42,7 @@ class PlatformSpec:
     trusted: bool = False  # whoever can connect is the owner of the machine
     knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
-    always_on: bool = False  # it belongs to the house, and no setting switches it on
+    always_on: bool = False  # it belongs to Hermes itself, and no setting switches it on
     needs_mention: bool = True  # in a group only what speaks to us is for us
     names_seen: bool = False  # its clients say with a text which question its writer saw (`Inbound.seen`); none: none
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
@@ -157,7 +157,7 @@ class Refused:
 
 
 class Core(Protocol):
-    """What an adapter may call: the house, seen from a platform."""
+    """What an adapter may call: the gateway, seen from a platform."""
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
         """Hand a message over; returns when it is stored."""

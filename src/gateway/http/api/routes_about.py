@@ -18,17 +18,17 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 async def list_models(api: Api, request: Request, caller: Caller) -> Response:
     del request, caller
     names = dict.fromkeys([MODEL, *await api.queries.setup.models()])
-    return JSONResponse({"object": "list", "data": [_describe_model(name) for name in names]})
+    return JSONResponse({"object": "list", "data": [_write_model(name) for name in names]})
 
 
 async def get_model(api: Api, request: Request, caller: Caller) -> Response:
     del caller
     name = request.path_params["id"]
     await check_model(api, name)
-    return JSONResponse(_describe_model(name))
+    return JSONResponse(_write_model(name))
 
 
-def _describe_model(name: str) -> dict[str, Any]:
+def _write_model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "hermes"}
 
 

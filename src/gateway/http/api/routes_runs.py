@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.http.answers import describe_question
+from gateway.http.answers import write_question
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.reading import read_json
@@ -14,7 +14,7 @@ from gateway.http.api.formats.writing_chat import problem_with, write_extras, wr
 from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.records import CLOSING, ENDED, Record
 from gateway.http.api.runs.tickets import RUN
-from gateway.http.api.saying import describe_place, read_wish, say
+from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.http.streams import PULSE, PULSE_SECONDS, stream, write_event
 from hermes_base.query_values import Caller
 
@@ -49,10 +49,10 @@ async def follow_run(api: Api, request: Request, caller: Caller) -> Response:
                 continue
             data = {"type": event.kind, **event.data}
             if event.kind in (ENDED, CLOSING):
-                data["run"] = describe_run(record)
+                data["run"] = write_run(record)
             yield write_event(data, event=event.kind, id=event.id)
 
-    return stream(write_events(), describe_place(record))
+    return stream(write_events(), write_headers(record))
 
 
 async def stop_run(api: Api, request: Request, caller: Caller) -> Response:
@@ -93,11 +93,11 @@ async def _show(api: Api, record: Record, caller: Caller, *, status: int = 200) 
         timeline = await api.queries.threads.timeline(caller, record.ticket.conversation, limit=1)
         session = timeline.thread.session if timeline.thread is not None else ""
         question = timeline.question if record.status == "in_progress" else None
-    told = {**describe_run(record), "session": session or None, "question": describe_question(question)}
-    return JSONResponse(told, status, describe_place(record, session))
+    told = {**write_run(record), "session": session or None, "question": write_question(question)}
+    return JSONResponse(told, status, write_headers(record, session))
 
 
-def describe_run(record: Record) -> dict[str, Any]:
+def write_run(record: Record) -> dict[str, Any]:
     outcome = record.outcome
     problem = problem_with(record) if record.is_over else None
     return {

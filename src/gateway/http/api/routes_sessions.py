@@ -23,7 +23,7 @@ async def list_sessions(api: Api, request: Request, caller: Caller) -> Response:
         raise wrong("words", f"words: more than {MOST_WORDS} characters are too many.")
     if words.strip():
         found = await api.queries.threads.search(caller, words, limit=limit)
-        hits = [describe_thread(hit.thread) | {"role": hit.role, "excerpt": hit.excerpt, "at": hit.at} for hit in found]
+        hits = [write_session(hit.thread) | {"role": hit.role, "excerpt": hit.excerpt, "at": hit.at} for hit in found]
         return JSONResponse({"object": "list", "data": hits, "has_more": False})
     try:
         before = float(request.query_params["before"][:30]) if "before" in request.query_params else None
@@ -33,12 +33,12 @@ async def list_sessions(api: Api, request: Request, caller: Caller) -> Response:
         raise wrong("before", "before must be a number of seconds.")
     threads = await api.queries.threads.list(caller, limit=limit + 1, before=before)
     listed = threads[:limit]
-    told = {"object": "list", "data": [*map(describe_thread, listed)], "has_more": len(threads) > limit}
+    told = {"object": "list", "data": [*map(write_session, listed)], "has_more": len(threads) > limit}
     return JSONResponse(told | ({"before": listed[-1].updated} if listed else {}))
 
 
 async def get_session(api: Api, request: Request, caller: Caller) -> Response:
-    return JSONResponse(describe_thread(await _find(api, request, caller)))
+    return JSONResponse(write_session(await _find(api, request, caller)))
 
 
 async def list_messages(api: Api, request: Request, caller: Caller) -> Response:
@@ -47,7 +47,7 @@ async def list_messages(api: Api, request: Request, caller: Caller) -> Response:
     timeline = await api.queries.threads.timeline(
         caller, thread.conversation, session=thread.session, before=before, limit=read_limit(request, 50)
     )
-    told = [describe_entry(entry) for entry in timeline.entries]
+    told = [write_entry(entry) for entry in timeline.entries]
     return JSONResponse({"object": "list", "data": told, "has_more": timeline.more})
 
 
@@ -58,13 +58,13 @@ async def fork_session(api: Api, request: Request, caller: Caller) -> Response:
     forked = await api.queries.threads.fork(
         caller, thread.session, before=body.whole("before"), apart=body.flag("apart", default=True)
     )
-    return JSONResponse(describe_thread(forked), 201)
+    return JSONResponse(write_session(forked), 201)
 
 
 async def change_session(api: Api, request: Request, caller: Caller) -> Response:
     title = (await read_json(request)).text("title", needed=True, most=1_000)
     thread = await _find(api, request, caller)
-    return JSONResponse(describe_thread(await api.queries.threads.rename(caller, thread.session, title)))
+    return JSONResponse(write_session(await api.queries.threads.rename(caller, thread.session, title)))
 
 
 async def delete_session(api: Api, request: Request, caller: Caller) -> Response:
@@ -80,12 +80,12 @@ async def _find(api: Api, request: Request, caller: Caller) -> Thread:
 # --- as JSON
 
 
-def describe_thread(thread: Thread) -> dict[str, Any]:
+def write_session(thread: Thread) -> dict[str, Any]:
     told = asdict(thread)
     return {"id": told.pop("session"), "object": "session", **told}
 
 
-def describe_entry(entry: TimelineEntry) -> dict[str, Any]:
+def write_entry(entry: TimelineEntry) -> dict[str, Any]:
     """Files are named; where they are is the machine's own business."""
     files = [{"name": file.name, "kind": file.kind, "size": file.size} for file in entry.files]
     told = asdict(entry) | {"files": files}

@@ -14,7 +14,7 @@ from gateway.http.api.formats.writing_chat import problem_with, write_chunks, wr
 from gateway.http.api.formats.writing_responses import write_response, write_typed_events
 from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.tickets import RESPONSE
-from gateway.http.api.saying import describe_place, read_wish, say
+from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.http.streams import stream
 from hermes_base.query_values import Caller
 
@@ -24,12 +24,12 @@ async def complete_chat(api: Api, request: Request, caller: Caller) -> Response:
     ask, record = await _begin(api, request, caller, ask)
     if ask.stream:
         pieces = write_chunks(record, usage=ask.include_usage, events=ask.events)
-        return stream(pieces, describe_place(record))
+        return stream(pieces, write_headers(record))
     await record.wait()
     problem = problem_with(record)
     if problem is not None:
-        return problem.respond(describe_place(record))
-    return JSONResponse(write_completion(record), headers=describe_place(record))
+        return problem.respond(write_headers(record))
+    return JSONResponse(write_completion(record), headers=write_headers(record))
 
 
 async def create_response(api: Api, request: Request, caller: Caller) -> Response:
@@ -37,12 +37,12 @@ async def create_response(api: Api, request: Request, caller: Caller) -> Respons
     ask, background = read_response_request(body), body.flag("background")
     ask, record = await _begin(api, request, caller, ask)
     if ask.stream:
-        return stream(write_typed_events(record, events=ask.events), describe_place(record))
+        return stream(write_typed_events(record, events=ask.events), write_headers(record))
     if not background:
         await record.wait()
         problem = problem_with(record)
         if problem is not None:
-            return problem.respond(describe_place(record))
+            return problem.respond(write_headers(record))
     return _show_response(record, ask.follows)
 
 
@@ -71,4 +71,4 @@ async def _find(api: Api, request: Request, caller: Caller) -> Record:
 
 def _show_response(record: Record, follows: str = "") -> Response:
     written = write_response(record) | {"previous_response_id": follows or None}
-    return JSONResponse(written, headers=describe_place(record))
+    return JSONResponse(written, headers=write_headers(record))

@@ -175,7 +175,7 @@ async def _find_key(api: Api, caller: Caller, key: str) -> str:
     return key
 
 
-def describe_place(record: Record, session: str = "") -> dict[str, str]:
+def write_headers(record: Record, session: str = "") -> dict[str, str]:
     """The headers that say where the answer is found again."""
     session = session or (record.outcome.session if record.outcome else "")
     told = {"X-Hermes-Conversation": record.ticket.conversation, "X-Hermes-Run": record.ticket.write(RUN)}

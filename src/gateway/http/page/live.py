@@ -8,11 +8,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from gateway.http.answers import describe_question, write_json
+from gateway.core.timeline import describe_row
+from gateway.http.answers import write_json, write_question
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import (
     Json,
-    describe_row,
     view_end,
     view_entry,
     view_heard,
@@ -156,7 +156,7 @@ class LiveView:
             case Taken(seqs):
                 return {"type": "taken", "seqs": seqs}
             case Asking(question):
-                return {"type": "asked", "question": describe_question(question)}
+                return {"type": "asked", "question": write_question(question)}
             case Sent(row, outgoing):
                 entry = describe_row(row, outgoing, time.time())
                 return {"type": "note", "entry": view_entry(entry, self._parts.shelf)} if entry else None

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gateway.http.answers import describe_question
+from gateway.http.answers import write_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Heard
 from gateway.platforms.web.picture import Picture
 from hermes_base import commands
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
-from hermes_base.inbound import FILE as FILE_ROW
-from hermes_base.inbound import NOTE as NOTE_ROW
-from hermes_base.query_values import FILE, NOTE, Thread, Timeline, TimelineEntry, WaitingMessage
+from hermes_base.query_values import Thread, Timeline, TimelineEntry, WaitingMessage
 
 #: Commands that only say what becomes of the message which follows.
 _WAYS = frozenset({"queue", "steer"})
@@ -76,23 +74,13 @@ def view_snapshot(
         "version": timeline.version,
         "waiting": [view_waiting(message, shelf) for message in timeline.waiting],
         "live": view_picture(picture),
-        "question": describe_question(timeline.question),
+        "question": write_question(timeline.question),
         **view_models(timeline),
     }
 
 
 def view_models(timeline: Timeline) -> Json:
     return {"model": timeline.model, "answered": timeline.answered}
-
-
-def describe_row(row: int, outgoing: Outgoing, at: float) -> TimelineEntry | None:
-    """What of the outbox stands in no transcript, as an entry: notes, files, and why there was no answer."""
-    name = f"o{row}"
-    if outgoing.kind == FILE_ROW and outgoing.file is not None:
-        return TimelineEntry(name, FILE, outgoing.text, at, files=(outgoing.file,))
-    if outgoing.kind == NOTE_ROW or (outgoing.kind == ANSWER and not outgoing.turn):
-        return TimelineEntry(name, NOTE, outgoing.text, at, level=outgoing.level)
-    return None
 
 
 def view_end(answers: Iterable[Outgoing]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The API as a platform. Its server has checked the key, so the sender is a person of this house."""
+"""The API as a platform. Its server has checked the key, so the sender is a person known here."""
 
 from gateway.platforms.face import PlatformSpec
 

@@ -51,7 +51,7 @@ class LocalAdapter(BaseAdapter):
     async def connect(self, core: Core) -> None:
         if self._server is not None:
             return
-        self._house = cast(LocalHouse, core)  # the house offers this platform more than it offers others
+        self._house = cast(LocalHouse, core)  # it is offered more than other platforms
         self._viewers = AllViewers(self._house, self.account, keyed=self.spec.takes_keys)
         await self._listen()
         self._looking = self._start(self._look_after_file())

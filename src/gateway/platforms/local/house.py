@@ -1,4 +1,4 @@
-"""What the local adapter asks of the house, beyond what every platform does."""
+"""What the local adapter asks of the gateway, beyond what every platform does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

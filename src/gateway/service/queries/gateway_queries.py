@@ -27,7 +27,7 @@ class GatewayQueries:
         """By day and by model, with hit rate, cost and prefix breaks by reason."""
         gateway, days = self._gateway, min(max(days, 1), MOST_DAYS)
         report = await gateway.call(lambda: read_report(gateway.store, "", days=days))
-        return describe_usage(report)
+        return write_usage(report)
 
     async def log_tail(self, lines: int) -> Sequence[str]:
         """As people read them; the file itself holds JSON."""
@@ -46,16 +46,16 @@ class GatewayQueries:
         return describe_damage(self._gateway.chores.damaged)
 
 
-def describe_usage(report: UsageReport) -> dict[str, Any]:
+def write_usage(report: UsageReport) -> dict[str, Any]:
     """The days asked for, as plots and tables need them."""
     counted = Counter(row.reason for row in report.breaks)
     recent = report.breaks[-RECENT_BREAKS:][::-1]
     return {
-        "days": [{"day": group.keys[0], **describe_sum(group.sum)} for group in report.days],
+        "days": [{"day": group.keys[0], **write_sum(group.sum)} for group in report.days],
         "models": [
-            {"provider": group.keys[0], "model": group.keys[1], **describe_sum(group.sum)} for group in report.models
+            {"provider": group.keys[0], "model": group.keys[1], **write_sum(group.sum)} for group in report.models
         ],
-        "total": describe_sum(report.total),
+        "total": write_sum(report.total),
         "breaks": [{"reason": reason, "count": count} for reason, count in counted.most_common()],
         "recent_breaks": [
             {"session": row.session, "reason": row.reason, "position": row.position, "at": row.created}
@@ -64,5 +64,5 @@ def describe_usage(report: UsageReport) -> dict[str, Any]:
     }
 
 
-def describe_sum(spent: UsageSum) -> dict[str, Any]:
+def write_sum(spent: UsageSum) -> dict[str, Any]:
     return {**asdict(spent), "hit_rate": spent.hit_rate}

@@ -9,7 +9,7 @@ from hermes_base.query_values import PastExchange
 from hermes_base.text.wrappers import HEAD_BEGINS, HEAD_ENDS
 
 MODEL = "hermes"  # whatever answers here
-#: The house has no conversation that begins with an answer, nor a message without words.
+#: No conversation here begins with an answer, and no message is without words.
 NOTHING_ASKED = "(Nothing was asked.)"
 ONLY_IMAGES = "(See the image.)"
 

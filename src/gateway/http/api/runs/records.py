@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.http.answers import describe_question
+from gateway.http.answers import write_question
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.tickets import Ticket
 from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
@@ -99,7 +99,7 @@ class Record:
     def ask(self, question: Question | None) -> None:
         self.question = question
         self.first_question = self.first_question or (question.id if question else "")
-        self._add(QUESTION, question=describe_question(question))
+        self._add(QUESTION, question=write_question(question))
 
     def end(self, outcome: RunOutcome) -> None:
         """What is missing of the text is added; if it is another one than was streamed, the end tells it."""
