@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.core.agent_cache import (
     CACHE_BUSTING_KEYS,
-    Place,
+    HeldTranscript,
     config_signature,
     extract_cache_busting,
     idle_keys,
@@ -51,7 +51,7 @@ class GatewayRunner:
     _agent_cache: dict[str, Entry] = MappingProxyType({})  # type: ignore[assignment]
     _agent_cache_lock: threading.Lock
     _running_agents: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
-    _places: dict[str, Place] = MappingProxyType({})  # type: ignore[assignment]
+    _held: dict[str, HeldTranscript] = MappingProxyType({})  # type: ignore[assignment]
     _notes: dict[str, list[str]] = MappingProxyType({})  # type: ignore[assignment]
     counters: Counter[str] = Counter()
     _told_full: float = -1e9  # when the log was last told that the cache is full of running agents
@@ -61,7 +61,7 @@ class GatewayRunner:
         self._agent_cache = OrderedDict()
         self._agent_cache_lock = threading.Lock()
         self._running_agents = {}
-        self._places = {}  # where the transcript stood when the agent last wrote or read it
+        self._held = {}  # where the transcript stood when the agent last wrote or read it
         self._notes = {}  # what the next message of a conversation tells its model; it outlives an agent
         self.counters = Counter()  # hits, builds and evictions by reason
 
@@ -100,7 +100,7 @@ class GatewayRunner:
         self._release_later(stale)
         return self._build_claimed(key, signature, build, pending)
 
-    def finish_turn(self, key: str, agent: Any, place: Place | None = None) -> None:
+    def finish_turn(self, key: str, agent: Any, place: HeldTranscript | None = None) -> None:
         """This agent's turn is over and its transcript stands at `place`; one that was evicted meanwhile is let go now.
 
         A turn that was left behind ends like any other: whoever came after it stays registered.
@@ -109,7 +109,7 @@ class GatewayRunner:
             self._unregister(key, agent)
             cached = self._agent_cache.get(key)
             if cached is not None and cached[0] is agent and place is not None:
-                self._places[key] = place
+                self._held[key] = place
                 self._enforce_bytes()
         if cached is None or cached[0] is not agent:
             self._release_later([agent])
@@ -147,7 +147,7 @@ class GatewayRunner:
         if entry is None:
             self.counters["build:new"] += 1
             return None, []
-        place = self._places.get(key)
+        place = self._held.get(key)
         moved = standing is not None and place is not None and not is_current(place, standing)
         if entry[1] != signature or moved:
             reason = "settings" if entry[1] != signature else "transcript"
@@ -162,8 +162,8 @@ class GatewayRunner:
     def _take_out(self, key: str, reason: str) -> Any:
         """Remove an entry with all that is known of it; its agent, or None. The lock is held."""
         entry = self._agent_cache.pop(key, None)
-        if self._places:
-            self._places.pop(key, None)
+        if self._held:
+            self._held.pop(key, None)
         if key in self._notes and not self._notes[key]:
             del self._notes[key]
         if entry is None:
@@ -259,7 +259,7 @@ class GatewayRunner:
 
     def _enforce_bytes(self) -> None:
         """Let the oldest go while all together are too large, never one in mid-turn or unsaved. The lock is held."""
-        sizes = [(key, self._places[key].bytes) for key in self._agent_cache if key in self._places]
+        sizes = [(key, self._held[key].bytes) for key in self._agent_cache if key in self._held]
         going, _ = over_bytes(sizes, self._kept_keys(), self._get_limits()[2])
         self._release_later([self._take_out(key, "bytes") for key in going])
 
@@ -275,7 +275,7 @@ class GatewayRunner:
 
     def _kept_keys(self) -> frozenset[str]:
         """Entries that may not go: in a turn, or with something that is stored nowhere (F2)."""
-        return untouchable(self._active_keys(), self._places)
+        return untouchable(self._active_keys(), self._held)
 
     def _active_keys(self) -> list[str]:
         """Entries whose agent is in a turn; one that is still being built is not active."""

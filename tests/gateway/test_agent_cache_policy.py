@@ -12,7 +12,7 @@ from waiting import wait_until
 from gateway import run as gateway_run
 from gateway.core.agent_cache import (
     CACHE_BUSTING_KEYS,
-    Place,
+    HeldTranscript,
     config_signature,
     extract_cache_busting,
     idle_keys,
@@ -103,7 +103,7 @@ def test_an_agent_with_rows_that_are_not_stored_is_never_shed(
     sizes: list[tuple[str, int]], running: list[str], unsaved: list[str], limit: int
 ) -> None:
     """F2: by none of the three limits."""
-    places = {key: Place("s", 1, size, unsaved=key in unsaved) for key, size in sizes}
+    places = {key: HeldTranscript("s", 1, size, unsaved=key in unsaved) for key, size in sizes}
     kept = untouchable(running, places)
     keys = [key for key, _ in sizes]
     going = {*over_bytes(sizes, kept, limit)[0], *over_cap(keys, kept, 1)[0]}
@@ -114,16 +114,16 @@ def test_an_agent_with_rows_that_are_not_stored_is_never_shed(
 @pytest.mark.parametrize(
     ("place", "standing", "current"),
     [
-        (Place("s", 4), ("s", 4), True),
-        (Place("s", 4), ("s", 5), False),  # somebody else wrote
-        (Place("s", 4), ("t", 4), False),  # the session was rotated
-        (Place("", 0), ("", 0), True),  # nothing was said yet
-        (Place("", 0), ("s", 1), False),
-        (Place("s", 4, 100, unsaved=True), ("s", 4), True),
+        (HeldTranscript("s", 4), ("s", 4), True),
+        (HeldTranscript("s", 4), ("s", 5), False),  # somebody else wrote
+        (HeldTranscript("s", 4), ("t", 4), False),  # the session was rotated
+        (HeldTranscript("", 0), ("", 0), True),  # nothing was said yet
+        (HeldTranscript("", 0), ("s", 1), False),
+        (HeldTranscript("s", 4, 100, unsaved=True), ("s", 4), True),
     ],
 )
 def test_a_place_is_current_with_the_same_session_and_version(
-    place: Place, standing: tuple[str, int], current: bool
+    place: HeldTranscript, standing: tuple[str, int], current: bool
 ) -> None:
     """B1, B3"""
     assert is_current(place, standing) is current
@@ -222,7 +222,7 @@ def test_the_end_of_a_turn_left_behind_takes_nobody_else_off(runner: Any, monkey
     left = runner.claim_agent("a", "sig", _Warm)
     runner.abandon_turn("a", left)
     successor = runner.claim_agent("a", "sig", _Warm)
-    runner.finish_turn("a", left, Place("s", 1, 10, False))
+    runner.finish_turn("a", left, HeldTranscript("s", 1, 10, False))
     assert runner._running_agents == {"a": successor}
     other = runner.claim_agent("b", "sig", _Warm)  # over the cap: somebody idle would have to go
     assert runner.cached_agent("a") is successor

@@ -7,19 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.bursts import MAX_BYTES, MAX_MESSAGES, Message, group, text_of, wait_for, whole_at
+from gateway.core.bursts import MAX_BYTES, MAX_MESSAGES, BurstMessage, group, text_of, wait_for, whole_at
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 
 DM, GROUP = Address("p", "bot", "1"), Address("p", "bot", "2", "group")
 WINDOW = 0.5
 
 
-def message(seq: int, text: str = "x", at: float = 0.0, *, begun: bool = False, role: str = "", **more: Any) -> Message:
+def message(
+    seq: int, text: str = "x", at: float = 0.0, *, begun: bool = False, role: str = "", **more: Any
+) -> BurstMessage:
     fields = {"address": DM, "message": str(seq), "sender": "anna", "text": text, **more}
-    return Message(seq, Inbound(**fields), at, begun, role)
+    return BurstMessage(seq, Inbound(**fields), at, begun, role)
 
 
-def seqs(rows: list[Message], window: float = WINDOW) -> list[int]:
+def seqs(rows: list[BurstMessage], window: float = WINDOW) -> list[int]:
     return [row.seq for row in group(rows, window)]
 
 
@@ -135,7 +137,7 @@ def test_taking_group_after_group_keeps_the_order_and_loses_nothing(rows: list[A
     for seq, (sender, text, pause, begun, origin) in enumerate(rows):
         moment += pause
         waiting.append(message(seq, text, moment, begun=begun, sender=sender, origin=origin))
-    taken: list[Message] = []
+    taken: list[BurstMessage] = []
     rest = list(waiting)
     while rest:
         first = group(rest, window)
@@ -147,7 +149,7 @@ def test_taking_group_after_group_keeps_the_order_and_loses_nothing(rows: list[A
     assert taken == waiting
 
 
-def check_group(first: tuple[Message, ...], window: float) -> None:
+def check_group(first: tuple[BurstMessage, ...], window: float) -> None:
     assert len({row.begun for row in first}) == 1
     if first[0].begun or len(first) == 1:
         return

@@ -10,16 +10,16 @@ from gateway.core.clocks import (
     SILENCE,
     WALL,
     Kill,
-    Limits,
     Signs,
     TurnClocks,
+    TurnTimes,
     Warn,
     judge,
     note,
     observe,
 )
 
-HALF_AN_HOUR = Limits()
+HALF_AN_HOUR = TurnTimes()
 NO_SIGNS = Signs()
 
 
@@ -45,10 +45,10 @@ def test_the_wall_clock_is_off_until_it_is_set() -> None:
     """C11"""
     turn = TurnClocks(started=0.0, progress=1e6)
     assert judge(turn, HALF_AN_HOUR, 1e6) is None
-    warning = judge(turn, Limits(wall=3600.0), 1e6)
+    warning = judge(turn, TurnTimes(wall=3600.0), 1e6)
     assert isinstance(warning, Warn)
     assert (warning.clock, "gateway.turn_minutes" in warning.text) == (WALL, True)
-    end = judge(note(turn, warning, 1e6), Limits(wall=3600.0), 1e6 + 600.0)
+    end = judge(note(turn, warning, 1e6), TurnTimes(wall=3600.0), 1e6 + 600.0)
     assert isinstance(end, Kill)
     assert "longest time of a turn here is 60 minutes (gateway.turn_minutes)" in end.text
 
@@ -80,7 +80,7 @@ def test_a_turn_that_moves_after_its_warning_is_warned_again_before_it_ends() ->
 def test_the_wall_clock_is_not_set_back_by_progress() -> None:
     turn = note(clocks.start(0.0), Warn(WALL, ""), 3000.0)
     turn = observe(turn, Signs(processes=2), 3600.0)
-    assert isinstance(judge(turn, Limits(wall=3600.0), 3600.0), Kill)
+    assert isinstance(judge(turn, TurnTimes(wall=3600.0), 3600.0), Kill)
 
 
 def test_after_a_sleep_of_the_machine_there_is_still_time_to_react() -> None:
@@ -102,7 +102,7 @@ def test_no_turn_ends_without_a_warning_and_none_is_warned_twice_for_one_end(
     moments: list[tuple[float, bool]], silence: float, wall: float
 ) -> None:
     """C11: and never before its limit."""
-    limits = Limits(silence, wall)
+    limits = TurnTimes(silence, wall)
     now, turn, warned = 0.0, clocks.start(0.0), dict[str, float]()
     for pause, moves in moments:
         now += pause
@@ -124,7 +124,7 @@ def test_no_turn_ends_without_a_warning_and_none_is_warned_twice_for_one_end(
 
 @given(st.floats(0.6, 1e5))
 def test_a_turn_that_is_watched_closely_ends_exactly_at_its_limit(limit: float) -> None:
-    turn, limits = clocks.start(0.0), Limits(silence=limit)
+    turn, limits = clocks.start(0.0), TurnTimes(silence=limit)
     notice = max(NOTICE_SECONDS, limit / 6) if limit >= 2 * NOTICE_SECONDS else limit / 6
     assert judge(turn, limits, (limit - notice) * 0.99) is None
     warning = judge(turn, limits, limit - notice)

@@ -23,7 +23,7 @@ SECRET = "a-very-secret-value-1"
 @pytest.fixture
 def house(home: Path, lab: LabServer) -> Iterator[House]:
     with keep_log(home), House(home, lab.base_url, pretend={"owner": "olga"}) as made:
-        wait_until(lambda: made.gateway.config_watch.describe()["loaded_at"] > 0)
+        wait_until(lambda: made.gateway.settings_watch.describe()["loaded_at"] > 0)
         yield made
 
 
@@ -33,7 +33,7 @@ def read_log(home: Path) -> list[dict[str, Any]]:
 
 def told(house: House) -> dict[str, str]:
     """The changes that the status tells, with where they take effect."""
-    changes = house.gateway.config_watch.describe()["changes"]
+    changes = house.gateway.settings_watch.describe()["changes"]
     return {change["key"]: change["takes_effect"] for change in changes}
 
 
@@ -64,7 +64,7 @@ def test_a_broken_edit_is_refused_and_repaired(house: House, home: Path) -> None
     """H6: the last good settings stay; log and status say what is wrong and where; a repair ends it."""
     good = (home / "config.yaml").read_text()
     (home / "config.yaml").write_text("model:\n  default: [unfinished\n")
-    wait_until(lambda: house.gateway.config_watch.problem != "")
+    wait_until(lambda: house.gateway.settings_watch.problem != "")
     problem = house.wait_for(house.gateway.operations.status({}))["config"]["problem"]
     assert "config.yaml, line" in problem
     assert "not valid YAML" in problem
@@ -74,12 +74,12 @@ def test_a_broken_edit_is_refused_and_repaired(house: House, home: Path) -> None
     assert "not used" in house.person("olga").ask("/status")[-1]
 
     (home / "config.yaml").write_text(good)
-    wait_until(lambda: house.gateway.config_watch.problem == "")
+    wait_until(lambda: house.gateway.settings_watch.problem == "")
     assert any("in order again" in line["message"] for line in read_log(home))
     assert told(house) == {}, "what is as it was has not changed"
 
     (home / "config.yaml").write_text("model:\n  default: [unfinished\n")
-    wait_until(lambda: house.gateway.config_watch.problem != "")
+    wait_until(lambda: house.gateway.settings_watch.problem != "")
     assert sum("not used" in line["message"] for line in read_log(home)) == 2, "the same mistake is told again"
 
 

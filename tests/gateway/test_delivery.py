@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pretending import QUICK, HeardCore, Post, call_off_loop, place
 from waiting import until
 
-from gateway.core.delivery_rules import Again, GiveUp, Pace, judge, pause_after
+from gateway.core.delivery_rules import GiveUp, Pace, SendAgain, judge, pause_after
 from gateway.core.render import LONG_MARK
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
@@ -548,16 +548,16 @@ def test_the_event_loop_is_never_held_up(turns: TurnStore) -> None:
 @pytest.mark.parametrize(
     ("error", "attempts", "verdict"),
     [
-        (NotNow("x", 30.0), 1, Again(30.0, certain=True, penalty=True)),
-        (NotNow("x", 3.0, whole_account=True), 1, Again(3.0, certain=True, penalty=True, whole_account=True)),
-        (NotNow("x"), 1, Again(float("inf"), certain=True)),
+        (NotNow("x", 30.0), 1, SendAgain(30.0, certain=True, penalty=True)),
+        (NotNow("x", 3.0, whole_account=True), 1, SendAgain(3.0, certain=True, penalty=True, whole_account=True)),
+        (NotNow("x"), 1, SendAgain(float("inf"), certain=True)),
         (NeverTaken("no"), 1, GiveUp("no")),
-        (DeliveryFailure("x"), 1000, Again(60.0, certain=False)),
-        (KeyError("x"), 9, Again(60.0, certain=False)),
+        (DeliveryFailure("x"), 1000, SendAgain(60.0, certain=False)),
+        (KeyError("x"), 9, SendAgain(60.0, certain=False)),
         (KeyError("x"), 10, GiveUp("KeyError: 'x'")),
     ],
 )
-def test_the_verdict_on_a_failure(error: Exception, attempts: int, verdict: Again | GiveUp) -> None:
+def test_the_verdict_on_a_failure(error: Exception, attempts: int, verdict: SendAgain | GiveUp) -> None:
     """C9: only what the platform refuses for good is given up."""
     assert judge(error, 20, attempts, Pace(), 0.0) == verdict
 

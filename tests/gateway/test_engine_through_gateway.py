@@ -88,5 +88,5 @@ def test_one_that_is_not_there_is_said_at_the_start(
 ) -> None:
     """H8"""
     with caplog.at_level(logging.WARNING), House(home, lab.base_url, context={"engine": "nowhere"}) as house:
-        assert "no context engine called 'nowhere'" in house.gateway.config_watch.engine_problem
+        assert "no context engine called 'nowhere'" in house.gateway.settings_watch.engine_problem
     assert "no context engine called 'nowhere'" in caplog.text

@@ -177,7 +177,7 @@ def test_everyone_who_knows_a_session_learns_the_new_one(house: LocalHouse, pers
     if "nothing to compress" in told:
         pytest.fail(told)
     agent = house.gateway.runner.cached_agent(person.conversation)
-    place = house.gateway.runner._places[person.conversation]
+    place = house.gateway.runner._held[person.conversation]
     holders = {
         agent.session_id,
         agent.journal.place[0],
@@ -350,7 +350,7 @@ def _is_waiting(house: LocalHouse, person: Person, lab: LabServer, wait: str) ->
         return any(lane.slot is not None and lane.slot.live.steerable for lane in house.gateway.lanes.values())
     if wait == "command":
         return bool(person.client.find(wire.Happened, lambda line: "ToolStarted" in type(line.event).__name__))
-    return house.gateway.mailbox.open(person.conversation) is not None
+    return house.gateway.questions.open(person.conversation) is not None
 
 
 def test_a_turn_that_does_not_listen_is_left_behind(
@@ -430,7 +430,7 @@ def test_an_open_question_is_no_silence(house: LocalHouse, person: Person, monke
     monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=1.0))
     time.sleep(2.1)
     person.say('[[tool clarify {"question": "which?"}]]')
-    wait_until(lambda: house.gateway.mailbox.open(person.conversation) is not None)
+    wait_until(lambda: house.gateway.questions.open(person.conversation) is not None)
     time.sleep(2.0)
     assert not person.shown()
     person.say("the left one")
@@ -568,17 +568,17 @@ def test_a_lane_survives_what_nobody_expected(
     house: LocalHouse, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B6, C2: a look that breaks while a turn runs neither loses a message nor starts a second turn."""
-    from gateway.turns.sender import FrontDoor
+    from gateway.turns.sender import Senders
 
     config.set_value("gateway.busy", "queue")
-    look, broken = FrontDoor.look, [ValueError("odd"), ValueError("odder")]
+    look, broken = Senders.look, [ValueError("odd"), ValueError("odder")]
 
-    def break_twice(door: FrontDoor, claim: Any, known: Any, **more: Any) -> Any:
+    def break_twice(door: Senders, claim: Any, known: Any, **more: Any) -> Any:
         if broken and known:
             raise broken.pop()
         return look(door, claim, known, **more)
 
-    monkeypatch.setattr(FrontDoor, "look", break_twice)
+    monkeypatch.setattr(Senders, "look", break_twice)
     person.say("[[stall 3]][[say one]]")
     time.sleep(0.5)
     person.say("[[say two]]")

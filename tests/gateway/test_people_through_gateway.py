@@ -143,7 +143,7 @@ def test_removing_a_person_ends_everything_at_once(home: Path, lab: LabServer) -
         house.operate("people.remove", id=find_person(house, "ann"))
         assert house.gateway.lanes.get(ann.conversation) is None or house.gateway.lanes[ann.conversation].slot is None
         assert house.gateway.runner.cached_agent(ann.conversation) is None
-        assert house.gateway.mailbox.open(ann.conversation) is None
+        assert house.gateway.questions.open(ann.conversation) is None
         calls = len(lab.requests)
         ann.press(question, "approve")
         find_code(ann)

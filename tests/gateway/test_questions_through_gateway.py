@@ -149,10 +149,10 @@ def test_a_yes_is_not_for_a_question_that_has_not_arrived(home: Path, lab: LabSe
         olga = house.person("olga")
         house.service.always = CLOSED_BEFORE
         olga.say(TOUCH % "unseen")
-        wait_until(lambda: house.gateway.mailbox.open(olga.conversation) is not None)
+        wait_until(lambda: house.gateway.questions.open(olga.conversation) is not None)
         olga.say("yes")
         wait_until(lambda: house.gateway.turns.depth()[0] == 1)  # the yes is dealt with, and its turn still waits
-        assert house.gateway.mailbox.open(olga.conversation) is not None
+        assert house.gateway.questions.open(olga.conversation) is not None
         house.service.always = ""
         olga.wait_question("touch made")
         olga.wait_seen(NOT_SEEN)

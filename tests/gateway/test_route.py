@@ -10,16 +10,16 @@ from gateway.core.route import (
     MAX_DEPTH,
     MAX_WAITING,
     AnswerQuestion,
+    ConversationView,
     Drop,
     Interrupt,
     OpenQuestion,
     Queue,
-    Reply,
+    ReplyAtOnce,
     RunCommand,
     Standing,
     StartTurn,
     Steer,
-    View,
     read_answer,
     route,
 )
@@ -47,20 +47,20 @@ def in_group(text: str, **more: Any) -> Inbound:
     return say(text, **{"address": GROUP, "mentioned": True, **more})
 
 
-def idle(sender: Standing = ANNA, **more: Any) -> View:
-    return View(sender, **more)
+def idle(sender: Standing = ANNA, **more: Any) -> ConversationView:
+    return ConversationView(sender, **more)
 
 
-def busy(sender: Standing = ANNA, **more: Any) -> View:
-    return View(sender, **{"busy": True, "starter": "anna", **more})
+def busy(sender: Standing = ANNA, **more: Any) -> ConversationView:
+    return ConversationView(sender, **{"busy": True, "starter": "anna", **more})
 
 
-def asked(question: OpenQuestion, sender: Standing = ANNA, **more: Any) -> View:
+def asked(question: OpenQuestion, sender: Standing = ANNA, **more: Any) -> ConversationView:
     return busy(sender, question=question, **more)
 
 
 #: message, state of its conversation, decision (a type where the words are not fixed)
-CASES: dict[str, tuple[Inbound, View, Any]] = {
+CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
     # --- strangers (G1)
     "a stranger": (say("hi"), idle(STRANGER), Drop),
     "a stranger in a group gets nothing": (in_group("hi"), idle(STRANGER), Drop),
@@ -105,10 +105,10 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "an edit of what was never seen": (say("hi!", revision="2"), idle(), StartTurn()),
     # --- questions (G4)
     "the button": (say("approve", question="q1"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
-    "the button of an earlier question": (say("approve", question="q0"), asked(APPROVAL, OWNER), Reply),
-    "the button of no question": (say("approve", question="q1"), idle(OWNER), Reply),
-    "a button with another text": (say("hm", question="q1"), asked(APPROVAL, OWNER), Reply),
-    "the button by a member": (say("approve", question="q1"), asked(APPROVAL), Reply(intake.NOT_YOUR_QUESTION)),
+    "the button of an earlier question": (say("approve", question="q0"), asked(APPROVAL, OWNER), ReplyAtOnce),
+    "the button of no question": (say("approve", question="q1"), idle(OWNER), ReplyAtOnce),
+    "a button with another text": (say("hm", question="q1"), asked(APPROVAL, OWNER), ReplyAtOnce),
+    "the button by a member": (say("approve", question="q1"), asked(APPROVAL), ReplyAtOnce(intake.NOT_YOUR_QUESTION)),
     "a yes": (say("Yes"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
     "a no": (say(" no. "), asked(APPROVAL, OWNER), AnswerQuestion("q1", "deny")),
     "in any case": (say("APPROVE"), asked(APPROVAL, OWNER), AnswerQuestion("q1", "approve")),
@@ -118,12 +118,12 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "a yes from before it was shown": (
         say("yes", received=SHOWN),
         asked(APPROVAL, OWNER),
-        Reply(intake.NOT_SEEN, "warning"),
+        ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
     "a yes while it is on its way": (
         say("yes"),
         asked(replace(APPROVAL, shown=None), OWNER),
-        Reply(intake.NOT_SEEN, "warning"),
+        ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
     "a free text from before it was shown": (say("a new idea", received=SHOWN), asked(FREE), Interrupt()),
     "a button from before it was noted": (
@@ -139,19 +139,19 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "a yes to an earlier one": (
         say("yes", seen="q0"),
         asked(APPROVAL, OWNER, names_seen=True),
-        Reply(intake.NOT_SEEN, "warning"),
+        ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
     "a yes of somebody who saw none": (
         say("yes"),
         asked(APPROVAL, OWNER, names_seen=True),
-        Reply(intake.NOT_SEEN, "warning"),
+        ReplyAtOnce(intake.NOT_SEEN, "warning"),
     ),
-    "a yes by a member": (say("yes"), asked(APPROVAL), Reply(intake.NOT_YOUR_QUESTION)),
+    "a yes by a member": (say("yes"), asked(APPROVAL), ReplyAtOnce(intake.NOT_YOUR_QUESTION)),
     "a yes by a trusted member": (say("y"), asked(APPROVAL, members_approve=True), AnswerQuestion("q1", "approve")),
     "a yes to a turn of others": (
         in_group("y"),
         asked(APPROVAL, BEN, members_approve=True),
-        Reply(intake.NOT_YOUR_QUESTION),
+        ReplyAtOnce(intake.NOT_YOUR_QUESTION),
     ),
     "a yes with a file is a message": (say("yes", files=(FILE,)), asked(APPROVAL, members_approve=True), Interrupt()),
     "a yes without a question": (say("yes"), idle(), StartTurn()),
@@ -163,7 +163,7 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "free text": (say("the red one"), asked(FREE), AnswerQuestion("q4", "the red one")),
     "an empty text answers nothing": (say("  "), asked(FREE), Drop),
     "free text of somebody else": (in_group("hello"), asked(FREE, BEN), Queue(intake.QUEUED_OTHERS)),
-    "a choice by somebody else": (in_group("blue"), asked(CHOICE, BEN), Reply(intake.NOT_YOUR_QUESTION)),
+    "a choice by somebody else": (in_group("blue"), asked(CHOICE, BEN), ReplyAtOnce(intake.NOT_YOUR_QUESTION)),
     "a command is no answer": (say("/stop"), asked(FREE), RunCommand("stop", "")),
     "a path is an answer": (say("/etc/hosts"), asked(FREE), AnswerQuestion("q4", "/etc/hosts")),
     # --- commands
@@ -175,25 +175,29 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "a new conversation takes its place in the order": (say("/new"), busy(), Queue),
     "what follows a command that waits": (say("hi"), busy(behind_command=True), Queue),
     "what follows a command that waits, in a group": (in_group("hi"), busy(behind_command=True), Queue),
-    "a misspelt command": (say("/hlep"), idle(), Reply("There is no command /hlep. Did you mean /help?", "warning")),
+    "a misspelt command": (
+        say("/hlep"),
+        idle(),
+        ReplyAtOnce("There is no command /hlep. Did you mean /help?", "warning"),
+    ),
     "a path": (say("/etc/hosts is wrong"), idle(), StartTurn()),
     "a plugin's command": (say("/Dance now"), idle(plugin_commands=frozenset({"dance"})), RunCommand),
     "a plugin's command while busy": (say("/dance"), busy(plugin_commands=frozenset({"dance"})), Queue),
-    "a member changes the model for all": (say("/model x --global"), idle(), Reply),
+    "a member changes the model for all": (say("/model x --global"), idle(), ReplyAtOnce),
     "the owner does": (say("/model x --global"), idle(OWNER), RunCommand("model", "x --global")),
     # --- stopping (C5, C16)
-    "stop on an idle conversation": (say("/stop"), idle(), Reply(intake.NOTHING_RUNS)),
+    "stop on an idle conversation": (say("/stop"), idle(), ReplyAtOnce(intake.NOTHING_RUNS)),
     "stop by its starter": (in_group("/stop"), busy(), RunCommand("stop", "")),
-    "stop by somebody else": (in_group("/stop"), busy(BEN), Reply(intake.NOT_YOUR_TURN, "warning")),
+    "stop by somebody else": (in_group("/stop"), busy(BEN), ReplyAtOnce(intake.NOT_YOUR_TURN, "warning")),
     "stop by an admin": (in_group("/stop"), busy(ADMIN), RunCommand("stop", "")),
     "stop of a turn that a notice started": (say("/stop"), busy(starter=""), RunCommand("stop", "")),
-    "the same in a group": (in_group("/stop"), busy(starter=""), Reply(intake.NOT_YOUR_TURN, "warning")),
+    "the same in a group": (in_group("/stop"), busy(starter=""), ReplyAtOnce(intake.NOT_YOUR_TURN, "warning")),
     "stop in a crowd": (say("/stop"), busy(waiting=MAX_WAITING), RunCommand("stop", "")),
     # --- one message, its own way
     "queue": (say("/queue then this"), busy(), Queue(intake.QUEUED)),
     "queue when idle": (say("/queue then this"), idle(), StartTurn()),
-    "queue nothing": (say("/queue"), busy(), Reply),
-    "queue in a crowd": (say("/queue x"), busy(waiting=MAX_WAITING), Reply(intake.TOO_MANY, "warning")),
+    "queue nothing": (say("/queue"), busy(), ReplyAtOnce),
+    "queue in a crowd": (say("/queue x"), busy(waiting=MAX_WAITING), ReplyAtOnce(intake.TOO_MANY, "warning")),
     "steer": (say("/steer left"), busy(), Steer()),
     "steer when idle": (say("/steer left"), idle(), StartTurn()),
     "steer what cannot be steered": (say("/steer left"), busy(steerable=False), Queue(intake.QUEUED_UNSTEERABLE)),
@@ -202,7 +206,7 @@ CASES: dict[str, tuple[Inbound, View, Any]] = {
     "nothing": (say(" \n"), idle(), Drop),
     "nothing while busy": (say(""), busy(), Drop),
     "a file alone": (say("", files=(FILE,)), idle(), StartTurn()),
-    "a crowd": (say("hi"), busy(waiting=MAX_WAITING), Reply(intake.TOO_MANY, "warning")),
+    "a crowd": (say("hi"), busy(waiting=MAX_WAITING), ReplyAtOnce(intake.TOO_MANY, "warning")),
     "a crowd that was told": (say("hi"), busy(waiting=MAX_WAITING, refusals=1), Drop),
     "the last that fits": (say("hi"), busy(waiting=MAX_WAITING - 1, refusals=1), Interrupt()),
     "while shutting down": (say("hi"), idle(closing=True), Queue(intake.QUEUED_CLOSING)),

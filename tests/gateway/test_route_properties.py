@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.core.route import (
     MAX_DEPTH,
     AnswerQuestion,
+    ConversationView,
     Decision,
     Drop,
     Interrupt,
@@ -17,7 +18,6 @@ from gateway.core.route import (
     Standing,
     StartTurn,
     Steer,
-    View,
     route,
 )
 from hermes_base.commands import COMMANDS
@@ -57,7 +57,7 @@ STANDINGS = st.one_of(
     st.builds(Standing, PEOPLE, st.sampled_from(["owner", "admin", "member"])), st.just(Standing("", ""))
 )
 VIEWS = st.builds(
-    View,
+    ConversationView,
     sender=STANDINGS,
     busy=st.booleans(),
     starter=st.sampled_from(["", "anna", "ben"]),
@@ -79,7 +79,7 @@ VIEWS = st.builds(
 
 
 @given(INBOUNDS, VIEWS)
-def test_every_message_gets_one_decision_and_always_the_same(inbound: Inbound, view: View) -> None:
+def test_every_message_gets_one_decision_and_always_the_same(inbound: Inbound, view: ConversationView) -> None:
     """C2"""
     decision = route(inbound, view)
     assert type(decision) in get_args(Decision)
@@ -87,7 +87,7 @@ def test_every_message_gets_one_decision_and_always_the_same(inbound: Inbound, v
 
 
 @given(INBOUNDS, VIEWS, st.sampled_from(["", "king", "Owner"]))
-def test_a_stranger_does_nothing(inbound: Inbound, view: View, role: str) -> None:
+def test_a_stranger_does_nothing(inbound: Inbound, view: ConversationView, role: str) -> None:
     """G1: no message of a stranger starts, stops, answers or changes anything."""
     view = replace(view, sender=Standing("anna", role))
     decision = route(replace(inbound, origin=PERSON), view)
@@ -95,25 +95,25 @@ def test_a_stranger_does_nothing(inbound: Inbound, view: View, role: str) -> Non
 
 
 @given(INBOUNDS, VIEWS, st.text(), st.text())
-def test_names_never_decide(inbound: Inbound, view: View, name: str, sender: str) -> None:
+def test_names_never_decide(inbound: Inbound, view: ConversationView, name: str, sender: str) -> None:
     """G2: neither does the sender's id, once it is known whose it is."""
     assert route(replace(inbound, sender_name=name, sender=sender), view) == route(inbound, view)
 
 
 @given(INBOUNDS, VIEWS)
-def test_an_idle_conversation_makes_nobody_wait(inbound: Inbound, view: View) -> None:
+def test_an_idle_conversation_makes_nobody_wait(inbound: Inbound, view: ConversationView) -> None:
     decision = route(inbound, replace(view, busy=False, closing=False))
     assert not isinstance(decision, Queue | Steer | Interrupt)
 
 
 @given(INBOUNDS, VIEWS)
-def test_a_busy_conversation_never_starts_a_second_turn(inbound: Inbound, view: View) -> None:
+def test_a_busy_conversation_never_starts_a_second_turn(inbound: Inbound, view: ConversationView) -> None:
     """B6"""
     assert not isinstance(route(inbound, replace(view, busy=True)), StartTurn)
 
 
 @given(INBOUNDS, VIEWS)
-def test_only_its_own_person_touches_a_turn_and_only_five_times(inbound: Inbound, view: View) -> None:
+def test_only_its_own_person_touches_a_turn_and_only_five_times(inbound: Inbound, view: ConversationView) -> None:
     """C16"""
     decision = route(inbound, view)
     if isinstance(decision, Interrupt | Steer):
@@ -124,7 +124,7 @@ def test_only_its_own_person_touches_a_turn_and_only_five_times(inbound: Inbound
 
 
 @given(INBOUNDS, VIEWS)
-def test_an_answer_is_one_that_its_giver_may_give(inbound: Inbound, view: View) -> None:
+def test_an_answer_is_one_that_its_giver_may_give(inbound: Inbound, view: ConversationView) -> None:
     """G4"""
     decision = route(inbound, view)
     if isinstance(decision, AnswerQuestion):
@@ -151,7 +151,7 @@ OWNERS_VIEWS = st.builds(replace, VIEWS, sender=st.just(Standing("olga", "owner"
 
 @given(TYPED, OWNERS_VIEWS, QUESTIONS)
 def test_a_text_answers_only_what_its_writer_had_before_them(
-    inbound: Inbound, view: View, question: OpenQuestion
+    inbound: Inbound, view: ConversationView, question: OpenQuestion
 ) -> None:
     """G4"""
     decision = route(inbound, replace(view, question=question))
@@ -161,7 +161,9 @@ def test_a_text_answers_only_what_its_writer_had_before_them(
 
 
 @given(TYPED, OWNERS_VIEWS, st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=5))
-def test_one_message_answers_one_question_at_most(inbound: Inbound, view: View, pauses: list[float]) -> None:
+def test_one_message_answers_one_question_at_most(
+    inbound: Inbound, view: ConversationView, pauses: list[float]
+) -> None:
     """G4: each question is shown after the answer to the one before it, however often the message is looked at."""
     answered, now = 0, inbound.received - pauses[0]
     for number, pause in enumerate(pauses):
@@ -172,7 +174,9 @@ def test_one_message_answers_one_question_at_most(inbound: Inbound, view: View, 
 
 
 @given(INBOUNDS, VIEWS)
-def test_nothing_but_a_flood_an_edit_or_the_talk_of_others_is_dropped_in_silence(inbound: Inbound, view: View) -> None:
+def test_nothing_but_a_flood_an_edit_or_the_talk_of_others_is_dropped_in_silence(
+    inbound: Inbound, view: ConversationView
+) -> None:
     """C2"""
     decision = route(inbound, view)
     if isinstance(decision, Drop) and view.sender.role:
@@ -182,7 +186,7 @@ def test_nothing_but_a_flood_an_edit_or_the_talk_of_others_is_dropped_in_silence
 
 
 @given(INBOUNDS, VIEWS)
-def test_a_notice_is_refused_for_nobody_but_who_was_removed(inbound: Inbound, view: View) -> None:
+def test_a_notice_is_refused_for_nobody_but_who_was_removed(inbound: Inbound, view: ConversationView) -> None:
     """G3"""
     decision = route(replace(inbound, origin=NOTICE), view)
     taken = Queue if view.busy or view.closing else StartTurn

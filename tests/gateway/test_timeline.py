@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.bursts import Message, text_of
+from gateway.core.bursts import BurstMessage, text_of
 from gateway.core.timeline import list_entries, list_exchanges, merge, same_talk, split_files
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.journal import Row
@@ -21,7 +21,7 @@ def page(*messages: dict[str, object]) -> list[PagedRow]:
 @given(st.text("ab \n", min_size=1).map(str.strip).filter(bool), FILES)
 def test_files_are_found_in_the_text_that_the_model_reads(text: str, files: list[FileRef]) -> None:
     inbound = Inbound(Address("web", "web", "x"), "1", "owner", text, files=tuple(files))
-    found_text, found = split_files(text_of([Message(1, inbound, 0.0)]))
+    found_text, found = split_files(text_of([BurstMessage(1, inbound, 0.0)]))
     assert found_text == text
     assert [(file.path, file.name, file.kind) for file in found] == [(one.path, one.name, one.kind) for one in files]
 

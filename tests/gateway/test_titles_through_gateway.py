@@ -59,7 +59,7 @@ def plan_title(lab: LabServer, text: str = "Bread at home", **more: Any) -> None
 def test_the_first_answer_brings_a_title(house: House, olga: Visitor, lab: LabServer) -> None:
     """A13: one call on the first exchange; later turns make none, and their prefix holds."""
     shown: list[Any] = []
-    house.gateway.stage.show = lambda conversation, event: shown.append((conversation, event))  # type: ignore[method-assign]
+    house.gateway.live_events.show = lambda conversation, event: shown.append((conversation, event))  # type: ignore[method-assign]
     plan_title(lab)
     olga.ask("How do I bake bread?")
     name_all(house)

@@ -175,7 +175,7 @@ class Visitor:
 
         def find() -> list[PretendMessage]:
             found = [message for message in self.messages if message.question and text in message.text]
-            open = self.house.gateway.mailbox.open(self.conversation)
+            open = self.house.gateway.questions.open(self.conversation)
             on_its_way = open is not None and open.shown is None
             return [] if found and on_its_way and open.id == found[-1].question else found
 

@@ -86,7 +86,7 @@ def idle_keys(last_activity: Mapping[str, float], active: Iterable[str], now: fl
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HeldTranscript:
     """What a cached agent holds of its conversation: which transcript, up to where, and how large it is."""
 
     session: str
@@ -95,12 +95,12 @@ class Place:
     unsaved: bool = False  # it holds rows that the store does not have yet
 
 
-def is_current(place: Place, standing: tuple[str, int]) -> bool:
+def is_current(place: HeldTranscript, standing: tuple[str, int]) -> bool:
     """Whether the agent still holds what the store holds, session and version alike."""
     return (place.session, place.version) == standing
 
 
-def untouchable(active: Iterable[str], places: Mapping[str, Place]) -> frozenset[str]:
+def untouchable(active: Iterable[str], places: Mapping[str, HeldTranscript]) -> frozenset[str]:
     """The entries that no limit sheds: those in mid-turn and those with rows that are not stored."""
     return frozenset(active) | {key for key, place in places.items() if place.unsaved}
 

@@ -20,7 +20,7 @@ _BREAK = re.compile(r"[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BurstMessage:
     """A stored message that waits."""
 
     seq: int
@@ -39,7 +39,7 @@ class Message:
         return self.inbound.origin == NOTICE or is_command(self.inbound.text)
 
 
-def group(rows: Sequence[Message], window: float) -> tuple[Message, ...]:
+def group(rows: Sequence[BurstMessage], window: float) -> tuple[BurstMessage, ...]:
     """The first messages that make one turn together; at least one, if there is any.
 
     Messages whose turn broke off belong together as they did before. Others do when one sender wrote them, each within
@@ -55,7 +55,7 @@ def group(rows: Sequence[Message], window: float) -> tuple[Message, ...]:
     return tuple(rows[:length])
 
 
-def _belongs(rows: Sequence[Message], place: int, window: float) -> bool:
+def _belongs(rows: Sequence[BurstMessage], place: int, window: float) -> bool:
     """Whether the message at this place goes along with all those before it."""
     row, before = rows[place], rows[place - 1]
     if row.begun or row.alone or before.alone or row.accepted - before.accepted > window:
@@ -65,7 +65,7 @@ def _belongs(rows: Sequence[Message], place: int, window: float) -> bool:
     return sum(_size(each) for each in rows[: place + 1]) <= MAX_BYTES
 
 
-def whole_at(rows: Sequence[Message], window: float) -> float:
+def whole_at(rows: Sequence[BurstMessage], window: float) -> float:
     """From when on the first group cannot grow any more; the clock is that of `accepted`."""
     first = group(rows, window)
     last = first[-1]
@@ -73,19 +73,19 @@ def whole_at(rows: Sequence[Message], window: float) -> float:
     return last.accepted if grown else last.accepted + window
 
 
-def wait_for(rows: Sequence[Message], window: float, now: float) -> float:
+def wait_for(rows: Sequence[BurstMessage], window: float, now: float) -> float:
     """Seconds until the first group cannot grow any more. What seems to come from the future came before the clock was
     set back: it waits for nothing."""
     left = whole_at(rows, window) - now
     return left if 0.0 < left <= window else 0.0
 
 
-def text_of(messages: Sequence[Message]) -> str:
+def text_of(messages: Sequence[BurstMessage]) -> str:
     """What the model reads: the texts in order with blank lines between, in a group with who said it."""
     return "\n\n".join(_describe(message) for message in messages)
 
 
-def _describe(message: Message) -> str:
+def _describe(message: BurstMessage) -> str:
     inbound = message.inbound
     named = inbound.address.kind != "dm" and inbound.origin != NOTICE
     said = f"{_name_speaker(message)} {_guard_text(message.text)}" if named else message.text
@@ -97,7 +97,7 @@ def _author(inbound: Inbound) -> tuple[str, str]:
     return inbound.address.platform, inbound.sender
 
 
-def _name_speaker(message: Message) -> str:
+def _name_speaker(message: BurstMessage) -> str:
     """Who speaks, in the house's own words: the name is for eyes, role and id say who it is (G2). People choose their
     names, so a name cannot hold what this is made of."""
     inbound = message.inbound
@@ -142,5 +142,5 @@ def _squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
-def _size(message: Message) -> int:
+def _size(message: BurstMessage) -> int:
     return len(message.text.encode("utf-8", "surrogatepass"))

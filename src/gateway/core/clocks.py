@@ -30,7 +30,7 @@ _ENDS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TurnTimes:
     """In seconds; 0: this clock is off."""
 
     silence: float = 1800.0
@@ -87,7 +87,7 @@ def note(turn: TurnClocks, warning: Warn, now: float) -> TurnClocks:
     return replace(turn, warned={**turn.warned, warning.clock: now})
 
 
-def judge(turn: TurnClocks, limits: Limits, now: float) -> Warn | Kill | None:
+def judge(turn: TurnClocks, limits: TurnTimes, now: float) -> Warn | Kill | None:
     """What is due. No clock ends a turn without a warning that left time to do something about it."""
     passed = {SILENCE: now - turn.progress, WALL: now - turn.started}
     running = {SILENCE: limits.silence, WALL: limits.wall}

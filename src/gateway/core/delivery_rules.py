@@ -23,7 +23,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class SendAgain:
     """Try again after so many seconds (infinity: when woken); not `certain`: it may have arrived."""
 
     seconds: float
@@ -39,16 +39,16 @@ class GiveUp:
     reason: str
 
 
-def judge(error: Exception, failures: int, attempts: int, pace: Pace, chance: float) -> Again | GiveUp:
+def judge(error: Exception, failures: int, attempts: int, pace: Pace, chance: float) -> SendAgain | GiveUp:
     """What to do after a failed call: `failures` of the chat in a row, `attempts` of the message, `chance` up to 1."""
     if isinstance(error, NotNow):
         seconds = math.inf if error.seconds is None else max(error.seconds, 0.1)
-        return Again(seconds, certain=True, penalty=error.seconds is not None, whole_account=error.whole_account)
+        return SendAgain(seconds, certain=True, penalty=error.seconds is not None, whole_account=error.whole_account)
     if isinstance(error, NeverTaken):
         return GiveUp(str(error))
     if not isinstance(error, DeliveryFailure) and attempts >= pace.strange_attempts:
         return GiveUp(f"{type(error).__name__}: {error}")
-    return Again(pause_after(failures, pace, chance), certain=False)
+    return SendAgain(pause_after(failures, pace, chance), certain=False)
 
 
 def pause_after(failures: int, pace: Pace, chance: float) -> float:

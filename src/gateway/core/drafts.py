@@ -70,10 +70,10 @@ class Wait:
     seconds: float
 
 
-Step = SendDraft | EditDraft | ShowTyping | Wait
+DraftStep = SendDraft | EditDraft | ShowTyping | Wait
 
 
-def next_step(draft: Draft, spec: PlatformSpec, now: float) -> Step:
+def next_step(draft: Draft, spec: PlatformSpec, now: float) -> DraftStep:
     """What to do for the draft now."""
     if spec.shows_events:
         return Wait(math.inf)

@@ -13,7 +13,7 @@ _ROOM_FOR_LONG_MARK = 120  # a message shorter than this gets the short one
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """What becomes one message: a stretch of the text, between what was added to close and open blocks."""
 
     opening: str
@@ -28,7 +28,7 @@ def split_text(text: str, limit: int, unit: str = "chars", markup: str = "markdo
     return [shown for piece in cut_pieces(text, limit, unit, markup) if (shown := _show(piece)).strip()]
 
 
-def cut_pieces(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[Piece]:
+def cut_pieces(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[TextPiece]:
     """The pieces; their bodies joined are the text, to the last character."""
     packer = _Packer(limit, unit)
     for block in find_blocks(text, markup):
@@ -102,7 +102,7 @@ def _room(spec: PlatformSpec) -> int:
     return spec.max_length - measure(_mark(spec) + "\n", spec.length_unit)
 
 
-def _show(piece: Piece) -> str:
+def _show(piece: TextPiece) -> str:
     text = piece.opening + (piece.body if piece.opening else piece.body.lstrip("\n"))
     return text + piece.closing if piece.closing else text.rstrip("\n")
 
@@ -113,7 +113,7 @@ class _Packer:
     def __init__(self, limit: int, unit: str) -> None:
         self._limit = limit
         self._unit = unit
-        self._pieces: list[Piece] = []
+        self._pieces: list[TextPiece] = []
         self._opening = ""
         self._body: list[str] = []
         self._used = 0
@@ -129,7 +129,7 @@ class _Packer:
         else:
             self._add_lines(block)
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[TextPiece]:
         self._close("")
         return self._pieces
 
@@ -189,6 +189,6 @@ class _Packer:
             body = "".join(self._body)
             # The mark that closes a block stands on a line of its own.
             closing = closing.removeprefix("\n") if body.endswith("\n") else closing
-            self._pieces.append(Piece(self._opening, body, closing))
+            self._pieces.append(TextPiece(self._opening, body, closing))
         self._open("")
         self._body = []

@@ -1,5 +1,5 @@
 """What becomes of a message: `route` is pure, looks at the message and at the state of its conversation, and returns
-one decision. The order of its checks is the whole policy of the front door."""
+one decision. The order of its checks is the whole policy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ReplyAtOnce:
     """One sentence back, without a turn."""
 
     text: str
@@ -68,7 +68,7 @@ class StartTurn:
     """It starts a turn."""
 
 
-Decision = Drop | Reply | AnswerQuestion | RunCommand | Queue | Steer | Interrupt | StartTurn
+Decision = Drop | ReplyAtOnce | AnswerQuestion | RunCommand | Queue | Steer | Interrupt | StartTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class OpenQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ConversationView:
     """The state of a conversation and of the house, as far as `route` looks at it."""
 
     sender: Standing
@@ -145,7 +145,7 @@ QUEUED_CLOSING = "Kept: Hermes is shutting down; it is answered when Hermes runs
 # --- the policy
 
 
-def route(inbound: Inbound, view: View) -> Decision:
+def route(inbound: Inbound, view: ConversationView) -> Decision:
     """One message, one decision: the first check that has something to say decides."""
     for check in _CHECKS:
         decision = check(inbound, view)
@@ -154,7 +154,7 @@ def route(inbound: Inbound, view: View) -> Decision:
     return StartTurn()
 
 
-def _take_notice(inbound: Inbound, view: View) -> Decision | None:
+def _take_notice(inbound: Inbound, view: ConversationView) -> Decision | None:
     """What the house says to itself is no person's, so no rule about people applies but one: it is said for whoever
     spoke last, and nothing is said for somebody who was removed (G3)."""
     if inbound.origin != NOTICE:
@@ -164,12 +164,12 @@ def _take_notice(inbound: Inbound, view: View) -> Decision | None:
     return Queue() if view.busy or view.closing else StartTurn()
 
 
-def _turn_strangers_away(_: Inbound, view: View) -> Decision | None:
+def _turn_strangers_away(_: Inbound, view: ConversationView) -> Decision | None:
     """Strangers do not come through the door; whoever is one here was removed since they wrote."""
     return None if may_talk(view.sender.role) else Drop("a stranger")
 
 
-def _ignore_what_is_for_others(inbound: Inbound, view: View) -> Decision | None:
+def _ignore_what_is_for_others(inbound: Inbound, view: ConversationView) -> Decision | None:
     """In a group also a command or an answer has to be meant for us; a pressed button is ours by itself."""
     if inbound.address.kind == "dm":
         return None
@@ -179,31 +179,33 @@ def _ignore_what_is_for_others(inbound: Inbound, view: View) -> Decision | None:
     return None if meant else Drop("not for us")
 
 
-def _drop_late_edit(_: Inbound, view: View) -> Decision | None:
+def _drop_late_edit(_: Inbound, view: ConversationView) -> Decision | None:
     """An edit of a message that still waits goes on as the newer text; the caller closes the older one."""
     return Drop("an edit of a message that was answered") if view.earlier == "answered" else None
 
 
-def _answer_question(inbound: Inbound, view: View) -> Decision | None:
+def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | None:
     question = view.question
     if inbound.question and (question is None or inbound.question != question.id):
-        return Reply(QUESTION_CLOSED)
+        return ReplyAtOnce(QUESTION_CLOSED)
     if question is None:
         return None
     answer = read_answer(question, inbound.text)
     if inbound.question:
-        return _take_answer(question, answer, view) or Reply(NOT_A_CHOICE.format(choices=", ".join(question.choices)))
+        return _take_answer(question, answer, view) or ReplyAtOnce(
+            NOT_A_CHOICE.format(choices=", ".join(question.choices))
+        )
     if inbound.files or commands.parse(inbound.text) is not None:
         return None
     if answer not in question.choices and not _may_answer(question, view):
         return None  # free text of somebody else is a message like any other, and must not be lost
     decision = _take_answer(question, answer, view)
     if isinstance(decision, AnswerQuestion) and not _was_seen(question, inbound, view):
-        return Reply(NOT_SEEN, "warning") if answer in question.choices else None
+        return ReplyAtOnce(NOT_SEEN, "warning") if answer in question.choices else None
     return decision
 
 
-def _was_seen(question: OpenQuestion, inbound: Inbound, view: View) -> bool:
+def _was_seen(question: OpenQuestion, inbound: Inbound, view: ConversationView) -> bool:
     """G4: a text answers what its writer had read. So one message answers one question at most: the next one is shown
     after it."""
     if view.names_seen:
@@ -211,13 +213,13 @@ def _was_seen(question: OpenQuestion, inbound: Inbound, view: View) -> bool:
     return question.shown is not None and inbound.received > question.shown
 
 
-def _take_answer(question: OpenQuestion, answer: str, view: View) -> Decision | None:
+def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) -> Decision | None:
     if not answer:
         return None
-    return AnswerQuestion(question.id, answer) if _may_answer(question, view) else Reply(NOT_YOUR_QUESTION)
+    return AnswerQuestion(question.id, answer) if _may_answer(question, view) else ReplyAtOnce(NOT_YOUR_QUESTION)
 
 
-def _run_command(inbound: Inbound, view: View) -> Decision | None:
+def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
     asked = commands.parse(inbound.text)
     if asked is None:
         return None
@@ -225,36 +227,36 @@ def _run_command(inbound: Inbound, view: View) -> Decision | None:
     if command is None:
         return _run_plugin_command(inbound.text, args, view)
     if not may_run(view.sender.role, command, args):
-        return Reply(ROLE_TOO_LOW.format(name=command.name), "warning")
+        return ReplyAtOnce(ROLE_TOO_LOW.format(name=command.name), "warning")
     rule = _SPECIAL.get(command.name, _run_by_table)
     return rule(command, args, inbound, view)
 
 
-def _drop_empty(inbound: Inbound, _: View) -> Decision | None:
+def _drop_empty(inbound: Inbound, _: ConversationView) -> Decision | None:
     return None if inbound.text.strip() or inbound.files else Drop("empty")
 
 
-def _keep_for_the_next_start(_: Inbound, view: View) -> Decision | None:
+def _keep_for_the_next_start(_: Inbound, view: ConversationView) -> Decision | None:
     return Queue(QUEUED_CLOSING) if view.closing else None
 
 
-def _refuse_flood(_: Inbound, view: View) -> Decision | None:
+def _refuse_flood(_: Inbound, view: ConversationView) -> Decision | None:
     """A run of refusals is told once, or the refusals themselves would be a flood."""
     if view.waiting < MAX_WAITING:
         return None
-    return Drop("too many wait, and the sender knows") if view.refusals else Reply(TOO_MANY, "warning")
+    return Drop("too many wait, and the sender knows") if view.refusals else ReplyAtOnce(TOO_MANY, "warning")
 
 
-def _join_busy(inbound: Inbound, view: View) -> Decision | None:
+def _join_busy(inbound: Inbound, view: ConversationView) -> Decision | None:
     """What follows a command that waits is not said to the turn under way: it waits, too (C3)."""
     if not view.busy:
         return None
     return Queue(QUEUED_BEHIND) if view.behind_command else _BUSY_MODES[view.busy_mode](inbound, view)
 
 
-Check = Callable[[Inbound, View], Decision | None]
+Check = Callable[[Inbound, ConversationView], Decision | None]
 
-#: From the front door inwards.
+#: The first that has something to say decides.
 _CHECKS: tuple[Check, ...] = (
     _take_notice,
     _turn_strangers_away,
@@ -272,41 +274,41 @@ _CHECKS: tuple[Check, ...] = (
 # --- commands
 
 
-def _run_by_table(command: Command, args: str, _: Inbound, view: View) -> Decision:
+def _run_by_table(command: Command, args: str, _: Inbound, view: ConversationView) -> Decision:
     if view.busy and command.when_busy == commands.AFTER:
         return Queue(QUEUED_COMMAND.format(name=command.name))
     return RunCommand(command.name, args)
 
 
-def _run_stop(command: Command, args: str, inbound: Inbound, view: View) -> Decision:
+def _run_stop(command: Command, args: str, inbound: Inbound, view: ConversationView) -> Decision:
     if not view.busy and not view.coming:
-        return Reply(NOTHING_RUNS)
+        return ReplyAtOnce(NOTHING_RUNS)
     if not may_stop(view.sender.role, view.sender.person, view.coming or _whose_turn(inbound, view)):
-        return Reply(NOT_YOUR_TURN, "warning")
+        return ReplyAtOnce(NOT_YOUR_TURN, "warning")
     return RunCommand(command.name, args)
 
 
-def _send_as_asked(command: Command, args: str, inbound: Inbound, view: View) -> Decision | None:
+def _send_as_asked(command: Command, args: str, inbound: Inbound, view: ConversationView) -> Decision | None:
     """`/queue TEXT` and `/steer TEXT`: a message that says itself what becomes of it."""
     if not args:
-        return Reply(TEXT_MISSING.format(name=command.name))
+        return ReplyAtOnce(TEXT_MISSING.format(name=command.name))
     crowded = _keep_for_the_next_start(inbound, view) or _refuse_flood(inbound, view)
     if crowded is not None or not view.busy:
         return crowded
     return _BUSY_MODES[command.name](inbound, view)
 
 
-def _run_plugin_command(text: str, args: str, view: View) -> Decision:
+def _run_plugin_command(text: str, args: str, view: ConversationView) -> Decision:
     """Nobody knows what a plugin's command touches, so it never runs beside a turn."""
     name = text.split()[0].removeprefix("/")
     if name.lower() in view.plugin_commands:
         return Queue(QUEUED_COMMAND.format(name=name)) if view.busy else RunCommand(name.lower(), args, plugin=True)
     near = commands.close_matches(name)
     hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
-    return Reply(NO_COMMAND.format(name=name, hint=hint), "warning")
+    return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
 
 
-_SPECIAL: Mapping[str, Callable[[Command, str, Inbound, View], Decision | None]] = MappingProxyType(
+_SPECIAL: Mapping[str, Callable[[Command, str, Inbound, ConversationView], Decision | None]] = MappingProxyType(
     {"stop": _run_stop, "queue": _send_as_asked, "steer": _send_as_asked}
 )
 
@@ -330,33 +332,33 @@ def _says_its_way(command: Command | None) -> bool:
 # --- while a turn is under way
 
 
-def _queue(_: Inbound, __: View) -> Decision:
+def _queue(_: Inbound, __: ConversationView) -> Decision:
     return Queue(QUEUED)
 
 
-def _steer(inbound: Inbound, view: View) -> Decision:
+def _steer(inbound: Inbound, view: ConversationView) -> Decision:
     if not _is_own_turn(inbound, view):
         return Queue(QUEUED_OTHERS)
     return Steer() if view.steerable else Queue(QUEUED_UNSTEERABLE)
 
 
-def _interrupt(inbound: Inbound, view: View) -> Decision:
+def _interrupt(inbound: Inbound, view: ConversationView) -> Decision:
     if not _is_own_turn(inbound, view):
         return Queue(QUEUED_OTHERS)
     return Interrupt() if view.depth < MAX_DEPTH else Queue(QUEUED_DEEP)
 
 
-_BUSY_MODES: Mapping[str, Callable[[Inbound, View], Decision]] = MappingProxyType(
+_BUSY_MODES: Mapping[str, Callable[[Inbound, ConversationView], Decision]] = MappingProxyType(
     {"queue": _queue, "steer": _steer, "interrupt": _interrupt}
 )
 
 
-def _is_own_turn(inbound: Inbound, view: View) -> bool:
+def _is_own_turn(inbound: Inbound, view: ConversationView) -> bool:
     """Not even an admin's message touches the turn of somebody else; for that there is `/stop`."""
     return _whose_turn(inbound, view) == view.sender.person
 
 
-def _whose_turn(inbound: Inbound, view: View) -> str:
+def _whose_turn(inbound: Inbound, view: ConversationView) -> str:
     """A turn that nobody started (a notice did) belongs, in a direct chat, to whoever is there."""
     return view.starter or (view.sender.person if inbound.address.kind == "dm" else "")
 
@@ -399,6 +401,6 @@ def _find_meant(question: OpenQuestion, said: str) -> str:
     return yes if said in _YES else no if said in _NO else ""
 
 
-def _may_answer(question: OpenQuestion, view: View) -> bool:
+def _may_answer(question: OpenQuestion, view: ConversationView) -> bool:
     sender = view.sender
     return may_answer(question.kind, sender.role, sender.person, question.asked, view.members_approve)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft
-from gateway.delivery.chats import CallStore, Chat, DropFile, NoteShown
+from gateway.delivery.chats import CallStore, ChatSender, DropFile, NoteShown
 from gateway.platforms.face import Adapter
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Address
@@ -35,7 +35,7 @@ class Account:
         self.closed_until = -math.inf
         self.drop_file: DropFile = lambda file: None
         self.note_shown: NoteShown = lambda question: None
-        self.chats: dict[str, Chat] = {}
+        self.chats: dict[str, ChatSender] = {}
         self._node = node
         self._lease_ends = -math.inf
         self._away: dict[str, Address] = {}  # chats where nobody is; all that is kept of them
@@ -160,13 +160,13 @@ class Account:
 
     # --- chats at work
 
-    def _get(self, address: Address) -> Chat:
-        chat = self.chats.get(address.chat_key) or Chat(self, address.chat_key)
+    def _get(self, address: Address) -> ChatSender:
+        chat = self.chats.get(address.chat_key) or ChatSender(self, address.chat_key)
         chat.address = address
         self.chats[chat.key] = chat
         return chat
 
-    def _begin(self, chat: Chat) -> None:
+    def _begin(self, chat: ChatSender) -> None:
         """Give the chat a sender, if there is a place; fresh messages do not wait for old ones."""
         chat.poke()
         if chat.task or chat.is_parked or self.closing or self.epoch is None:
@@ -188,13 +188,13 @@ class Account:
                 self._begin(chat)
         while self._old and len(self._recovering) < self.pace.recovering and self._busy < self.pace.busy:
             key = self._old.popleft()
-            chat = self.chats.setdefault(key, Chat(self, key))
+            chat = self.chats.setdefault(key, ChatSender(self, key))
             chat.has_rows = True
             if chat.task is None and not chat.is_parked:
                 self._begin(chat)
                 self._recovering.update([key] if chat.task else [])
 
-    async def _work(self, chat: Chat) -> None:
+    async def _work(self, chat: ChatSender) -> None:
         try:
             await chat.work()
         except Fenced:
@@ -211,7 +211,7 @@ class Account:
         self._put_by(chat)
         self._fill()
 
-    def _put_by(self, chat: Chat) -> None:
+    def _put_by(self, chat: ChatSender) -> None:
         """A chat whose sender has ended: it comes again at its time, waits for somebody, or is forgotten."""
         if chat.parked_until == math.inf and chat.draft is None:
             if chat.address is not None and not self.adapter.reachable(chat.address):

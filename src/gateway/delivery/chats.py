@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, open_budget
-from gateway.core.delivery_rules import Again, GiveUp, Pace, judge
+from gateway.core.delivery_rules import GiveUp, Pace, SendAgain, judge
 from gateway.core.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
 from gateway.core.render import carries_file, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
@@ -60,10 +60,10 @@ class Halted(Exception):
     """Delivery is closing down: make no further call."""
 
 
-class Chat:
+class ChatSender:
     """One chat at work. It is dropped when it has nothing to say and its budget is full again."""
 
-    def __init__(self, desk: Desk, key: str) -> None:
+    def __init__(self, account: Desk, key: str) -> None:
         self.key = key
         self.address: Address | None = None
         self.task: asyncio.Task[None] | None = None
@@ -71,8 +71,8 @@ class Chat:
         self.epoch: int | None = None  # of the lease under which it took its last message
         self.parked_until = -math.inf
         self.draft: Draft | None = None
-        self._desk = desk
-        self._budget = open_budget(desk.adapter.spec, time.monotonic())
+        self._account = account
+        self._budget = open_budget(account.adapter.spec, time.monotonic())
         self._failures = 0
         self._poked = asyncio.Event()
         self._drafting = asyncio.Lock()
@@ -93,13 +93,13 @@ class Chat:
 
     async def work(self) -> None:
         """Do what there is to do; returns when nothing is left or nothing may be done."""
-        while not self._desk.closing and not self.is_parked and self._desk.epoch is not None:
+        while not self._account.closing and not self.is_parked and self._account.epoch is not None:
             self._poked.clear()
             if await self._send_first_row():
                 continue
             pause = await self._step_draft()
             if self.has_rows:
-                pause = 0.0 if self._desk.may_call() else _LEASE_PAUSE
+                pause = 0.0 if self._account.may_call() else _LEASE_PAUSE
             if pause == math.inf:
                 return
             if pause:
@@ -108,14 +108,16 @@ class Chat:
     async def tell(self, address: Address, text: str) -> None:
         """A word that cannot be stored now: said at once if the budget has room for it, and not again."""
         async with self._drafting:
-            now, adapter = time.monotonic(), self._desk.adapter
+            now, adapter = time.monotonic(), self._account.adapter
             if self._pause_for(PROGRESS, now) or not adapter.reachable(address):
                 return
             self._budget = self._budget.take(now)
             try:
-                await _within(self._desk.pace.draft_call, adapter.send(Part(address, text)))
+                await _within(self._account.pace.draft_call, adapter.send(Part(address, text)))
             except NotNow as wait:
-                self._budget = self._budget.close(now, self._desk.pace.poll if wait.seconds is None else wait.seconds)
+                self._budget = self._budget.close(
+                    now, self._account.pace.poll if wait.seconds is None else wait.seconds
+                )
             except DeliveryFailure as problem:
                 _log.info("A word to %s was not taken: %s", self.key, problem)
 
@@ -123,11 +125,11 @@ class Chat:
 
     async def _send_first_row(self) -> bool:
         """Send the first message that waits; False when there is none."""
-        epoch = self.epoch = self._desk.epoch
-        if not self.has_rows or epoch is None or not self._desk.may_call():
+        epoch = self.epoch = self._account.epoch
+        if not self.has_rows or epoch is None or not self._account.may_call():
             return False
         self.has_rows = False
-        row = await self._desk.call(self._desk.turns.outbox_take, self._desk.name, self.key, epoch)
+        row = await self._account.call(self._account.turns.outbox_take, self._account.name, self.key, epoch)
         if row is None:
             return False
         self.has_rows = True
@@ -137,7 +139,7 @@ class Chat:
             await self._send_row(row, epoch)
         except Halted:
             penalty = max(0.0, self._budget.closed_until - time.monotonic())  # it holds for whoever comes next, too
-            await self._give_back(row, epoch, Again(penalty, certain=True))
+            await self._give_back(row, epoch, SendAgain(penalty, certain=True))
         except (Fenced, StoreFailure):
             raise
         except Exception as error:  # noqa: BLE001 - an adapter is somebody else's code; the message is kept
@@ -145,22 +147,22 @@ class Chat:
         return True
 
     async def _send_row(self, row: OutboxRow, epoch: int) -> None:
-        desk, outgoing = self._desk, row.outgoing
-        if not desk.adapter.reachable(outgoing.address):
-            await self._give_back(row, epoch, Again(math.inf, certain=True))
+        account, outgoing = self._account, row.outgoing
+        if not account.adapter.reachable(outgoing.address):
+            await self._give_back(row, epoch, SendAgain(math.inf, certain=True))
             return
         parts = await self._render(row)
         platform_id = ""
         for index in range(row.parts_sent, len(parts)):
             if platform_id:
-                await self._note(desk.turns.outbox_part, row.id, epoch, platform_id)
+                await self._note(account.turns.outbox_part, row.id, epoch, platform_id)
                 row = replace(row, parts_sent=index, unsure=False)
             platform_id = await self._deliver(row, parts, index, epoch)
             self._failures = 0
         if outgoing.question:
-            desk.note_shown(outgoing.question)
-        await self._note(desk.turns.outbox_sent, row.id, epoch, platform_id)
-        desk.counts["sent"] += 1
+            account.note_shown(outgoing.question)
+        await self._note(account.turns.outbox_sent, row.id, epoch, platform_id)
+        account.counts["sent"] += 1
         if outgoing.file is not None:
             await self._drop_file(outgoing.file)
         if self.draft and outgoing.kind == ANSWER and self.draft.turn == outgoing.turn:
@@ -169,19 +171,19 @@ class Chat:
     async def _drop_file(self, file: FileRef) -> None:
         """It has arrived, whatever becomes of the copy: one that stays goes with the sweep of old files."""
         try:
-            await self._desk.call(self._desk.drop_file, file)
+            await self._account.call(self._account.drop_file, file)
         except OSError as problem:
             _log.warning("The copy of a file that was sent stays behind: %s", problem)
 
     async def _render(self, row: OutboxRow) -> list[Part]:
-        spec = self._desk.adapter.spec
+        spec = self._account.adapter.spec
         if len(row.outgoing.text) > _LONG_TEXT:
-            return await self._desk.call(render_parts, row.outgoing, spec, row.id)
+            return await self._account.call(render_parts, row.outgoing, spec, row.id)
         return render_parts(row.outgoing, spec, row.id)
 
     async def _deliver(self, row: OutboxRow, parts: list[Part], index: int, epoch: int) -> str:
         """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
-        adapter, part, outgoing = self._desk.adapter, parts[index], row.outgoing
+        adapter, part, outgoing = self._account.adapter, parts[index], row.outgoing
         attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
         draft = self._find_draft(outgoing) if index == 0 else None
         if draft:
@@ -193,7 +195,7 @@ class Chat:
             except NeverTaken as refusal:
                 _log.info("The draft in %s cannot be edited (%s); its answer is sent.", self.key, refusal)
         if row.unsure and index == row.parts_sent:
-            self._desk.counts["again"] += 1
+            self._account.counts["again"] += 1
             part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
         if outgoing.file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
             return await attempt(functools.partial(_send_file, adapter, outgoing), part)
@@ -201,7 +203,7 @@ class Chat:
 
     def _find_draft(self, outgoing: Outgoing) -> Draft | None:
         """The draft that the answer takes the place of."""
-        if outgoing.kind != ANSWER or not self._desk.adapter.spec.can_edit:
+        if outgoing.kind != ANSWER or not self._account.adapter.spec.can_edit:
             return None
         if self.draft and self.draft.turn == outgoing.turn:
             return self.draft
@@ -209,30 +211,30 @@ class Chat:
             return None
         lost = Draft(outgoing.turn, unsure=True)  # a process that is gone may have sent it
         if outgoing.draft == lost.key:
-            return lost if self._desk.adapter.spec.takes_keys else None
+            return lost if self._account.adapter.spec.takes_keys else None
         return Draft(outgoing.turn, message=outgoing.draft)
 
     async def _attempt(self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int) -> T:
         """One call within the budget; once more as plain text when the platform did not like the markup."""
         await self._wait_for_room(kind, epoch)
         try:
-            return await _within(self._desk.pace.call, do(part))
+            return await _within(self._account.pace.call, do(part))
         except NeverTaken as refusal:
             if not refusal.markup:
                 raise
         await self._wait_for_room(kind, epoch)
-        return await _within(self._desk.pace.call, do(make_plain(part)))
+        return await _within(self._account.pace.call, do(make_plain(part)))
 
     async def _wait_for_room(self, kind: str, epoch: int) -> None:
         """Returns when the budget and the lease allow the call, which then counts as made."""
-        desk = self._desk
+        account = self._account
         while True:
             self._poked.clear()
             now = time.monotonic()
-            if desk.closing:
+            if account.closing:
                 raise Halted
-            if desk.epoch not in (epoch, None):
-                raise Fenced(f"The lease of {desk.name} was lost meanwhile.")
+            if account.epoch not in (epoch, None):
+                raise Fenced(f"The lease of {account.name} was lost meanwhile.")
             pause = self._pause_for(kind, now)
             if not pause:
                 self._budget = self._budget.take(now)
@@ -241,40 +243,40 @@ class Chat:
 
     def _pause_for(self, kind: str, now: float) -> float:
         """Seconds until budget, account and lease may allow a call; 0: they do."""
-        account = max(0.0, self._desk.closed_until - now)
-        return max(self._budget.may(kind, now), account, 0.0 if self._desk.may_call() else _LEASE_PAUSE)
+        account = max(0.0, self._account.closed_until - now)
+        return max(self._budget.may(kind, now), account, 0.0 if self._account.may_call() else _LEASE_PAUSE)
 
     # --- what becomes of it
 
     async def _settle(self, row: OutboxRow, epoch: int, error: Exception) -> None:
-        desk = self._desk
+        account = self._account
         if not isinstance(error, DeliveryFailure):
-            _log.error("The adapter of %s failed in a way it must not.", desk.name, exc_info=error)
-        verdict = judge(error, self._failures, row.attempts, desk.pace, random.random())
+            _log.error("The adapter of %s failed in a way it must not.", account.name, exc_info=error)
+        verdict = judge(error, self._failures, row.attempts, account.pace, random.random())
         if isinstance(verdict, GiveUp):
-            _log.error("A message to %s in %s was refused and is kept: %s", self.key, desk.name, verdict.reason)
-            desk.counts["failed"] += 1
+            _log.error("A message to %s in %s was refused and is kept: %s", self.key, account.name, verdict.reason)
+            account.counts["failed"] += 1
             self.draft = None if self.draft and self.draft.ended else self.draft
-            await self._note(desk.turns.outbox_fail, row.id, epoch, verdict.reason)
+            await self._note(account.turns.outbox_fail, row.id, epoch, verdict.reason)
             return
-        _log.warning("A message to %s in %s waits %.1f s: %s", self.key, desk.name, verdict.seconds, error)
+        _log.warning("A message to %s in %s waits %.1f s: %s", self.key, account.name, verdict.seconds, error)
         self._failures += 0 if verdict.certain else 1
         await self._give_back(row, epoch, verdict)
 
-    async def _give_back(self, row: OutboxRow, epoch: int, verdict: Again) -> None:
+    async def _give_back(self, row: OutboxRow, epoch: int, verdict: SendAgain) -> None:
         """The message waits in the store. Parked first: what the platform asked for holds even if the store does not
         answer."""
-        desk, now = self._desk, time.monotonic()
-        desk.counts["waiting"] += 1
+        account, now = self._account, time.monotonic()
+        account.counts["waiting"] += 1
         self.parked_until = max(self.parked_until, now + verdict.seconds)
         if verdict.penalty:
             self._budget = self._budget.close(now, verdict.seconds)
         if verdict.whole_account:
-            desk.closed_until = max(desk.closed_until, now + verdict.seconds)
+            account.closed_until = max(account.closed_until, now + verdict.seconds)
         delay = 0.0 if verdict.seconds == math.inf else verdict.seconds
 
         def give_back() -> None:
-            desk.turns.outbox_back(row.id, epoch, desk.turns.now() + delay, certain=verdict.certain)
+            account.turns.outbox_back(row.id, epoch, account.turns.now() + delay, certain=verdict.certain)
 
         await self._note(give_back)
 
@@ -283,11 +285,11 @@ class Chat:
         pause = 0.1
         while True:
             try:
-                return await self._desk.call(write, *args)
+                return await self._account.call(write, *args)
             except Fenced:
                 raise
             except StoreFailure as problem:
-                if self._desk.closing:
+                if self._account.closing:
                     raise
                 _log.warning("The store could not note a delivery (%s); trying again.", problem)
                 await asyncio.sleep(pause)
@@ -304,10 +306,10 @@ class Chat:
     async def _step_draft(self) -> float:
         """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""
         async with self._drafting:
-            draft, desk, now = self.draft, self._desk, time.monotonic()
-            if draft is None or draft.ended or self.address is None or not desk.adapter.reachable(self.address):
+            draft, account, now = self.draft, self._account, time.monotonic()
+            if draft is None or draft.ended or self.address is None or not account.adapter.reachable(self.address):
                 return math.inf
-            step = next_step(draft, desk.adapter.spec, now)
+            step = next_step(draft, account.adapter.spec, now)
             if isinstance(step, Wait):
                 return step.seconds
             # Without room the step is dropped; by the time there is, the text has grown and makes another one.
@@ -319,27 +321,27 @@ class Chat:
 
     async def _perform(self, step: SendDraft | EditDraft | ShowTyping, draft: Draft, address: Address) -> Draft:
         """The draft after the step. A failed one costs nothing: the answer comes through the store."""
-        now, adapter = time.monotonic(), self._desk.adapter
-        self._desk.counts["progress"] += 1
+        now, adapter = time.monotonic(), self._account.adapter
+        self._account.counts["progress"] += 1
         try:
             if isinstance(step, ShowTyping):
                 draft = replace(draft, typed_at=now)
-                await _within(self._desk.pace.draft_call, adapter.typing(address))
+                await _within(self._account.pace.draft_call, adapter.typing(address))
                 return draft
             draft = replace(draft, shown=step.text, shown_at=now)
             part = Part(address, step.text, key=draft.key)
             if isinstance(step, EditDraft):
-                await _within(self._desk.pace.draft_call, adapter.edit(step.message, part))
+                await _within(self._account.pace.draft_call, adapter.edit(step.message, part))
                 return draft
-            message = await _within(self._desk.pace.draft_call, adapter.send(part))
+            message = await _within(self._account.pace.draft_call, adapter.send(part))
             return replace(draft, message=message, unsure=False)
         except NotNow as wait:
-            self._budget = self._budget.close(now, self._desk.pace.poll if wait.seconds is None else wait.seconds)
+            self._budget = self._budget.close(now, self._account.pace.poll if wait.seconds is None else wait.seconds)
             return replace(draft, shown="")
         except DeliveryFailure as problem:
             _log.info("A draft in %s was not shown: %s", self.key, problem)
         except Exception:  # noqa: BLE001 - an adapter is somebody else's code
-            _log.exception("The adapter of %s failed at a draft.", self._desk.name)
+            _log.exception("The adapter of %s failed at a draft.", self._account.name)
         # A draft that may have arrived under an unknown id is not sent twice, unless its key tells.
         sending, knows = isinstance(step, SendDraft), bool(adapter.spec.takes_keys and draft.key)
         unsure = draft.unsure or (sending and knows)

@@ -40,7 +40,7 @@ class Viewer:
                 log.exception("%s could not show an event", self._adapter.spec.name)
 
 
-class Stage:
+class LiveEvents:
     """Events for everyone who looks; on the event loop. A viewer exists while something waits for it."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Stage:
             del self._viewers[name]
 
 
-class Draft:
+class DraftFeed:
     """The answer of one turn as it grows, for a chat that shows drafts."""
 
     def __init__(self, delivery: Delivery, address: Address, turn: str, progress: str) -> None:

@@ -90,7 +90,7 @@ class Operations:
             "owned": [asdict(holding) for holding in holdings],
             "cache": self._describe_cache(),
             "deliveries": dict(gateway.delivery.counts),
-            "config": gateway.config_watch.describe(),
+            "config": gateway.settings_watch.describe(),
             **await start_thread(read_walls, "sandbox"),
             "disk_free": measure_free(gateway.home),
             "trouble": gateway.chores.trouble,
@@ -139,8 +139,8 @@ class Operations:
             lines.append(f"{adapter.spec.label}: {state}.")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
         lines += [line for line in (gateway.chores.trouble, describe_damage(gateway.chores.damaged)) if line]
-        if gateway.config_watch.problem:
-            lines.append(f"An edit of the settings is not used: {gateway.config_watch.problem}")
+        if gateway.settings_watch.problem:
+            lines.append(f"An edit of the settings is not used: {gateway.settings_watch.problem}")
         return lines
 
     # --- sessions
@@ -206,7 +206,7 @@ class Operations:
     async def _end_access(self, person: str) -> None:
         """G3: turns stopped, approvals void, what they have going ended."""
         gateway = self._gateway
-        gateway.mailbox.void_person(person)
+        gateway.questions.void_person(person)
         for lane in gateway.lanes.values():
             lane.look_again(person)
         for lane in [lane for lane in gateway.lanes.values() if lane.starter == person]:

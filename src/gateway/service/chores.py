@@ -49,7 +49,7 @@ class Chores:
             (lambda: WATCH_SECONDS, self._watch_all),
             (lambda: WATCH_SECONDS, self._watch_home),
             (lambda: SWEEP_SECONDS, self._sweep),
-            (lambda: WATCH_SECONDS, self._gateway.config_watch.look),
+            (lambda: WATCH_SECONDS, self._gateway.settings_watch.look),
         ):
             self._gateway.spawn(self._every(seconds, work))
         self._gateway.spawn(self._retain())
@@ -129,7 +129,7 @@ class Chores:
             for lane in turns:
                 self._watch(lane, limits)
 
-    def _watch(self, lane: Lane, limits: clocks.Limits) -> None:
+    def _watch(self, lane: Lane, limits: clocks.TurnTimes) -> None:
         """C11: each clock warns once before it ends a turn, and says which it is."""
         slot, now = lane.slot, time.time()
         if slot is None or slot.stopping:
@@ -211,6 +211,6 @@ def read_signs(lane: Lane, live: Live) -> clocks.Signs:
         return clocks.Signs()
 
 
-def read_limits(settings: Mapping[str, Any]) -> clocks.Limits:
+def read_limits(settings: Mapping[str, Any]) -> clocks.TurnTimes:
     section = settings["gateway"]
-    return clocks.Limits(60.0 * float(section["silence_minutes"]), 60.0 * float(section["turn_minutes"]))
+    return clocks.TurnTimes(60.0 * float(section["silence_minutes"]), 60.0 * float(section["turn_minutes"]))

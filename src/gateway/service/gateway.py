@@ -20,7 +20,7 @@ from gateway.core.meters import Meters
 from gateway.core.people import FOLDER, members_approve
 from gateway.core.route import OpenQuestion, Standing
 from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import Draft, Stage
+from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
 from gateway.platforms.registry import all_specs, find_spec, make_adapter
 from gateway.run import GatewayRunner
@@ -29,16 +29,16 @@ from gateway.service.chores import Chores
 from gateway.service.local_door import LocalDoor
 from gateway.service.notices import ProcessNotices
 from gateway.service.pulse import Pulse
-from gateway.service.settings_watch import ConfigWatch
+from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import end_gateway
 from gateway.turns.agent_builder import Builder, Choices
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import Arrival, Done, Job
+from gateway.turns.jobs import Arrival, Job, JobDone
 from gateway.turns.lane import Lane, Live
-from gateway.turns.questions import Mailbox
-from gateway.turns.run_turn import LiveTurn, Tools, TurnPerformer
-from gateway.turns.sender import CLOSING, DISK_FULL, FrontDoor, has_room, spec_of
-from gateway.turns.slash_commands import CommandPerformer, HouseCalls
+from gateway.turns.questions import Questions
+from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer
+from gateway.turns.sender import CLOSING, DISK_FULL, Senders, has_room, spec_of
+from gateway.turns.slash_commands import CommandPerformer, OperatorCalls
 from gateway.turns.threads import EventPipe, StoreFace, start_thread
 from gateway.turns.titling import Titler
 from hermes_base.chat import Notice, Question
@@ -97,7 +97,7 @@ class Gateway:
         self._closed = asyncio.Event()
         self.claiming = asyncio.Lock()  # claims are taken and given back one after the other
         self.meters = Meters()
-        self.config_watch = ConfigWatch(self)
+        self.settings_watch = SettingsWatch(self)
         self.chores = Chores(self)
         self._stopping: asyncio.Task[None] | None = None
 
@@ -114,7 +114,7 @@ class Gateway:
         self.node = await self.call(self.pulse.join)
         await self.call(self.people.void_questions)
         self._assemble()
-        await self.config_watch.look()
+        await self.settings_watch.look()
         await self._connect()
         self.started = time.time()
         self.pulse.start()
@@ -125,11 +125,11 @@ class Gateway:
     def _assemble(self) -> None:
         discover_plugins()
         hooks = PluginHooks(get_plugin_manager())
-        self.front = FrontDoor(
+        self.senders = Senders(
             self.turns, self.people, hooks, cli_config.load_last_good, lambda: frozenset(get_plugin_commands())
         )
-        self.front.house = self
-        self.mailbox = Mailbox(
+        self.senders.gateway = self
+        self.questions = Questions(
             self.people,
             self._announce,
             ended=lambda conversation: self._show_soon(conversation, Asking(None)),
@@ -152,13 +152,13 @@ class Gateway:
             lambda conversation, session, title: self._show_soon(conversation, Titled(session, title)),
             self.meters,
         )
-        tools = Tools(
+        parts = GatewayParts(
             self.home,
             self.store,
             self.turns,
             self.runner,
             self.builder,
-            self.mailbox,
+            self.questions,
             self.people,
             self._make_pipe,
             lambda address, turn: self.delivery.find_draft(address, turn),
@@ -167,13 +167,13 @@ class Gateway:
             lambda address: self.delivery.wake(address),
             self.endings,
         )
-        self._turn_performer = TurnPerformer(tools)
+        self._turn_performer = TurnPerformer(parts)
         self.operations = Operations(self)
         self._command_performer = CommandPerformer(
-            tools,
+            parts,
             self._turn_performer,
             lambda platform: spec_of(platform).joins,
-            HouseCalls(self.operations.describe, self._operate),
+            OperatorCalls(self.operations.describe, self._operate),
         )
 
     async def _connect(self) -> None:
@@ -185,10 +185,10 @@ class Gateway:
             self.node,
             self.call,
             drop_file=drop_copy,
-            note_shown=self.mailbox.note_shown,
+            note_shown=self.questions.note_shown,
         )
-        self.stage = Stage()
-        self.stage.start(self.adapters)
+        self.live_events = LiveEvents()
+        self.live_events.start(self.adapters)
         await self.delivery.start()
         door = LocalDoor(self)
         for adapter in self.adapters:
@@ -256,8 +256,8 @@ class Gateway:
             return Refused(DISK_FULL)
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
         inbound = replace(inbound, text=redact(inbound.text))
-        if self.front.is_stranger(key, inbound):
-            if self.front.greet_stranger(key, inbound):
+        if self.senders.is_stranger(key, inbound):
+            if self.senders.greet_stranger(key, inbound):
                 self.wake_delivery(inbound.address)
             return None
         account = inbound.address.account_key
@@ -323,10 +323,10 @@ class Gateway:
     # --- House: what lanes call
 
     async def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
-        arrivals = await self.call(partial(self.front.look, claim, known, closing=self.closing))
-        if not (arrivals and self.front.has_plugins):
+        arrivals = await self.call(partial(self.senders.look, claim, known, closing=self.closing))
+        if not (arrivals and self.senders.has_plugins):
             return arrivals
-        return await start_thread(lambda: self.front.ask_plugins(arrivals), f"plugins {claim.conversation[-40:]}")
+        return await start_thread(lambda: self.senders.ask_plugins(arrivals), f"plugins {claim.conversation[-40:]}")
 
     def close_rows(self, claim: Claim, seqs: Sequence[int], answers: Sequence[Outgoing]) -> None:
         self.turns.complete(claim, seqs, None, answers)
@@ -337,26 +337,26 @@ class Gateway:
     def make_live(self, job: Job) -> Live:
         return self._turn_performer.make_live(job)
 
-    def perform_turn(self, job: Job, live: Live) -> Done:
+    def perform_turn(self, job: Job, live: Live) -> JobDone:
         assert isinstance(live, LiveTurn)
         return self._turn_performer.perform(job, live)
 
-    def perform_command(self, job: Job, live: Live) -> Done:
+    def perform_command(self, job: Job, live: Live) -> JobDone:
         assert isinstance(live, LiveTurn)
         return self._command_performer.perform(job, live)
 
-    def give_up(self, job: Job, live: Live, reason: str) -> Done:
+    def give_up(self, job: Job, live: Live, reason: str) -> JobDone:
         assert isinstance(live, LiveTurn)
         return self._turn_performer.give_up(job, live, reason)
 
     def open_question(self, conversation: str) -> OpenQuestion | None:
-        return self.mailbox.open(conversation)
+        return self.questions.open(conversation)
 
     def answer_question(self, conversation: str, question: str, text: str, by: Standing) -> bool:
-        return self.mailbox.answer(question, text, by, conversation=conversation)
+        return self.questions.answer(question, text, by, conversation=conversation)
 
     def show(self, conversation: str, event: LiveEvent) -> None:
-        self.stage.show(conversation, event)
+        self.live_events.show(conversation, event)
 
     def call_soon(self, call: Callable[..., object], *args: Any) -> None:
         """Have the loop do it; on any thread."""
@@ -375,7 +375,7 @@ class Gateway:
         key, address = job.claim.conversation, job.first.inbound.address
         shows = spec_of(address.platform).shows_events
         progress = str(cli_config.cfg_get(cli_config.load_last_good(), "gateway", "tool_progress") or "short")
-        draft = None if shows else Draft(self.delivery, address, live.draft_id, progress)
+        draft = None if shows else DraftFeed(self.delivery, address, live.draft_id, progress)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             self._loop.call_soon_threadsafe(draft.begin)
 

@@ -68,8 +68,8 @@ class LocalDoor:
             if runtime.provider == "embedded":
                 hint = TOY
                 embedded.start_soon()
-        problems = [*list_changed(), *filter(None, [gateway.config_watch.engine_problem])]
-        return OpenedConversation(conversation, (*who, *problems, *lines), gateway.mailbox.showing(conversation), hint)
+        problems = [*list_changed(), *filter(None, [gateway.settings_watch.engine_problem])]
+        return OpenedConversation(conversation, (*who, *problems, *lines), gateway.questions.showing(conversation), hint)
 
     def _find_model(self, model: str, provider: str) -> Runtime:
         return self._gateway.builder.find_runtime(cli_config.load_last_good(), model, provider)

@@ -146,7 +146,7 @@ def _collect_surroundings(gateway: "Gateway") -> Iterator[Family]:
         for adapter in gateway.adapters
     )
     yield Family("hermes_platform_connected", GAUGE, "1: a sign of life in the last 90 seconds.", platforms)
-    broken = bool(gateway.config_watch.problem)
+    broken = bool(gateway.settings_watch.problem)
     yield gauge_family("hermes_config_broken", "1: an edit of the settings was refused.", broken)
     yield gauge_family("hermes_disk_free_bytes", "Room on the disk of the home.", measure_free(gateway.home))
     yield gauge_family("hermes_memory_bytes", "Memory of the process (resident).", read_memory())

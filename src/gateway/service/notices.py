@@ -28,7 +28,7 @@ class ProcessNotices:
         conversation goes on elsewhere (`/resume`), the person is told, and how to go back."""
         gateway, name = self._gateway, f"proc:{id}:{uuid.uuid4().hex[:6]}"
         session = gateway.store.last_of(task)
-        if session is None or not gateway.front.may_hear(session.conversation):
+        if session is None or not gateway.senders.may_hear(session.conversation):
             log.info("a process of %s ended, and nobody is there to hear of it", task)
             return
         current = gateway.store.current(session.conversation)

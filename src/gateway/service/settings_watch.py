@@ -35,7 +35,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingChange:
     """One setting that is another one now; its value is not told, since it may be a secret."""
 
     key: str
@@ -55,16 +55,18 @@ class Known:
 # --- what changed, pure
 
 
-def find_changes(before: Known, after: Known) -> Iterator[Change]:
+def find_changes(before: Known, after: Known) -> Iterator[SettingChange]:
     """What differs, in the order of the table; then what plugins and platforms own; then variables."""
     for row in table.SETTINGS:
         keys = row.key.split(".")
         if cli_config.cfg_get(before.settings, *keys) != cli_config.cfg_get(after.settings, *keys):
-            yield Change(row.key, row.takes_effect)
-    yield from (Change(key, _when_foreign(key)) for key in _differ(*map(_foreign, (before.settings, after.settings))))
+            yield SettingChange(row.key, row.takes_effect)
+    yield from (
+        SettingChange(key, _when_foreign(key)) for key in _differ(*map(_foreign, (before.settings, after.settings)))
+    )
     keys_of_models = find_key_names(after.settings)
     for name in _differ(before.env, after.env):
-        yield Change(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)
+        yield SettingChange(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)
 
 
 def _foreign(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
 
 
-def word_changes(changes: list[Change]) -> str:
+def word_changes(changes: list[SettingChange]) -> str:
     """`gateway.busy (with the next message), log.level (at once)`."""
     return ", ".join(f"{change.key} ({change.takes_effect})" for change in changes)
 
@@ -89,7 +91,7 @@ def word_changes(changes: list[Change]) -> str:
 # --- watching
 
 
-class ConfigWatch:
+class SettingsWatch:
     """Looks at two file stamps every two seconds; reads the files only when one has changed."""
 
     def __init__(self, gateway: "Gateway") -> None:
@@ -97,7 +99,7 @@ class ConfigWatch:
         self._stamp: Stamp | None = None
         self._known: Known | None = None
         self._loaded_at = 0.0
-        self._changes: deque[Change] = deque(maxlen=KEPT_CHANGES)
+        self._changes: deque[SettingChange] = deque(maxlen=KEPT_CHANGES)
         self._engine = ""
         self.engine_problem = ""  # why the context engine that the settings name is not used
 
@@ -134,7 +136,7 @@ class ConfigWatch:
 
     def _tell(self, before: Known, after: Known) -> None:
         now = time.time()
-        changes = [Change(change.key, change.takes_effect, now) for change in find_changes(before, after)]
+        changes = [SettingChange(change.key, change.takes_effect, now) for change in find_changes(before, after)]
         if before.problem and not after.problem:
             log.info("the settings are in order again")
         if changes:
@@ -143,7 +145,7 @@ class ConfigWatch:
             log.info("the settings have changed: %s", word_changes(changes))
             self._apply(after, changes)
 
-    def _apply(self, known: Known, changes: list[Change]) -> None:
+    def _apply(self, known: Known, changes: list[SettingChange]) -> None:
         """What takes effect at once; the rest is read where it is used."""
         logs.set_level(str(known.settings["log"]["level"]))
         self._gateway.chores.set_limits()

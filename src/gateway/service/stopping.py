@@ -27,13 +27,13 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StopStep:
     name: str
     seconds: float
     work: Callable[[], Awaitable[object]]
 
 
-async def take_step(step: Step) -> bool:
+async def take_step(step: StopStep) -> bool:
     """Take one step of a stop; whether it came to its end. What it raises is logged; what does not end in time is told
     to, and left behind."""
     task = asyncio.ensure_future(_begin(step))
@@ -44,7 +44,7 @@ async def take_step(step: Step) -> bool:
     return task in done and task.result()
 
 
-async def _begin(step: Step) -> bool:
+async def _begin(step: StopStep) -> bool:
     try:
         await step.work()
     except Exception:  # the boundary to platforms, plugins and the store: one of them must not keep the others
@@ -60,27 +60,27 @@ async def end_gateway(gateway: "Gateway", reason: str, grace: float, cut: float)
         await asyncio.gather(*map(take_step, together))
 
 
-def list_steps(gateway: "Gateway", reason: str, grace: float, cut: float) -> Iterator[Sequence[Step]]:
+def list_steps(gateway: "Gateway", reason: str, grace: float, cut: float) -> Iterator[Sequence[StopStep]]:
     """All limits together, with `grace` and `cut`, are less than LONGEST_STOP. A list is made when it is its turn."""
-    yield [Step("telling who waits", 0.1, partial(_tell, gateway, reason))]
-    yield [Step("waiting for turns", grace + 0.1, partial(_wait_for_lanes, gateway, grace))]
-    yield [Step("suspending turns", 0.1, partial(_suspend, gateway, reason))]
+    yield [StopStep("telling who waits", 0.1, partial(_tell, gateway, reason))]
+    yield [StopStep("waiting for turns", grace + 0.1, partial(_wait_for_lanes, gateway, grace))]
+    yield [StopStep("suspending turns", 0.1, partial(_suspend, gateway, reason))]
     yield [
-        Step("waiting for turns that were cut", cut + 0.1, partial(_wait_for_lanes, gateway, cut)),
-        Step("ending titles", 1.1, lambda: start_thread(gateway.titler.stop, "titles end")),
+        StopStep("waiting for turns that were cut", cut + 0.1, partial(_wait_for_lanes, gateway, cut)),
+        StopStep("ending titles", 1.1, lambda: start_thread(gateway.titler.stop, "titles end")),
     ]
-    yield [Step("ending delivery", 0.8, lambda: gateway.delivery.stop(grace=0.3))]
-    yield [Step("showing the last events", 0.2, gateway.stage.stop)]
+    yield [StopStep("ending delivery", 0.8, lambda: gateway.delivery.stop(grace=0.3))]
+    yield [StopStep("showing the last events", 0.2, gateway.live_events.stop)]
     yield [
-        *(Step(f"disconnecting {each.spec.label}", 0.8, each.disconnect) for each in gateway.adapters),
-        *(Step("closing the page", 0.8, close) for close in gateway.doors),
+        *(StopStep(f"disconnecting {each.spec.label}", 0.8, each.disconnect) for each in gateway.adapters),
+        *(StopStep("closing the page", 0.8, close) for close in gateway.doors),
     ]
     gateway.end_tasks()
     yield [
-        Step("leaving the store", 0.5, lambda: gateway.call(gateway.turns.leave, gateway.node)),
-        Step("letting agents go", 0.5, lambda: start_thread(gateway.runner.release_all, "release-agents")),
+        StopStep("leaving the store", 0.5, lambda: gateway.call(gateway.turns.leave, gateway.node)),
+        StopStep("letting agents go", 0.5, lambda: start_thread(gateway.runner.release_all, "release-agents")),
     ]
-    yield [Step("closing the store", 0.4, lambda: gateway.call(gateway.store.close))]
+    yield [StopStep("closing the store", 0.4, lambda: gateway.call(gateway.store.close))]
     gateway.call.close()
 
 
@@ -92,7 +92,7 @@ async def _tell(gateway: "Gateway", reason: str) -> None:
 async def _suspend(gateway: "Gateway", reason: str) -> None:
     for lane in list(gateway.lanes.values()):
         lane.suspend(f"Hermes was stopped ({reason})")
-    gateway.mailbox.void_all()
+    gateway.questions.void_all()
 
 
 async def _wait_for_lanes(gateway: "Gateway", seconds: float) -> None:

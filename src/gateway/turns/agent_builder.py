@@ -59,7 +59,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AgentPlan:
     """Everything an agent is built from, and one text that stands for it."""
 
     conversation: str
@@ -98,7 +98,7 @@ class Builder:
         self._found: dict[tuple[str, str, str], tuple[float, Runtime]] = {}
         self._notes_of = notes_of
 
-    def plan(self, conversation: str, choices: Choices, scope: Scope, *, needs_model: bool = True) -> Plan:
+    def plan(self, conversation: str, choices: Choices, scope: Scope, *, needs_model: bool = True) -> AgentPlan:
         """What the conversation's agent has to be now; ConfigProblem when no model can be found and one is needed. An
         agent without a model looks for one at its first call, and fails there as a call does: what was said is kept."""
         settings = cli_config.load_last_good()
@@ -117,7 +117,7 @@ class Builder:
             GatewayRunner._extract_cache_busting_config(settings),
         )
         fallbacks = self._list_fallbacks(settings, choices, runtime)
-        return Plan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks)
+        return AgentPlan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks)
 
     def _list_fallbacks(
         self, settings: Mapping[str, Any], choices: Choices, runtime: Runtime
@@ -147,17 +147,17 @@ class Builder:
         self._found[wanted] = now, runtime
         return runtime
 
-    def build(self, plan: Plan) -> AIAgent:
+    def build(self, plan: AgentPlan) -> AIAgent:
         """An agent from what its signature stands for; all other settings are given to it as to a warm one."""
         agent = self._make_agent(plan, pick_baked(plan.settings))
         self.refresh(agent, plan)
         return agent
 
-    def refresh(self, agent: AIAgent, plan: Plan) -> None:
+    def refresh(self, agent: AIAgent, plan: AgentPlan) -> None:
         """Today's settings for an agent that works outside a turn."""
         agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks))
 
-    def _make_agent(self, plan: Plan, settings: Mapping[str, Any]) -> AIAgent:
+    def _make_agent(self, plan: AgentPlan, settings: Mapping[str, Any]) -> AIAgent:
         runtime = plan.runtime
         platform = parse_key(plan.conversation).platform
         new = NewSession(plan.conversation, platform=platform, model=runtime.model, person=plan.scope.person_id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core import bursts
-from gateway.core.route import Standing, View, is_command
+from gateway.core.route import ConversationView, Standing, is_command
 from hermes_base.inbound import Inbound
 from hermes_state.turns import Claim, Waiting
 
@@ -16,7 +16,7 @@ class Arrival:
 
     row: Waiting
     inbound: Inbound
-    view: View  # without the state of the lane
+    view: ConversationView  # without the state of the lane
     replaces: tuple[int, ...] = ()  # older revisions of it that wait
     skip: bool = False  # a plugin said that it is not for us
 
@@ -34,9 +34,9 @@ class Item:
         object.__setattr__(self, "is_command", is_command(self.inbound.text))
 
     @property
-    def message(self) -> bursts.Message:
+    def message(self) -> bursts.BurstMessage:
         begun = self.row.attempts > 0 or self.row.taken
-        return bursts.Message(self.row.seq, self.inbound, self.row.accepted, begun, self.sender.role)
+        return bursts.BurstMessage(self.row.seq, self.inbound, self.row.accepted, begun, self.sender.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class JobDone:
     """What became of a job."""
 
     closed: tuple[int, ...] = ()  # messages that are dealt with

@@ -1,7 +1,7 @@
 """One conversation at work: its messages are routed as they arrive, at most one runs, and the rest waits in order.
 
 A lane lives on the event loop while its conversation has open messages, and ends when it has none. What it decides is
-`route`; what it performs goes through its `House`. All rows are in the store: a lane that dies loses nothing.
+`route`; what it performs goes through its `LaneHost`. All rows are in the store: a lane that dies loses nothing.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from gateway.core.route import (
     MAX_WAITING,
     NOTHING_RUNS,
     AnswerQuestion,
+    ConversationView,
     Decision,
     Drop,
     Interrupt,
     OpenQuestion,
     Queue,
-    Reply,
+    ReplyAtOnce,
     RunCommand,
     Standing,
     StartTurn,
     Steer,
-    View,
     route,
 )
 from gateway.platforms.face import Begun, Dealt, LiveEvent, Moved
-from gateway.turns.jobs import Arrival, Done, Item, Job
+from gateway.turns.jobs import Arrival, Item, Job, JobDone
 from gateway.turns.threads import StoreFace, start_thread
 from hermes_base import commands
 from hermes_base.errors import Fenced, HermesError, StoreFailure
@@ -70,7 +70,7 @@ class Live(Protocol):
         ...
 
 
-class House(Protocol):
+class LaneHost(Protocol):
     """What a lane needs around it."""
 
     @property
@@ -86,11 +86,11 @@ class House(Protocol):
 
     def make_live(self, job: Job) -> Live: ...
 
-    def perform_turn(self, job: Job, live: Live) -> Done: ...
+    def perform_turn(self, job: Job, live: Live) -> JobDone: ...
 
-    def perform_command(self, job: Job, live: Live) -> Done: ...
+    def perform_command(self, job: Job, live: Live) -> JobDone: ...
 
-    def give_up(self, job: Job, live: Live, reason: str) -> Done:
+    def give_up(self, job: Job, live: Live, reason: str) -> JobDone:
         """Close a turn whose thread does not come back."""
         ...
 
@@ -127,11 +127,11 @@ class Slot:
 
 
 class Lane:
-    def __init__(self, house: House, claim: Claim) -> None:
+    def __init__(self, host: LaneHost, claim: Claim) -> None:
         self.claim = claim
         self.about = {"conversation": claim.conversation}  # what its lines in the log are about
         self.slot: Slot | None = None
-        self._house = house
+        self._host = host
         self._woken = asyncio.Event()
         self._unseen = True  # the store may hold messages that were not looked at
         self._stop_coming = ""  # why the turn that begins next is stopped at once
@@ -235,7 +235,7 @@ class Lane:
             return
         self._unseen, known = False, len(self._known)
         try:
-            arrivals = await self._house.look(self.claim, frozenset(self._known))
+            arrivals = await self._host.look(self.claim, frozenset(self._known))
         except Exception:
             self._unseen = True
             raise
@@ -268,11 +268,11 @@ class Lane:
         waiting = tuple(item.row.seq for item in self._queue if item.row.seq in replaced)
         if not waiting:
             return replace(arrival, view=replace(arrival.view, earlier="answered"))
-        await self._house.call(self._house.close_rows, self.claim, waiting, ())
-        self._dealt(waiting, arrival.inbound)
+        await self._host.call(self._host.close_rows, self.claim, waiting, ())
+        self._note_closed(waiting, arrival.inbound)
         return arrival
 
-    def _view(self, arrival: Arrival) -> View:
+    def _view(self, arrival: Arrival) -> ConversationView:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
         slow = self.slot is not None and not self.slot.is_turn and _asks_model(self.slot.job.first)
@@ -284,7 +284,7 @@ class Lane:
             coming=self.coming,
             steerable=turn is not None and turn.live.steerable,
             depth=self._depth,
-            question=self._house.open_question(self.key),
+            question=self._host.open_question(self.key),
             waiting=self._count_held(),
             behind_command=any(item.is_command for item in self._queue),
             refusals=self._refusals,
@@ -293,15 +293,15 @@ class Lane:
     async def _perform(self, arrival: Arrival, decision: Decision) -> None:
         item = Item(arrival.row, arrival.inbound, arrival.view.sender)
         full = self._count_held() >= MAX_WAITING
-        self._refusals = self._refusals + 1 if full and isinstance(decision, Drop | Reply) else 0
+        self._refusals = self._refusals + 1 if full and isinstance(decision, Drop | ReplyAtOnce) else 0
         match decision:
             case Drop(reason):
                 log.info("dropped message %d of %s: %s", item.row.seq, self.key, reason, extra=self.about)
                 await self._close(item)
-            case Reply(text, level):
+            case ReplyAtOnce(text, level):
                 await self._close(item, text, level)
             case AnswerQuestion(question, text):
-                taken = self._house.answer_question(self.key, question, text, item.sender)
+                taken = self._host.answer_question(self.key, question, text, item.sender)
                 await self._close(item, "" if taken else "That question is not open any more.")
             case RunCommand():
                 await self._take_command(item, decision)
@@ -310,8 +310,8 @@ class Lane:
                 if told and (item.sender.person, told) not in self._told:
                     self._told.add((item.sender.person, told))
                     note = Outgoing(item.inbound.address, told, NOTE)
-                    await self._house.call(self._house.post, self.key, f"queued:{item.row.seq}", note)
-                    self._house.wake_delivery(item.inbound.address)
+                    await self._host.call(self._host.post, self.key, f"queued:{item.row.seq}", note)
+                    self._host.wake_delivery(item.inbound.address)
             case Steer():
                 self._steer(item)
             case Interrupt():
@@ -359,21 +359,21 @@ class Lane:
 
     async def _close(self, item: Item, text: str = "", level: str = "info") -> None:
         answers = [Outgoing(item.inbound.address, text, NOTE, level)] if text else []
-        await self._house.call(self._house.close_rows, self.claim, (item.row.seq,), answers)
-        self._dealt((item.row.seq,), item.inbound)
+        await self._host.call(self._host.close_rows, self.claim, (item.row.seq,), answers)
+        self._note_closed((item.row.seq,), item.inbound)
 
-    def _dealt(self, seqs: tuple[int, ...], inbound: Inbound) -> None:
+    def _note_closed(self, seqs: tuple[int, ...], inbound: Inbound) -> None:
         self._known.difference_update(seqs)
         self._judged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
-        self._house.wake_delivery(inbound.address)
-        self._house.show(self.key, Dealt(seqs))
+        self._host.wake_delivery(inbound.address)
+        self._host.show(self.key, Dealt(seqs))
 
     # --- what runs
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self._suspended or self._house.closing:
+        if self.slot is not None or not self._queue or self._suspended or self._host.closing:
             return None
         pause = self._not_before - time.monotonic()
         if pause > 0.0:
@@ -382,7 +382,7 @@ class Lane:
         if first.is_command and not first.row.taken:
             self._run(Job(self.claim, (first,), failed=self._failures > 0), is_turn=False)
             return None
-        window = self._house.burst_seconds(first.inbound)
+        window = self._host.burst_seconds(first.inbound)
         messages = [item.message for item in self._queue]
         pause = bursts.wait_for(messages, window, time.time())
         if pause:
@@ -396,7 +396,7 @@ class Lane:
         now = time.time()
         self._queue = [item for item in self._queue if item.row.seq not in job.seqs]
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
-        self.slot = Slot(job, self._house.make_live(job), running, is_turn)
+        self.slot = Slot(job, self._host.make_live(job), running, is_turn)
         self._start(self._run_slot(self.slot))
         if self._stop_coming:
             reason, self._stop_coming = self._stop_coming, ""
@@ -406,7 +406,7 @@ class Lane:
         recovering = slot.is_turn and bool(slot.job.first.row.attempts)
         try:
             if recovering:
-                async with self._house.recovery:  # fresh messages of other conversations go first (C15)
+                async with self._host.recovery:  # fresh messages of other conversations go first (C15)
                     done = await self._perform_slot(slot)
             else:
                 done = await self._perform_slot(slot)
@@ -426,16 +426,16 @@ class Lane:
             self._told.clear()
             self.wake()
 
-    async def _perform_slot(self, slot: Slot) -> Done:
+    async def _perform_slot(self, slot: Slot) -> JobDone:
         if not slot.is_turn:
-            done = await self._unless_abandoned(slot, lambda: self._house.perform_command(slot.job, slot.live))
+            done = await self._unless_abandoned(slot, lambda: self._host.perform_command(slot.job, slot.live))
             if done.again is None:
                 return done
             slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
-        self._house.show(self.key, Begun(slot.job.seqs))
-        return await self._unless_abandoned(slot, lambda: self._house.perform_turn(slot.job, slot.live))
+        self._host.show(self.key, Begun(slot.job.seqs))
+        return await self._unless_abandoned(slot, lambda: self._host.perform_turn(slot.job, slot.live))
 
-    async def _unless_abandoned(self, slot: Slot, work: Callable[[], Done]) -> Done:
+    async def _unless_abandoned(self, slot: Slot, work: Callable[[], JobDone]) -> JobDone:
         """The work's result, or its burial when it was told to stop and its thread does not come back."""
         future = start_thread(work, f"turn {self.key[-40:]}")
         given_up = asyncio.ensure_future(slot.abandoned.wait())
@@ -448,19 +448,19 @@ class Lane:
             slot.live.suspend()
             if self._suspended:
                 raise Fenced("The gateway stops, and the turn did not end in time.")
-            bury = partial(self._house.give_up, slot.job, slot.live, slot.stopping)
+            bury = partial(self._host.give_up, slot.job, slot.live, slot.stopping)
             return await start_thread(bury, f"bury {self.key[-40:]}")
         finally:
             given_up.cancel()
 
-    def _settle(self, slot: Slot, done: Done) -> None:
+    def _settle(self, slot: Slot, done: JobDone) -> None:
         """The slot has ended: what was not dealt with is looked at again."""
         if slot.stopping != BY_NEW_MESSAGE:
             self._depth = 0
         self._look_again_at({*self._steered, *slot.job.seqs}.difference(done.closed))
         if done.moved:
-            self._house.show(self.key, Moved(slot.job.first.row.seq, done.moved))
-        self._dealt(done.closed, slot.job.first.inbound)
+            self._host.show(self.key, Moved(slot.job.first.row.seq, done.moved))
+        self._note_closed(done.closed, slot.job.first.inbound)
 
     def _look_again_at(self, seqs: set[int]) -> None:
         """They are read from the store again, which alone knows how far each message has come."""
@@ -481,17 +481,17 @@ class Lane:
         note = Outgoing(first.inbound.address, text, NOTE, "error")
         try:
             name = f"failed:{first.row.seq}:{self._failures}"
-            await self._house.call(self._house.post, self.key, name, note)
-            self._house.wake_delivery(first.inbound.address)
+            await self._host.call(self._host.post, self.key, name, note)
+            self._host.wake_delivery(first.inbound.address)
         except StoreFailure:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
 
     async def _run_beside(self, item: Item) -> None:
         job = Job(self.claim, (item,))
         try:
-            live = self._house.make_live(job)
-            done = await start_thread(lambda: self._house.perform_command(job, live), f"command {self.key[-40:]}")
-            self._dealt(done.closed, item.inbound)
+            live = self._host.make_live(job)
+            done = await start_thread(lambda: self._host.perform_command(job, live), f"command {self.key[-40:]}")
+            self._note_closed(done.closed, item.inbound)
         except Fenced:
             log.info("the claim on %s was lost beside a command", self.key, extra=self.about)
         except Exception:  # the top of a command: its message is looked at again
@@ -539,6 +539,6 @@ def _runs_beside(asked: RunCommand) -> bool:
     return command is not None and command.when_busy == commands.NOW
 
 
-def _forget_result(future: "asyncio.Future[Done]") -> None:
+def _forget_result(future: "asyncio.Future[JobDone]") -> None:
     if not future.cancelled() and future.exception() is not None:
         log.debug("a turn that was left behind ended with %r", future.exception())

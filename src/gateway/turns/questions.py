@@ -1,4 +1,4 @@
-"""One mailbox for every question that a turn asks a person: approvals, clarifications, confirmations.
+"""The place of every question that a turn asks a person: approvals, clarifications, confirmations.
 
 The turn's thread waits here; whoever answers is checked here. Only the threads that ask call the store, so `answer`,
 `open` and `void_turn` never block and may be called on the event loop.
@@ -26,7 +26,7 @@ Announce = Callable[[Question, str], None]
 
 
 class QuestionStore(Protocol):
-    """What the mailbox needs of `PeopleStore`."""
+    """What the questions needs of `PeopleStore`."""
 
     def ask(self, question: QuestionRow) -> None: ...
 
@@ -53,15 +53,15 @@ class _Waiting:
 class TurnAsker:
     """Its `ask` is the `Asker` of one turn: whatever is asked through it belongs to this turn."""
 
-    mailbox: "Mailbox"
+    questions: "Questions"
     conversation: str
     turn: str
 
     def ask(self, question: Question) -> Answer:
-        return self.mailbox.ask(replace(question, conversation=self.conversation, turn=self.turn))
+        return self.questions.ask(replace(question, conversation=self.conversation, turn=self.turn))
 
 
-class Mailbox:
+class Questions:
     """Asks for all conversations. A conversation is asked one thing at a time, so that an answer can
     only mean one question; an answer holds once, for the turn that asked (G4)."""
 

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core import bursts, clocks
-from gateway.core.agent_cache import Place
+from gateway.core.agent_cache import HeldTranscript
 from gateway.core.meters import Meters
 from gateway.core.people import Scope, is_shared, scope_of
 from gateway.platforms.face import Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.turns.admission import WORKSPACE, open_folder
-from gateway.turns.agent_builder import Builder, Choices, Plan, write_effort
+from gateway.turns.agent_builder import AgentPlan, Builder, Choices, write_effort
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import Again, Done, Item, Job
+from gateway.turns.jobs import Again, Item, Job, JobDone
 from gateway.turns.lane import BY_NEW_MESSAGE
-from gateway.turns.questions import Mailbox
+from gateway.turns.questions import Questions
 from gateway.turns.sender import spec_of
 from gateway.turns.threads import EventPipe
 from gateway.turns.titling import Titler
@@ -58,11 +58,11 @@ IMAGE_BYTES = 5_000_000
 class LiveTurn:
     """The turn under way, as the loop and its thread share it."""
 
-    def __init__(self, job: Job, mailbox: Mailbox) -> None:
+    def __init__(self, job: Job, questions: Questions) -> None:
         self.turn_id = f"{job.first.row.seq}.{job.first.row.attempts + 1}"
         self.draft_id = name_draft(job)
         self._job = job
-        self._mailbox = mailbox
+        self._questions = questions
         self._lock = threading.Lock()
         self._agent: AIAgent | None = None
         self._journal: TurnJournal | None = None
@@ -92,7 +92,7 @@ class LiveTurn:
             self._agent = self._journal = None
 
     def stop(self, reason: str) -> None:
-        self._mailbox.void_turn(self._job.claim.conversation, self.turn_id)
+        self._questions.void_turn(self._job.claim.conversation, self.turn_id)
         self._cancel.cancel(reason)
         agent = self._agent
         if agent is not None:
@@ -120,7 +120,7 @@ class LiveTurn:
 
     def signs(self) -> clocks.Signs:
         agent = self._agent
-        asking = self._mailbox.is_waiting(self._job.claim.conversation)
+        asking = self._questions.is_waiting(self._job.claim.conversation)
         if agent is None:
             return clocks.Signs(asking=asking)
         children = max((child._last_activity_ts for child in agent.children), default=0.0)
@@ -129,7 +129,7 @@ class LiveTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class GatewayParts:
     """What a performer works with."""
 
     home: Path
@@ -137,7 +137,7 @@ class Tools:
     turns: TurnStore
     runner: GatewayRunner
     builder: Builder
-    mailbox: Mailbox
+    questions: Questions
     people: PeopleStore
     make_pipe: Callable[[Job, LiveTurn], EventPipe]
     find_draft: Callable[[Address, str], str]  # the draft whose place a turn's answer takes; waits for nothing
@@ -149,8 +149,8 @@ class Tools:
 
 @contextmanager
 def hold_agent(
-    tools: Tools,
-    plan: Plan,
+    parts: GatewayParts,
+    plan: AgentPlan,
     job: Job,
     live: LiveTurn,
     turn: BegunTurn,
@@ -159,10 +159,10 @@ def hold_agent(
     """The conversation's agent for itself, its writes fenced by the messages of this turn or command. It is given back
     however that ends, also before it has begun: the only way to claim one."""
     key = job.claim.conversation
-    current = tools.store.current(key)
+    current = parts.store.current(key)
     standing = (current.id, current.version) if current else ("", 0)
-    agent: AIAgent = tools.runner.claim_agent(
-        key, plan.signature, lambda: tools.builder.build(plan), interrupt_depth=job.depth, standing=standing
+    agent: AIAgent = parts.runner.claim_agent(
+        key, plan.signature, lambda: parts.builder.build(plan), interrupt_depth=job.depth, standing=standing
     )
     journal = _journal_of(agent)
     try:
@@ -172,71 +172,71 @@ def hold_agent(
     finally:
         live.detach()
         journal.suspend()
-        hush(agent)
+        clear_callbacks(agent)
         size, unsaved = agent.size
-        tools.runner.finish_turn(key, agent, Place(*journal.place, size, unsaved))
+        parts.runner.finish_turn(key, agent, HeldTranscript(*journal.place, size, unsaved))
 
 
 class TurnPerformer:
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, parts: GatewayParts) -> None:
+        self._parts = parts
 
     def make_live(self, job: Job) -> LiveTurn:
-        return LiveTurn(job, self._tools.mailbox)
+        return LiveTurn(job, self._parts.questions)
 
-    def perform(self, job: Job, live: LiveTurn) -> Done:
+    def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """The turn of these messages, from its first row in the store to its last."""
         going_on = Outgoing(job.first.inbound.address, TRYING_AGAIN if job.failed else GOING_ON, NOTE)
         try:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
             answer = Outgoing(job.first.inbound.address, str(problem), level="error", completed=False)
-            self._tools.turns.complete(job.claim, job.seqs, None, [answer])
-            return Done(job.seqs)
-        turn = self._tools.turns.begin(job.claim, job.seqs, going_on, plan.changed)
+            self._parts.turns.complete(job.claim, job.seqs, None, [answer])
+            return JobDone(job.seqs)
+        turn = self._parts.turns.begin(job.claim, job.seqs, going_on, plan.changed)
         if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
-            still_open = {row.seq for row in self._tools.turns.waiting(job.claim)}
-            return Done(tuple(seq for seq in job.seqs if seq not in still_open))
+            still_open = {row.seq for row in self._parts.turns.waiting(job.claim)}
+            return JobDone(tuple(seq for seq in job.seqs if seq not in still_open))
         self._note_waits(job)
         if turn.given_up:
-            return self._bury(job, turn, GIVEN_UP[turn.given_up])
-        with hold_agent(self._tools, plan, job, live, turn, lambda end: [self._answer(job, end, live)]) as agent:
+            return self._write_end(job, turn, GIVEN_UP[turn.given_up])
+        with hold_agent(self._parts, plan, job, live, turn, lambda end: [self._answer(job, end, live)]) as agent:
             return self._work(job, turn, plan, agent, live)
 
-    def _work(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, live: LiveTurn) -> Done:
-        tools, key, journal = self._tools, job.claim.conversation, _journal_of(agent)
+    def _work(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, live: LiveTurn) -> JobDone:
+        parts, key, journal = self._parts, job.claim.conversation, _journal_of(agent)
         try:
-            pipe = tools.make_pipe(job, live)
+            pipe = parts.make_pipe(job, live)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
             self._run(job, turn, plan, agent, pipe, live.turn_id)
             if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
-                tools.titler.look_at(key, journal.place[0], plan.runtime)
-            return Done(journal.closed)
+                parts.titler.look_at(key, journal.place[0], plan.runtime)
+            return JobDone(journal.closed)
         finally:
-            tools.mailbox.void_turn(key, live.turn_id)
+            parts.questions.void_turn(key, live.turn_id)
 
-    def give_up(self, job: Job, live: LiveTurn, reason: str) -> Done:
+    def give_up(self, job: Job, live: LiveTurn, reason: str) -> JobDone:
         """Close a turn whose thread does not come back: another agent writes its end."""
-        self._tools.runner.abandon_turn(job.claim.conversation, live.leave_behind())
-        taken = frozenset(row.seq for row in self._tools.turns.waiting(job.claim) if row.taken)
+        self._parts.runner.abandon_turn(job.claim.conversation, live.leave_behind())
+        taken = frozenset(row.seq for row in self._parts.turns.waiting(job.claim) if row.taken)
         turn = BegunTurn(min(job.seqs), job.seqs, job.first.row.attempts + 1, taken)
-        return self._bury(job, turn, reason)
+        return self._write_end(job, turn, reason)
 
-    def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> Plan:
+    def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         shared = is_shared(cli_config.load_last_good())
         kind, sender = item.inbound.address.kind, item.sender
-        belongs = self._tools.people.person_of(key)
+        belongs = self._parts.people.person_of(key)
         scope = scope_of(kind, sender.role, sender.person, key, shared, belongs=belongs)
-        before = Choices.of(self._tools.turns.choices(key))
+        before = Choices.of(self._parts.turns.choices(key))
         now = self._find_place(before, item, scope)
-        plan = self._tools.builder.plan(key, now, scope, needs_model=needs_model)
+        plan = self._parts.builder.plan(key, now, scope, needs_model=needs_model)
         return replace(plan, changed=None if now == before else now.as_stored())
 
     def _find_place(self, before: Choices, item: Item, scope: Scope) -> Choices:
         """Where the conversation works, and where and for whom it is answered from now on."""
         inbound = item.inbound
-        own = open_folder(self._tools.home, scope)
+        own = open_folder(self._parts.home, scope)
         folder = str(own / WORKSPACE) if own else inbound.folder or before.folder or self._open_workspace()
         return replace(
             before,
@@ -248,15 +248,15 @@ class TurnPerformer:
 
     def _open_workspace(self) -> str:
         """Where a conversation without a terminal works."""
-        folder = self._tools.home / WORKSPACE
+        folder = self._parts.home / WORKSPACE
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(folder)
 
-    def _run(self, job: Job, turn: BegunTurn, plan: Plan, agent: AIAgent, pipe: EventPipe, name: str) -> None:
+    def _run(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, pipe: EventPipe, name: str) -> None:
         first, key = job.first, job.claim.conversation
-        asker = self._tools.mailbox.begin_turn(key, name, first.sender.person)
+        asker = self._parts.questions.begin_turn(key, name, first.sender.person)
         agent.stream_delta_callback = self._time_first(agent, pipe)
-        agent.switch_callback = self._tools.meters.switches.add
+        agent.switch_callback = self._parts.meters.switches.add
         agent.reasoning_callback = pipe.put_reasoning
         agent.text_end_callback = agent.tool_progress_callback = pipe.put
         agent.status_callback = lambda notice: self._tell(job, pipe, notice)
@@ -287,8 +287,8 @@ class TurnPerformer:
             )
             result = "interrupted" if ended["interrupted"] else "completed" if ended["completed"] else "failed"
         finally:
-            self._tools.meters.turns.add(result)
-            self._tools.meters.turn_seconds.note(time.monotonic() - began)
+            self._parts.meters.turns.add(result)
+            self._parts.meters.turn_seconds.note(time.monotonic() - began)
 
     def _tell(self, job: Job, pipe: EventPipe, notice: Notice) -> None:
         """Show a notice; what lasts is a message in chats that show no events (D12, E3), and whoever looks at such a
@@ -298,22 +298,22 @@ class TurnPerformer:
             pipe.put(Notice(notice.text, notice.level))
         else:
             note = Outgoing(address, notice.text, NOTE, notice.level)
-            self._tools.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
-            self._tools.wake(address)
+            self._parts.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
+            self._parts.wake(address)
 
     def _note_waits(self, job: Job) -> None:
         """How long its messages waited; what is tried again has waited for other reasons."""
         now = time.time()
         for item in job.items:
             if not item.row.attempts:
-                self._tools.meters.wait_seconds.note(now - item.row.accepted)
+                self._parts.meters.wait_seconds.note(now - item.row.accepted)
 
     def _time_first(self, agent: AIAgent, pipe: EventPipe) -> Callable[[str], None]:
         """Notes when the first piece of text comes, and steps aside: there are hundreds in an answer."""
         began = time.monotonic()
 
         def put_first(text: str) -> None:
-            self._tools.meters.first_text_seconds.note(time.monotonic() - began)
+            self._parts.meters.first_text_seconds.note(time.monotonic() - began)
             agent.stream_delta_callback = pipe.put_text
             pipe.put_text(text)
 
@@ -321,20 +321,20 @@ class TurnPerformer:
 
     def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
         inbound = job.first.inbound
-        draft = self._tools.find_draft(inbound.address, live.draft_id)
+        draft = self._parts.find_draft(inbound.address, live.draft_id)
         return replace(answer_of(inbound, end), draft=draft, turn=live.draft_id)
 
-    def _bury(self, job: Job, turn: BegunTurn, reason: str) -> Done:
-        agent = self._tools.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))
+    def _write_end(self, job: Job, turn: BegunTurn, reason: str) -> JobDone:
+        agent = self._parts.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))
         journal = _journal_of(agent)
         draft = name_draft(job)
         journal.bind(job.claim, turn, lambda end: [replace(answer_of(job.first.inbound, end), turn=draft)])
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = job.again.text if job.again else bursts.text_of([item.message for item in fresh if not item.is_command])
-        self._tools.meters.turns.add("given_up")
+        self._parts.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
-            return Done(journal.closed)
+            return JobDone(journal.closed)
         finally:
             agent.release_clients()
 
@@ -364,7 +364,7 @@ def describe_stop(reason: str) -> str:
     return "Interrupted by your new message." if reason == BY_NEW_MESSAGE else f"Interrupted: {reason.rstrip('.')}."
 
 
-def hush(agent: AIAgent) -> None:
+def clear_callbacks(agent: AIAgent) -> None:
     """Callbacks belong to a turn."""
     agent.stream_delta_callback = agent.reasoning_callback = agent.text_end_callback = None
     agent.tool_progress_callback = agent.status_callback = agent.switch_callback = None

@@ -1,4 +1,4 @@
-"""The front door: stores what comes in before anything else, and finds out what `route` has to know about it."""
+"""Finds out what `route` has to know of a message: who sends it, what it is an edit of, and what plugins say to it."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core import people
-from gateway.core.route import Standing, View
+from gateway.core.route import ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.registry import find_spec
 from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
@@ -39,7 +39,7 @@ def has_room(home: Path, least: int = LEAST_FREE_BYTES) -> bool:
     return disk.f_bavail * disk.f_frsize >= least
 
 
-class FrontDoor:
+class Senders:
     """Reads the store; called on its threads."""
 
     def __init__(
@@ -55,7 +55,7 @@ class FrontDoor:
         self._hooks = hooks
         self._settings = settings
         self._plugin_commands = plugin_commands
-        self.house: Any = None  # what plugins are given as the gateway
+        self.gateway: Any = None  # what plugins are given as the gateway
 
     def is_stranger(self, conversation: str, inbound: Inbound) -> bool:
         """Whether nobody let the sender in; a platform that knows people has asked for a key before, and `route` looks
@@ -89,7 +89,7 @@ class FrontDoor:
         rules = people.group_rules(settings, address.platform, address.chat)
         sender = self._find_sender(claim.conversation, inbound, spec, settings)
         replaced, earlier = ((), "") if row.attempts else self._find_earlier(inbound, row.seq)
-        view = View(
+        view = ConversationView(
             sender,
             busy_mode=str(settings.get("gateway", {}).get("busy") or "interrupt"),
             closing=closing,
@@ -148,7 +148,9 @@ class FrontDoor:
 
     def _ask_hook(self, inbound: Inbound) -> tuple[bool, str]:
         """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text."""
-        asked = self._hooks.invoke("pre_gateway_dispatch", event=inbound, gateway=self.house, session_store=self._turns)
+        asked = self._hooks.invoke(
+            "pre_gateway_dispatch", event=inbound, gateway=self.gateway, session_store=self._turns
+        )
         for answer in asked:
             action = answer.get("action") if isinstance(answer, Mapping) else None
             if action == "skip":

@@ -16,10 +16,10 @@ from agent.providers.table import PROVIDERS
 from agent.turn.conversation import Exchange
 from gateway.core.people import may_stop
 from gateway.core.usage_report import read_report, write_scopes
-from gateway.turns.agent_builder import Choices, Plan, write_effort
+from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
 from gateway.turns.endings import NEW
-from gateway.turns.jobs import Again, Done, Item, Job
-from gateway.turns.run_turn import LiveTurn, Tools, TurnPerformer, hold_agent
+from gateway.turns.jobs import Again, Item, Job, JobDone
+from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer, hold_agent
 from gateway.turns.sender import spec_of
 from gateway.turns.sessions import find_session, list_sessions
 from hermes_base import commands
@@ -66,16 +66,16 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class CommandScene:
     """A command at work: who asked what, where, and what it may use."""
 
-    tools: Tools
+    parts: GatewayParts
     performer: TurnPerformer
     job: Job
     live: LiveTurn
     args: str
     joins: bool  # the sender's place can move to another conversation
-    desk: "HouseCalls"
+    operator: "OperatorCalls"
 
     @property
     def key(self) -> str:
@@ -85,45 +85,45 @@ class Scene:
     def item(self) -> Item:
         return self.job.first
 
-    def plan(self, *, needs_model: bool = False) -> Plan:
+    def plan(self, *, needs_model: bool = False) -> AgentPlan:
         """What the conversation's agent has to be; a command that needs no model does not fail for want of one."""
         plan = self.performer.make_plan(self.key, self.item, needs_model=needs_model)
         if plan.changed is not None:
-            self.tools.turns.choose(self.key, plan.changed)
+            self.parts.turns.choose(self.key, plan.changed)
         return plan
 
     def look(self) -> AIAgent:
         """The conversation's agent, to read from: the warm one, or one that was just built."""
-        agent: AIAgent | None = self.tools.runner.cached_agent(self.key)
-        return agent if agent is not None else self.tools.builder.build(self.plan())
+        agent: AIAgent | None = self.parts.runner.cached_agent(self.key)
+        return agent if agent is not None else self.parts.builder.build(self.plan())
 
     @contextmanager
     def agent(self, answer: Callable[[TurnEnd], Sequence[Outgoing]] = lambda _: ()) -> Iterator[AIAgent]:
         """The conversation's agent for itself, its writes fenced by this command's message."""
         plan = self.plan()
         turn = BegunTurn(self.item.row.seq, self.job.seqs, 1, frozenset())
-        with hold_agent(self.tools, plan, self.job, self.live, turn, answer) as agent:
-            self.tools.builder.refresh(agent, plan)
+        with hold_agent(self.parts, plan, self.job, self.live, turn, answer) as agent:
+            self.parts.builder.refresh(agent, plan)
             yield agent
 
     def note(self, text: str) -> Outgoing:
         return Outgoing(self.item.inbound.address, text, NOTE)
 
     def choose(self, **changes: str) -> None:
-        turns = self.tools.turns
+        turns = self.parts.turns
         turns.choose(self.key, replace(Choices.of(turns.choices(self.key)), **changes).as_stored())  # type: ignore[arg-type]
 
     def confirm(self, text: str, yes: str, no: str) -> bool:
-        asker = self.tools.mailbox.begin_turn(self.key, self.live.turn_id, self.item.sender.person)
+        asker = self.parts.questions.begin_turn(self.key, self.live.turn_id, self.item.sender.person)
         try:
             answer = asker.ask(Question(f"confirm-{self.item.row.seq}", "confirmation", text, (yes, no)))
             return answer.given and answer.text == yes
         finally:
-            self.tools.mailbox.void_turn(self.key, self.live.turn_id)
+            self.parts.questions.void_turn(self.key, self.live.turn_id)
 
 
 @dataclass(frozen=True, slots=True)
-class HouseCalls:
+class OperatorCalls:
     """What a command may ask of the whole house; called on the command's thread."""
 
     describe: Callable[[], Sequence[str]]  # its state in a few lines
@@ -131,28 +131,30 @@ class HouseCalls:
 
 
 class CommandPerformer:
-    def __init__(self, tools: Tools, performer: TurnPerformer, joins: Callable[[str], bool], desk: HouseCalls) -> None:
-        self._tools = tools
+    def __init__(
+        self, parts: GatewayParts, performer: TurnPerformer, joins: Callable[[str], bool], operator: OperatorCalls
+    ) -> None:
+        self._parts = parts
         self._performer = performer
         self._joins = joins  # whether clients of this platform can move to another conversation
-        self._desk = desk
+        self._operator = operator
 
-    def perform(self, job: Job, live: LiveTurn) -> Done:
+    def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """Run the command of this message; whatever fails becomes its answer."""
         result = self._run(job, live)
         if result.again is not None or result.closed:
-            return Done(result.closed, result.again, result.moved)
+            return JobDone(result.closed, result.again, result.moved)
         text = "\n".join(result.lines)
         answers = [Outgoing(job.first.inbound.address, text, NOTE, result.level)] if text else []
-        self._tools.turns.complete(job.claim, job.seqs, None, answers, (), result.end_session, result.go_on_in)
-        return Done(job.seqs, moved=result.moved)
+        self._parts.turns.complete(job.claim, job.seqs, None, answers, (), result.end_session, result.go_on_in)
+        return JobDone(job.seqs, moved=result.moved)
 
     def _run(self, job: Job, live: LiveTurn) -> Result:
         asked = commands.parse(job.first.inbound.text)
         assert asked is not None
         command, args = asked
         joins = self._joins(job.first.inbound.address.platform)
-        scene = Scene(self._tools, self._performer, job, live, args, joins, self._desk)
+        scene = CommandScene(self._parts, self._performer, job, live, args, joins, self._operator)
         try:
             if command is None:
                 return run_plugin_command(scene)
@@ -171,23 +173,23 @@ class CommandPerformer:
 # --- the commands
 
 
-def show_help(scene: Scene) -> Result:
+def show_help(scene: CommandScene) -> Result:
     del scene
     return Result(commands.help_lines())
 
 
-def start_new(scene: Scene) -> Result:
+def start_new(scene: CommandScene) -> Result:
     """End the session and all that works for its task; the next message opens another one."""
-    current = scene.tools.store.current(scene.key)
+    current = scene.parts.store.current(scene.key)
     if current is not None:
-        scene.tools.endings.end_session(current, NEW)
-    told = _tell_who_answers(scene) if scene.tools.endings.end_choice(scene.key) else []
+        scene.parts.endings.end_session(current, NEW)
+    told = _tell_who_answers(scene) if scene.parts.endings.end_choice(scene.key) else []
     return Result(["A new conversation. The old one is kept; /resume finds it.", *told], end_session=NEW)
 
 
-def resume(scene: Scene) -> Result:
+def resume(scene: CommandScene) -> Result:
     """Without an id: what there is; with one: go on there, which moves a client that can be moved."""
-    store, person = scene.tools.store, scene.plan().scope.person_id
+    store, person = scene.parts.store, scene.plan().scope.person_id
     within = None if scene.joins else scene.key
     if not scene.args:
         found = list_sessions(store, LISTED, conversation=within, person=person)
@@ -198,26 +200,26 @@ def resume(scene: Scene) -> Result:
     info = find_session(store, scene.args, conversation=within, person=person)
     line = f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
     if info.conversation != scene.key:
-        scene.tools.endings.resume(info)
+        scene.parts.endings.resume(info)
         return Result([line], moved=info.conversation)
     current = store.current(scene.key)
     if current is not None and current.id == info.id:
         return Result([line])
-    told = _tell_who_answers(scene) if scene.tools.endings.leave_session(scene.key) else []
+    told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key) else []
     return Result([line, *told], go_on_in=info.id)
 
 
-def branch(scene: Scene) -> Result:
-    current = scene.tools.store.current(scene.key)
+def branch(scene: CommandScene) -> Result:
+    current = scene.parts.store.current(scene.key)
     if current is None or not current.version:
         return Result(["There is nothing to branch from yet."])
-    new = scene.tools.store.branch(current.id, current=False)
-    scene.tools.runner._evict_cached_agent(scene.key, "branched")
+    new = scene.parts.store.branch(current.id, current=False)
+    scene.parts.runner._evict_cached_agent(scene.key, "branched")
     line = f"Going on in a copy, {new.id}. The old conversation stays as it is: /resume {current.id}"
     return Result([line], go_on_in=new.id)
 
 
-def model(scene: Scene) -> Result:
+def model(scene: CommandScene) -> Result:
     words = [word for word in scene.args.split() if word != "--global"]
     for_all = "--global" in scene.args.split()
     lines: list[str] = []
@@ -225,7 +227,7 @@ def model(scene: Scene) -> Result:
         choice = parse_choice(words)
         provider = choice.provider or scene.plan().runtime.provider
         settings = cli_config.load_last_good()
-        chosen = scene.tools.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
+        chosen = scene.parts.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
         lines += _tell_cost(scene)
         if for_all:
             choosing.keep(chosen)  # with its address: no key is left beside another's
@@ -257,13 +259,13 @@ def parse_choice(words: Sequence[str]) -> ModelChoice:
     return ModelChoice(provider=words[0]) if words[0].lower() in PROVIDERS else ModelChoice(words[0])
 
 
-def reasoning(scene: Scene) -> Result:
+def reasoning(scene: CommandScene) -> Result:
     effort = scene.args.strip().lower()
     if effort:
         if effort not in EFFORTS:
             raise ConfigProblem(f"'{effort}' is no level of reasoning.", fix=f"Choose one of: {', '.join(EFFORTS)}.")
         scene.choose(effort=effort)
-        agent = scene.tools.runner.cached_agent(scene.key)
+        agent = scene.parts.runner.cached_agent(scene.key)
         if agent is not None:
             agent.reasoning_config = write_effort(effort)
     else:
@@ -271,16 +273,16 @@ def reasoning(scene: Scene) -> Result:
     return Result([f"Reasoning: {effort or 'as the model likes'} (levels: {', '.join(EFFORTS)})"])
 
 
-def usage(scene: Scene) -> Result:
+def usage(scene: CommandScene) -> Result:
     agent, plan = scene.look(), scene.plan()
-    current = scene.tools.store.current(scene.key)
-    report = read_report(scene.tools.store, current.task if current else "", person=plan.scope.person_id or None)
+    current = scene.parts.store.current(scene.key)
+    report = read_report(scene.parts.store, current.task if current else "", person=plan.scope.person_id or None)
     window = agent.context_compressor.get_status()
     full = f"Window: {window['last_prompt_tokens']:,} of {window['context_length']:,} tokens in the last request"
     return Result([*write_scopes(report), full])
 
 
-def compress(scene: Scene) -> Result:
+def compress(scene: CommandScene) -> Result:
     lines = _tell_cost(scene)
     with scene.agent() as agent:
         try:
@@ -293,14 +295,14 @@ def compress(scene: Scene) -> Result:
     return Result([*lines, said])
 
 
-def tools(scene: Scene) -> Result:
+def tools(scene: CommandScene) -> Result:
     if not scene.plan(needs_model=True).runtime.facts.calls_tools:
         return Result(["This model has no tools."])
     functions = (tool["function"] for tool in scene.look().tools)
     return Result([f"{function['name']}: {function.get('description', '')}" for function in functions])
 
 
-def undo(scene: Scene) -> Result:
+def undo(scene: CommandScene) -> Result:
     """The row that takes back and the answer are one transaction, so that a crash cannot take back twice."""
     if scene.args.strip().lower() == "files":
         return undo_files(scene)
@@ -323,35 +325,35 @@ def describe_nothing(agent: AIAgent, nothing: str) -> str:
     return COMPACTED_AWAY if agent.is_compacted else nothing
 
 
-def _require_own(scene: Scene, exchange: Exchange) -> None:
+def _require_own(scene: CommandScene, exchange: Exchange) -> None:
     """C16: in a group only whoever asked a question, or an admin, takes it back or has it asked again."""
     sender = scene.item.sender
     if scene.item.inbound.address.kind != "dm" and not may_stop(sender.role, sender.person, exchange.asked_by):
         raise HermesError(NOT_YOUR_QUESTION, kept="It stands as it was.")
 
 
-def undo_files(scene: Scene) -> Result:
+def undo_files(scene: CommandScene) -> Result:
     """What the last turn that changed files did to them, taken back after a look at the diff."""
-    current = scene.tools.store.current(scene.key)
+    current = scene.parts.store.current(scene.key)
     task = current.task if current else ""
     plan = scene.plan()
-    home, secrets = scene.tools.home / plan.scope.folder, plan.settings["files"]["secrets"]
+    home, secrets = scene.parts.home / plan.scope.folder, plan.settings["files"]["secrets"]
     diff = file_changes.describe(home, task, secrets) if task else ""
     if not diff:
         return Result(["No turn of this conversation has changed files."])
     if not scene.confirm(f"This would be undone:\n\n{diff}", "undo", "keep"):
         return Result(["The files stay as they are."])
     restored = file_changes.undo_last_turn(home, task)
-    scene.tools.runner.notes_of(scene.key).append("[The person took back your last changes to files.]")
+    scene.parts.runner.notes_of(scene.key).append("[The person took back your last changes to files.]")
     return Result([f"Restored: {path}" for path in restored])
 
 
-def retry(scene: Scene) -> Result:
+def retry(scene: CommandScene) -> Result:
     """Take the last question back and ask it again, as the turn of this message.
 
     What is about to be done is noted first, with the version it is done to: after a crash it is done once.
     """
-    noted = [step.body for step in scene.tools.turns.steps(scene.key, scene.item.row.seq) if step.kind == "takes_back"]
+    noted = [step.body for step in scene.parts.turns.steps(scene.key, scene.item.row.seq) if step.kind == "takes_back"]
     with scene.agent() as agent:
         standing = list(agent.journal.standing())
         if noted and noted[0]["standing"] != standing:
@@ -366,21 +368,21 @@ def retry(scene: Scene) -> Result:
     return Result(again=again)
 
 
-def status(scene: Scene) -> Result:
-    return Result(scene.desk.describe())
+def status(scene: CommandScene) -> Result:
+    return Result(scene.operator.describe())
 
 
-def show_log(scene: Scene) -> Result:
+def show_log(scene: CommandScene) -> Result:
     """The last lines, as people read them; the file holds no secrets."""
     _require_direct(scene)
     count = scene.args.strip() or str(LOG_LINES)
     if not count.isdecimal() or not 0 < int(count) <= MOST_LOG_LINES:
         raise HermesError(f"{count!r} is no number of lines.", fix=f"Say for example: /logs {LOG_LINES}")
-    found = read_tail(log_path(scene.tools.home), int(count))
+    found = read_tail(log_path(scene.parts.home), int(count))
     return Result([write_line(line) for line in found] or ["The log is empty."])
 
 
-def manage_people(scene: Scene) -> Result:
+def manage_people(scene: CommandScene) -> Result:
     """H7: who may speak, from chat. A role beyond that of a member is given by a command of the machine only."""
     _require_direct(scene)
     action, _, named = scene.args.strip().partition(" ")
@@ -391,11 +393,11 @@ def manage_people(scene: Scene) -> Result:
         _require_machine(scene, named.strip())
     if action == "remove":
         _require_rank(scene, named.strip())
-    told = scene.desk.operate(f"people.{action or 'list'}", {field: named.strip()} if field else {})
+    told = scene.operator.operate(f"people.{action or 'list'}", {field: named.strip()} if field else {})
     return Result(list(write(told)))
 
 
-def _require_machine(scene: Scene, code: str) -> None:
+def _require_machine(scene: CommandScene, code: str) -> None:
     """G1: whoever has taken over an account on a network must not let others in."""
     if not spec_of(scene.item.inbound.address.platform).trusted:
         raise HermesError(
@@ -405,14 +407,14 @@ def _require_machine(scene: Scene, code: str) -> None:
         )
 
 
-def _require_rank(scene: Scene, person: str) -> None:
+def _require_rank(scene: CommandScene, person: str) -> None:
     """Whoever is more than a member is removed by the owner only."""
-    found = scene.tools.people.get(person)
+    found = scene.parts.people.get(person)
     if found is not None and found.role != MEMBER and scene.item.sender.role != OWNER:
         raise HermesError("Only the owner can do this.", kept="Nothing was changed.")
 
 
-def _require_direct(scene: Scene) -> None:
+def _require_direct(scene: CommandScene) -> None:
     """What is told about the house is not for everybody in a group."""
     if scene.item.inbound.address.kind != "dm":
         raise HermesError("This is not shown in a group.", fix="Ask for it in a direct chat.")
@@ -436,7 +438,7 @@ def _write_person(word: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
     return write
 
 
-def run_plugin_command(scene: Scene) -> Result:
+def run_plugin_command(scene: CommandScene) -> Result:
     name, _, args = scene.item.inbound.text.strip().removeprefix("/").partition(" ")
     handler = get_plugin_command_handler(name)
     if handler is None:
@@ -445,7 +447,7 @@ def run_plugin_command(scene: Scene) -> Result:
     return Result([str(answer)] if answer else [])
 
 
-def _tell_who_answers(scene: Scene) -> list[str]:
+def _tell_who_answers(scene: CommandScene) -> list[str]:
     """A choice ended: who answers now, or why nobody can, which is no reason to leave the rest undone."""
     ended = "What was chosen for the old one ended with it"
     try:
@@ -454,9 +456,9 @@ def _tell_who_answers(scene: Scene) -> list[str]:
         return [f"{ended}. Nobody answers here now: {problem}"]
 
 
-def _tell_cost(scene: Scene) -> list[str]:
+def _tell_cost(scene: CommandScene) -> list[str]:
     """A12: what the next request costs because the cached prefix is given up."""
-    agent = scene.tools.runner.cached_agent(scene.key)
+    agent = scene.parts.runner.cached_agent(scene.key)
     return _tell_anew(max(0, agent.context_compressor.last_prompt_tokens) if agent is not None else 0)
 
 
@@ -477,7 +479,7 @@ PEOPLE_ACTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Iterator[s
         "remove": ("id", _write_person("may not speak any more. What was said is kept.")),
     }
 )
-HANDLERS: Mapping[str, Callable[[Scene], Result]] = MappingProxyType(
+HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
     {
         "help": show_help,
         "new": start_new,

@@ -97,7 +97,7 @@ class ThreadQueries:
         gateway, store = self._gateway, self._gateway.store
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
-        waiting, question = self._find_waiting(conversation), gateway.mailbox.showing(conversation)
+        waiting, question = self._find_waiting(conversation), gateway.questions.showing(conversation)
         if info is None:
             notes = list_notes(gateway.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
             return Timeline(conversation, None, tuple(notes), False, 0, waiting, question)
@@ -310,7 +310,7 @@ class ThreadQueries:
             info.parent or "",
             current,
             current and self.is_working(info.conversation),
-            current and self._gateway.mailbox.is_waiting(info.conversation),
+            current and self._gateway.questions.is_waiting(info.conversation),
         )
 
     async def _call(self, work: Callable[..., T], *args: Any) -> T:

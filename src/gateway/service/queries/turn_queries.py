@@ -42,7 +42,7 @@ class TurnQueries:
 
     async def question(self, caller: Caller, conversation: str) -> Question | None:
         await self._gateway.call(self._threads.check, caller, conversation)
-        return self._gateway.mailbox.showing(conversation)
+        return self._gateway.questions.showing(conversation)
 
     async def answers(self, conversation: str, seqs: Sequence[int]) -> Sequence[Outgoing]:
         """What was said to these messages when they were dealt with, from the outbox."""

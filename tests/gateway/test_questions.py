@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from gateway.core.route import OpenQuestion, Standing
-from gateway.turns.questions import NOBODY, Mailbox
+from gateway.turns.questions import NOBODY, Questions
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
 from hermes_state.memory.memory_store import MemoryStore
@@ -31,12 +31,12 @@ def approval(id: str = "q1", **more: Any) -> Question:
 
 
 class House:
-    """A mailbox on a store, what it announced, and threads that ask."""
+    """Questions on a store, what it announced, and threads that ask."""
 
     def __init__(self, members_approve: bool = False) -> None:
         self.store = MemoryStore().people
         self.announced: list[tuple[str, str]] = []
-        self.mailbox = Mailbox(
+        self.questions = Questions(
             self.store, self._announce, members_approve=lambda: members_approve, node="node", clock=time.time
         )
         self.threads: list[threading.Thread] = []
@@ -46,7 +46,7 @@ class House:
 
     def ask(self, question: Question, conversation: str = "c", turn: str = "t", person: str = "anna") -> list[Answer]:
         """Asks on a thread of its own; the list gets the answer."""
-        asker = self.mailbox.begin_turn(conversation, turn, person)
+        asker = self.questions.begin_turn(conversation, turn, person)
         box: list[Answer] = []
         thread = threading.Thread(target=lambda: box.append(asker.ask(question)), daemon=True)
         self.threads.append(thread)
@@ -59,11 +59,11 @@ class House:
         return box
 
     def is_open(self, id: str, conversation: str = "c") -> bool:
-        question = self.mailbox.open(conversation)
+        question = self.questions.open(conversation)
         return question is not None and question.id == id
 
     def answer(self, id: str, text: str, by: Standing, conversation: str = "c") -> bool:
-        return self.mailbox.answer(id, text, by, conversation=conversation)
+        return self.questions.answer(id, text, by, conversation=conversation)
 
     def state(self, id: str) -> str:
         row = self.store.question(id)
@@ -74,7 +74,7 @@ class House:
 def house() -> Iterator[House]:
     one = House()
     yield one
-    one.mailbox.void_all()
+    one.questions.void_all()
     for thread in one.threads:
         thread.join(20)
         assert not thread.is_alive()
@@ -87,11 +87,11 @@ def test_a_question_is_stored_announced_and_answered_once(house: House) -> None:
     row = house.store.question("q1")
     assert row is not None
     assert (row.conversation, row.turn, row.approver, row.node, row.state) == ("c", "t", "anna", "node", OPEN)
-    assert house.mailbox.open("c") == OpenQuestion("q1", "approval", ("approve", "deny"), "anna")
+    assert house.questions.open("c") == OpenQuestion("q1", "approval", ("approve", "deny"), "anna")
     assert house.answer("q1", "YES", OWNER)
     assert not house.answer("q1", "deny", OWNER)
     wait_until(lambda: box == [Answer("approve", by="olga")])
-    assert house.mailbox.open("c") is None
+    assert house.questions.open("c") is None
     kept = house.store.question("q1")
     assert kept is not None
     assert (kept.state, kept.answer, kept.answered_by) == (ANSWERED, "approve", "olga")
@@ -146,19 +146,19 @@ def test_a_question_that_expires_is_a_no(house: House) -> None:
     box = house.ask(approval(expires_in=0.05))
     wait_until(lambda: box == [NOBODY])
     assert not house.answer("q1", "approve", OWNER)
-    assert not house.mailbox.is_waiting("c")
+    assert not house.questions.is_waiting("c")
 
 
 def test_the_end_of_the_turn_ends_its_questions_and_no_others(house: House) -> None:
     """C4, G4: a stopped turn waits for nobody; what it asks afterwards is not asked at all."""
     box = house.ask_openly(approval("q1"))
     other = house.ask_openly(approval("q2"), "d")
-    house.mailbox.void_turn("c", "t")
+    house.questions.void_turn("c", "t")
     assert not house.answer("q1", "approve", OWNER)
     wait_until(lambda: box == [NOBODY])
     wait_until(lambda: house.state("q1") == VOID)
     late = Question("q3", "approval", "rm y", ("approve", "deny"), conversation="c", turn="t")
-    assert house.mailbox.ask(late) == NOBODY
+    assert house.questions.ask(late) == NOBODY
     assert house.state("q3") == ""
     assert other == []
     assert house.is_open("q2", "d")
@@ -168,7 +168,7 @@ def test_a_removed_person_is_asked_nothing_any_more(house: House) -> None:
     """G3: approvals void."""
     box = house.ask_openly(approval("q1"), person="anna")
     other = house.ask_openly(approval("q2"), "d", person="ben")
-    house.mailbox.void_person("anna")
+    house.questions.void_person("anna")
     wait_until(lambda: box == [NOBODY])
     assert other == []
 
@@ -191,8 +191,8 @@ def test_a_conversation_is_asked_one_thing_at_a_time(house: House) -> None:
     assert (house.state("q2"), house.state("q3")) == ("", "")
     assert not house.answer("q2", "approve", OWNER)
     for _ in range(3):
-        wait_until(lambda: house.mailbox.open("c") is not None)
-        question = house.mailbox.open("c")
+        wait_until(lambda: house.questions.open("c") is not None)
+        question = house.questions.open("c")
         assert question is not None
         assert house.answer(question.id, "approve", OWNER)
         wait_until(lambda answered=boxes[question.id]: bool(answered))
@@ -201,20 +201,20 @@ def test_a_conversation_is_asked_one_thing_at_a_time(house: House) -> None:
 
 def test_those_in_line_end_with_their_turn_too(house: House) -> None:
     boxes = [house.ask(approval(f"q{n}")) for n in range(5)]
-    wait_until(lambda: house.mailbox.open("c") is not None)
-    house.mailbox.void_turn("c", "t")
+    wait_until(lambda: house.questions.open("c") is not None)
+    house.questions.void_turn("c", "t")
     wait_until(lambda: boxes == [[NOBODY]] * 5)
-    assert not house.mailbox.is_waiting("c")
+    assert not house.questions.is_waiting("c")
 
 
 def test_waiting_for_a_person_is_activity(house: House) -> None:
     """C12"""
-    assert not house.mailbox.is_waiting("c")
+    assert not house.questions.is_waiting("c")
     house.ask_openly(approval())
-    assert house.mailbox.is_waiting("c")
-    assert not house.mailbox.is_waiting("d")
+    assert house.questions.is_waiting("c")
+    assert not house.questions.is_waiting("d")
     house.answer("q1", "deny", OWNER)
-    wait_until(lambda: not house.mailbox.is_waiting("c"))
+    wait_until(lambda: not house.questions.is_waiting("c"))
 
 
 def test_a_question_that_cannot_be_stored_or_announced_is_not_open() -> None:
@@ -223,14 +223,14 @@ def test_a_question_that_cannot_be_stored_or_announced_is_not_open() -> None:
     def fail(question: Question, approver: str) -> None:
         raise StoreFailure("The disk is full.")
 
-    mailbox = Mailbox(house.store, fail)
-    asker = mailbox.begin_turn("c", "t", "anna")
+    questions = Questions(house.store, fail)
+    asker = questions.begin_turn("c", "t", "anna")
     with pytest.raises(StoreFailure):
         asker.ask(approval("q1"))
     with pytest.raises(StoreFailure):
         asker.ask(approval("q1"))  # the store has this one already
-    assert mailbox.open("c") is None
-    assert not mailbox.is_waiting("c")
+    assert questions.open("c") is None
+    assert not questions.is_waiting("c")
 
 
 def test_many_answers_at_once_are_one_answer(house: House) -> None:
@@ -271,10 +271,10 @@ def test_whatever_happens_every_question_ends_and_only_a_yes_of_somebody_who_may
             assert conversation not in agreed
             agreed[conversation] = PEOPLE[number]
         elif act == "void":
-            house.mailbox.void_turn(conversation, "t")
+            house.questions.void_turn(conversation, "t")
         elif act == "remove":
-            house.mailbox.void_person("ben")
-    house.mailbox.void_all()
+            house.questions.void_person("ben")
+    house.questions.void_all()
     for thread in house.threads:
         thread.join(20)
     for conversation, box in boxes.items():
