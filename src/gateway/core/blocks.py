@@ -58,17 +58,13 @@ def _read_code(lines: list[str], place: int) -> Block | None:
     fence = _FENCE.fullmatch(lines[place])
     if fence is None or (fence["run"][0] == "`" and "`" in fence["info"]):
         return None
-    mark = fence["indent"] + fence["run"]
+    run, mark = fence["run"], fence["indent"] + fence["run"]
     reopening = f"{mark}{fence['info'].strip().partition(' ')[0][:_LONGEST_INFO]}\n"
     for end in range(place + 1, len(lines)):
-        if _closes(lines[end], fence["run"]):
+        line = lines[end].strip()
+        if len(line) >= len(run) and not line.strip(run[0]):  # it closes the block
             return Block(CODE, tuple(lines[place : end + 1]), reopening, f"\n{mark}")
     return Block(CODE, tuple(lines[place:]), reopening, f"\n{mark}", ending=f"\n{mark}")
-
-
-def _closes(line: str, run: str) -> bool:
-    stripped = line.strip()
-    return len(stripped) >= len(run) and not stripped.strip(run[0])
 
 
 def _begins_table(lines: list[str], place: int) -> bool:

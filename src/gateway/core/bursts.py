@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from gateway.core.route import is_command, message_text
-from hermes_base.inbound import NOTICE, FileRef, Inbound
+from hermes_base.inbound import NOTICE, Inbound
 
 MAX_MESSAGES = 20
 MAX_BYTES = 32 * 1024  # of text
@@ -35,7 +35,7 @@ class BurstMessage:
 
     @property
     def alone(self) -> bool:
-        """Whether it never shares a turn: the house's own words, and what is no turn at all."""
+        """Whether it never shares a turn: words of our own, and what is no turn at all."""
         return self.inbound.origin == NOTICE or is_command(self.inbound.text)
 
 
@@ -62,7 +62,7 @@ def _belongs(rows: Sequence[BurstMessage], place: int, window: float) -> bool:
         return False
     if _author(row.inbound) != _author(before.inbound):
         return False
-    return sum(_size(each) for each in rows[: place + 1]) <= MAX_BYTES
+    return sum(len(each.text.encode("utf-8", "surrogatepass")) for each in rows[: place + 1]) <= MAX_BYTES
 
 
 def whole_at(rows: Sequence[BurstMessage], window: float) -> float:
@@ -86,10 +86,16 @@ def text_of(messages: Sequence[BurstMessage]) -> str:
 
 
 def _describe(message: BurstMessage) -> str:
-    inbound = message.inbound
-    named = inbound.address.kind != "dm" and inbound.origin != NOTICE
-    said = f"{_name_speaker(message)} {_guard_text(message.text)}" if named else message.text
-    return "\n".join(part for part in (said, *map(_list_file, inbound.files)) if part)
+    inbound, said = message.inbound, message.text
+    if inbound.address.kind != "dm" and inbound.origin != NOTICE:
+        # Who speaks, in words of ours: the name is for eyes, role and id say who it is (G2). People choose their names,
+        # so a name cannot hold what this is made of.
+        name = _clean_name(inbound.sender_name)[:_NAME_CHARS].strip() or "no name"
+        role = _clean_name(message.role) or "nobody we know"
+        who = f"{inbound.address.platform}:{_clean_name(inbound.sender)}"
+        said = f"[{name} · {role} · {who}] {_guard_text(said)}"
+    files = (f"[{file.kind} {_clean_name(file.name)}: {file.path}]" for file in inbound.files)
+    return "\n".join(part for part in (said, *files) if part)
 
 
 def _author(inbound: Inbound) -> tuple[str, str]:
@@ -97,23 +103,14 @@ def _author(inbound: Inbound) -> tuple[str, str]:
     return inbound.address.platform, inbound.sender
 
 
-def _name_speaker(message: BurstMessage) -> str:
-    """Who speaks, in the house's own words: the name is for eyes, role and id say who it is (G2). People choose their
-    names, so a name cannot hold what this is made of."""
-    inbound = message.inbound
-    name = _clean_name(inbound.sender_name)[:_NAME_CHARS].strip() or "no name"
-    role = _clean_name(message.role) or "nobody we know"
-    return f"[{name} · {role} · {inbound.address.platform}:{_clean_name(inbound.sender)}]"
-
-
 def _clean_name(name: str) -> str:
     """On one line, without signs that are not seen or that turn the direction, and without marks of ours."""
-    return _squeeze("".join(" " if _is_mark(char) else char for char in name))
-
-
-def _is_mark(char: str) -> bool:
-    plain = unicodedata.normalize("NFKC", char)
-    return unicodedata.category(char)[0] in "CZ" or char in _DOTS or any(mark in plain for mark in "[]:·")
+    kept: list[str] = []
+    for char in name:
+        plain = unicodedata.normalize("NFKC", char)
+        is_mark = unicodedata.category(char)[0] in "CZ" or char in _DOTS or any(mark in plain for mark in "[]:·")
+        kept.append(" " if is_mark else char)
+    return " ".join("".join(kept).split())
 
 
 def _guard_text(text: str) -> str:
@@ -132,15 +129,3 @@ def _guard_line(line: str) -> str:
         return f"{found[1]}(" if begins and found.end() <= last_dot else found[0]
 
     return _OPENING.sub(open_softly, line)
-
-
-def _list_file(file: FileRef) -> str:
-    return f"[{file.kind} {_clean_name(file.name)}: {file.path}]"
-
-
-def _squeeze(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _size(message: BurstMessage) -> int:
-    return len(message.text.encode("utf-8", "surrogatepass"))

@@ -97,7 +97,8 @@ def judge(turn: TurnClocks, limits: TurnTimes, now: float) -> Warn | Kill | None
 
 
 def _judge_clock(turn: TurnClocks, clock: str, passed: float, limit: float, now: float) -> Warn | Kill | None:
-    notice = _notice_of(limit)
+    # The warning comes a sixth of the limit before the end, and a minute before it where two fit into the limit.
+    notice = max(limit / 6, NOTICE_SECONDS) if limit >= 2 * NOTICE_SECONDS else limit / 6
     warned = turn.warned.get(clock)
     if warned is None:
         if passed < limit - notice:
@@ -108,11 +109,6 @@ def _judge_clock(turn: TurnClocks, clock: str, passed: float, limit: float, now:
     if passed < limit or now - warned < notice:
         return None
     return Kill(clock, _ENDS[clock].format(passed=_say(passed), limit=_say(limit)))
-
-
-def _notice_of(limit: float) -> float:
-    """How long before the end the warning comes: a sixth of the limit, and a minute where two fit into it."""
-    return max(limit / 6, NOTICE_SECONDS) if limit >= 2 * NOTICE_SECONDS else limit / 6
 
 
 def _say(seconds: float) -> str:

@@ -76,14 +76,9 @@ def _fitting(text: str, room: int, unit: str) -> int:
         end -= max(1, over // 4)
     if end == len(text):
         return end
-    for back in range(min(_LONGEST_CLUSTER, end - 1)):
-        if not _sticks(text, end - back):
-            return end - back
+    for at in range(end, end - min(_LONGEST_CLUSTER, end - 1), -1):
+        here = text[at]
+        is_mark = here in _JOINERS or unicodedata.combining(here) or "\U0001f3fb" <= here <= "\U0001f3ff"
+        if not (is_mark or text[at - 1] == "\u200d"):  # it does not belong to the one before it
+            return at
     return end
-
-
-def _sticks(text: str, at: int) -> bool:
-    """Whether the character at this place belongs to the one before it."""
-    here = text[at]
-    is_mark = here in _JOINERS or unicodedata.combining(here) or "\U0001f3fb" <= here <= "\U0001f3ff"
-    return bool(is_mark or text[at - 1] == "\u200d")

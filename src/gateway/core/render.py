@@ -157,17 +157,15 @@ class _Packer:
         """A line that is longer than a message: cut between words, never inside of a link that fits."""
         opening = block.reopening if block.kind == CODE else ""  # a piece of a row under a table's head is no row
         tail = max(self._size(block.closing), self._size(after))
+        room = self._limit - self._size(opening) - tail
         for word in cut_words(line):
-            for bit in self._fit(word, self._limit - self._size(opening) - tail):
+            for bit in [word] if self._size(word) <= room else cut_hard(word, max(room, 1), self._unit):
                 if self._used + self._size(bit) + tail > self._limit:
                     self._close(block.closing)
                     self._open(opening)
                 self._put(bit)
         if block.kind == TABLE:
             self._close("")
-
-    def _fit(self, word: str, room: int) -> list[str]:
-        return [word] if self._size(word) <= room else cut_hard(word, max(room, 1), self._unit)
 
     def _size(self, text: str) -> int:
         return measure(text, self._unit)

@@ -90,7 +90,7 @@ class OpenQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ConversationView:
-    """The state of a conversation and of the house, as far as `route` looks at it."""
+    """The state of a conversation and of the gateway, as far as `route` looks at it."""
 
     sender: Standing
     busy: bool = False  # a turn is under way
@@ -155,7 +155,7 @@ def route(inbound: Inbound, view: ConversationView) -> Decision:
 
 
 def _take_notice(inbound: Inbound, view: ConversationView) -> Decision | None:
-    """What the house says to itself is no person's, so no rule about people applies but one: it is said for whoever
+    """What Hermes says to itself is no person's, so no rule about people applies but one: it is said for whoever
     spoke last, and nothing is said for somebody who was removed (G3)."""
     if inbound.origin != NOTICE:
         return None
@@ -200,17 +200,13 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
     if answer not in question.choices and not _may_answer(question, view):
         return None  # free text of somebody else is a message like any other, and must not be lost
     decision = _take_answer(question, answer, view)
-    if isinstance(decision, AnswerQuestion) and not _was_seen(question, inbound, view):
+    # G4: a text answers what its writer had read. So one message answers one question at most: the next one is shown
+    # after it.
+    was_shown = question.shown is not None and inbound.received > question.shown
+    was_seen = inbound.seen == question.id if view.names_seen else was_shown
+    if isinstance(decision, AnswerQuestion) and not was_seen:
         return ReplyAtOnce(NOT_SEEN, "warning") if answer in question.choices else None
     return decision
-
-
-def _was_seen(question: OpenQuestion, inbound: Inbound, view: ConversationView) -> bool:
-    """G4: a text answers what its writer had read. So one message answers one question at most: the next one is shown
-    after it."""
-    if view.names_seen:
-        return inbound.seen == question.id
-    return question.shown is not None and inbound.received > question.shown
 
 
 def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) -> Decision | None:
@@ -225,7 +221,12 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
         return None
     command, args = asked
     if command is None:
-        return _run_plugin_command(inbound.text, args, view)
+        name = inbound.text.split()[0].removeprefix("/")
+        if name.lower() in view.plugin_commands:  # nobody knows what it touches, so it never runs beside a turn
+            return Queue(QUEUED_COMMAND.format(name=name)) if view.busy else RunCommand(name.lower(), args, plugin=True)
+        near = commands.close_matches(name)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
+        return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
     if not may_run(view.sender.role, command, args):
         return ReplyAtOnce(ROLE_TOO_LOW.format(name=command.name), "warning")
     rule = _SPECIAL.get(command.name, _run_by_table)
@@ -298,16 +299,6 @@ def _send_as_asked(command: Command, args: str, inbound: Inbound, view: Conversa
     return _BUSY_MODES[command.name](inbound, view)
 
 
-def _run_plugin_command(text: str, args: str, view: ConversationView) -> Decision:
-    """Nobody knows what a plugin's command touches, so it never runs beside a turn."""
-    name = text.split()[0].removeprefix("/")
-    if name.lower() in view.plugin_commands:
-        return Queue(QUEUED_COMMAND.format(name=name)) if view.busy else RunCommand(name.lower(), args, plugin=True)
-    near = commands.close_matches(name)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
-    return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
-
-
 _SPECIAL: Mapping[str, Callable[[Command, str, Inbound, ConversationView], Decision | None]] = MappingProxyType(
     {"stop": _run_stop, "queue": _send_as_asked, "steer": _send_as_asked}
 )
@@ -320,7 +311,7 @@ def message_text(text: str) -> str:
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is carried out by the house; otherwise it is for the model."""
+    """Whether a text is carried out by Hermes itself; otherwise it is for the model."""
     asked = commands.parse(text)
     return asked is not None and not _says_its_way(asked[0])
 
@@ -374,21 +365,15 @@ def read_answer(question: OpenQuestion, text: str) -> str:
     """The answer that a text gives: the choice that it names, in any case, by number or by a word for yes or no; where
     the question takes free text, the text itself. Empty: it is no answer to this question."""
     said = _normalise(text)
-    named = text if text in question.choices else ""
-    chosen = named or _find_named(question, said) or _find_numbered(question, said) or _find_meant(question, said)
+    exact = text if text in question.choices else ""
+    named = next((choice for choice in question.choices if said and _normalise(choice) == said), "")
+    numbered = {str(number): choice for number, choice in enumerate(question.choices, 1)}.get(said, "")
+    chosen = exact or named or numbered or _find_meant(question, said)
     return chosen or (text.strip() if question.kind == "clarification" else "")
 
 
 def _normalise(text: str) -> str:
     return text.strip().rstrip(".!").casefold()
-
-
-def _find_named(question: OpenQuestion, said: str) -> str:
-    return next((choice for choice in question.choices if said and _normalise(choice) == said), "")
-
-
-def _find_numbered(question: OpenQuestion, said: str) -> str:
-    return {str(number): choice for number, choice in enumerate(question.choices, 1)}.get(said, "")
 
 
 def _find_meant(question: OpenQuestion, said: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
@@ -13,8 +13,14 @@ from hermes_state.store import SessionInfo
 
 def write_markdown(info: SessionInfo, rows: Sequence[Row]) -> str:
     begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.started))
-    head = [f"# {name_session(info)}", "", f"{info.id}, {begun}, {info.model or 'no model'}"]
-    return "\n".join([*head, *_write_messages(rows)])
+    lines = [f"# {name_session(info)}", "", f"{info.id}, {begun}, {info.model or 'no model'}"]
+    for row in rows:
+        calls = [str((call.get("function") or {}).get("name")) for call in row.message.get("tool_calls") or ()]
+        text = shown_text(row).strip()
+        if calls:
+            text = f"{text}\n\n(calls {', '.join(calls)})".strip()
+        lines.append(f"\n## {row.message.get('role', row.kind)}\n\n{text}")
+    return "\n".join(lines)
 
 
 def write_json(info: SessionInfo, rows: Sequence[Row]) -> str:
@@ -28,15 +34,6 @@ def dump(value: Any) -> str:
 
 def name_session(info: SessionInfo) -> str:
     return info.title or info.preview or "(untitled)"
-
-
-def _write_messages(rows: Sequence[Row]) -> Iterator[str]:
-    for row in rows:
-        calls = [str((call.get("function") or {}).get("name")) for call in row.message.get("tool_calls") or ()]
-        text = shown_text(row).strip()
-        if calls:
-            text = f"{text}\n\n(calls {', '.join(calls)})".strip()
-        yield f"\n## {row.message.get('role', row.kind)}\n\n{text}"
 
 
 def _write_odd(value: object) -> Any:
