@@ -102,7 +102,12 @@ class Account:
         while not self.closing:
             self._looked.clear()
             try:
-                await self._renew()
+                began = time.monotonic()
+                epoch = await self.call(self.turns.hold, self.name, self._node, self.pace.lease)
+                if epoch is None and self.epoch is not None:
+                    _log.warning("Another process sends for %s now.", self.name)
+                self.epoch = epoch
+                self._lease_ends = -math.inf if epoch is None else began + self.pace.lease
                 if self.may_call():
                     self._take_up(await self.call(self.turns.outbox_chats, self.name))
             except StoreFailure as problem:
@@ -114,14 +119,6 @@ class Account:
                 await asyncio.sleep(_MARGIN)  # never in a tight circle
             except TimeoutError:
                 pass
-
-    async def _renew(self) -> None:
-        began = time.monotonic()
-        epoch = await self.call(self.turns.hold, self.name, self._node, self.pace.lease)
-        if epoch is None and self.epoch is not None:
-            _log.warning("Another process sends for %s now.", self.name)
-        self.epoch = epoch
-        self._lease_ends = -math.inf if epoch is None else began + self.pace.lease
 
     def _lose_lease(self, epoch: int | None) -> None:
         """Not ours any more, unless a newer one is held by now; it is asked for at once."""

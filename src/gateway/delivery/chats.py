@@ -6,19 +6,21 @@ import logging
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, open_budget
-from gateway.core.delivery_rules import GiveUp, Pace, SendAgain, judge
+from gateway.core.delivery_rules import GiveUp, SendAgain, judge
 from gateway.core.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
 from gateway.core.render import carries_file, make_plain, mark_repeated, render_parts
-from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
+from gateway.platforms.face import NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing
-from hermes_state.turns import OutboxRow, TurnStore
+from hermes_state.turns import OutboxRow
+
+if TYPE_CHECKING:
+    from gateway.delivery.accounts import Account
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -36,26 +38,6 @@ DropFile = Callable[[FileRef], None]
 NoteShown = Callable[[str], None]
 
 
-class Desk(Protocol):
-    """What a chat's sender sees of its account."""
-
-    name: str
-    adapter: Adapter
-    turns: TurnStore
-    call: CallStore
-    pace: Pace
-    counts: Counter[str]
-    epoch: int | None  # of the lease; None: not ours
-    closing: bool
-    closed_until: float
-    drop_file: DropFile
-    note_shown: NoteShown
-
-    def may_call(self) -> bool:
-        """Whether the lease lasts for one more call."""
-        ...
-
-
 class Halted(Exception):
     """Delivery is closing down: make no further call."""
 
@@ -63,7 +45,7 @@ class Halted(Exception):
 class ChatSender:
     """One chat at work. It is dropped when it has nothing to say and its budget is full again."""
 
-    def __init__(self, account: Desk, key: str) -> None:
+    def __init__(self, account: "Account", key: str) -> None:
         self.key = key
         self.address: Address | None = None
         self.task: asyncio.Task[None] | None = None
@@ -134,7 +116,9 @@ class ChatSender:
             return False
         self.has_rows = True
         self.address = row.outgoing.address
-        self._end_draft(row.outgoing)
+        draft = self._own_draft(row.outgoing)
+        if draft:  # nothing more is drafted; what the chat may show of the draft waits for its answer
+            self.draft = replace(draft, ended=True) if draft.message or draft.unsure else None
         try:
             await self._send_row(row, epoch)
         except Halted:
@@ -165,7 +149,7 @@ class ChatSender:
         account.counts["sent"] += 1
         if outgoing.file is not None:
             await self._drop_file(outgoing.file)
-        if self.draft and outgoing.kind == ANSWER and self.draft.turn == outgoing.turn:
+        if self._own_draft(outgoing):
             self.draft = None
 
     async def _drop_file(self, file: FileRef) -> None:
@@ -183,7 +167,7 @@ class ChatSender:
 
     async def _deliver(self, row: OutboxRow, parts: list[Part], index: int, epoch: int) -> str:
         """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
-        adapter, part, outgoing = self._account.adapter, parts[index], row.outgoing
+        adapter, part, outgoing, file = self._account.adapter, parts[index], row.outgoing, row.outgoing.file
         attempt = functools.partial(self._attempt, kind=kind_of(outgoing), epoch=epoch)
         draft = self._find_draft(outgoing) if index == 0 else None
         if draft:
@@ -197,22 +181,26 @@ class ChatSender:
         if row.unsure and index == row.parts_sent:
             self._account.counts["again"] += 1
             part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
-        if outgoing.file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
-            return await attempt(functools.partial(_send_file, adapter, outgoing), part)
+        if file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
+            return await attempt(lambda part: adapter.send_file(part, file), part)
         return await attempt(adapter.send, part)
 
     def _find_draft(self, outgoing: Outgoing) -> Draft | None:
         """The draft that the answer takes the place of."""
         if outgoing.kind != ANSWER or not self._account.adapter.spec.can_edit:
             return None
-        if self.draft and self.draft.turn == outgoing.turn:
-            return self.draft
-        if not outgoing.draft:
-            return None
+        own = self._own_draft(outgoing)
+        if own or not outgoing.draft:
+            return own
         lost = Draft(outgoing.turn, unsure=True)  # a process that is gone may have sent it
         if outgoing.draft == lost.key:
             return lost if self._account.adapter.spec.takes_keys else None
         return Draft(outgoing.turn, message=outgoing.draft)
+
+    def _own_draft(self, outgoing: Outgoing) -> Draft | None:
+        """The draft of this answer, if this process has shown one."""
+        draft = self.draft
+        return draft if draft and outgoing.kind == ANSWER and draft.turn == outgoing.turn else None
 
     async def _attempt(self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int) -> T:
         """One call within the budget; once more as plain text when the platform did not like the markup."""
@@ -297,12 +285,6 @@ class ChatSender:
 
     # --- the draft
 
-    def _end_draft(self, answer: Outgoing) -> None:
-        """The answer is here: nothing more is drafted. What the chat may show of the draft waits for it."""
-        draft = self.draft
-        if draft and answer.kind == ANSWER and draft.turn == answer.turn:
-            self.draft = replace(draft, ended=True) if draft.message or draft.unsure else None
-
     async def _step_draft(self) -> float:
         """Make the draft's next step if there is one; seconds until the one after it, infinity: none."""
         async with self._drafting:
@@ -316,7 +298,9 @@ class ChatSender:
             pause = self._pause_for(PROGRESS, now)
             if not pause:
                 self._budget = self._budget.take(now)
-                self._keep_draft(await self._perform(step, draft, self.address))
+                after = await self._perform(step, draft, self.address)
+                if self.draft is not None and self.draft.turn == after.turn:  # it may have grown meanwhile
+                    self.draft = replace(after, text=self.draft.text, lines=self.draft.lines)
             return pause
 
     async def _perform(self, step: SendDraft | EditDraft | ShowTyping, draft: Draft, address: Address) -> Draft:
@@ -347,11 +331,6 @@ class ChatSender:
         unsure = draft.unsure or (sending and knows)
         return replace(draft, shown="", unsure=unsure, given_up=draft.given_up or (sending and not knows))
 
-    def _keep_draft(self, after: Draft) -> None:
-        """What a call changed, onto the draft as it has become meanwhile."""
-        if self.draft is not None and self.draft.turn == after.turn:
-            self.draft = replace(after, text=self.draft.text, lines=self.draft.lines)
-
     async def _rest(self, seconds: float) -> None:
         """Wait so long, or until poked."""
         try:
@@ -366,8 +345,3 @@ async def _within(seconds: float, call: Awaitable[T]) -> T:
             return await call
     except TimeoutError as late:
         raise DeliveryFailure(f"The platform did not answer within {seconds:.0f} s.") from late
-
-
-async def _send_file(adapter: Adapter, outgoing: Outgoing, part: Part) -> str:
-    assert outgoing.file is not None
-    return await adapter.send_file(part, outgoing.file)

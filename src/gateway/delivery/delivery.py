@@ -30,25 +30,12 @@ class Delivery:
         """`drop_file` is called, on a store thread, with a file that was sent; `note_shown`, on the event loop, with
         the id of a question when the whole of it has arrived."""
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
-        self._turns = turns
-        self._node = node
-        self._call = call
-        self._pace = pace or Pace()
-        self._drop_file = drop_file
-        self._note_shown = note_shown
         self._accounts: dict[str, Account] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
-            self.add(adapter)
-
-    def add(self, adapter: Adapter) -> None:
-        """One more account; if delivery has begun, it begins for it too."""
-        account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
-        account.drop_file = self._drop_file
-        account.note_shown = self._note_shown
-        self._accounts[account.name] = account
-        if self._loop is not None:
-            account.start()
+            account = Account(turns, adapter, node, call, pace or Pace(), self.counts)
+            account.drop_file, account.note_shown = drop_file, note_shown
+            self._accounts[account.name] = account
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,7 +49,6 @@ class Delivery:
 
     def rejoin(self, node: str) -> None:
         """The process has another node id now; its leases are taken anew."""
-        self._node = node
         for account in self._accounts.values():
             account.rejoin(node)
 
@@ -93,8 +79,8 @@ class Delivery:
 
     async def tell(self, address: Address, text: str) -> None:
         """A word to a chat while the store does not answer; it may be lost. Platforms with events are shown it."""
-        account = self._accounts.get(address.account_key)
-        if self._loop is not None and account is not None and not account.adapter.spec.shows_events:
+        account = self._find_account(address)
+        if account is not None:
             await account.tell(address, text)
 
     def leases(self) -> dict[str, int | None]:
@@ -106,6 +92,11 @@ class Delivery:
         return sum(len(account.chats) for account in self._accounts.values())
 
     def _show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
-        account = self._accounts.get(address.account_key)
-        if self._loop is not None and account is not None and not account.adapter.spec.shows_events:
+        account = self._find_account(address)
+        if account is not None:
             account.show(address, turn, change)
+
+    def _find_account(self, address: Address) -> Account | None:
+        """Who says what is not stored, while delivery runs; None where events are shown instead."""
+        account = self._accounts.get(address.account_key) if self._loop is not None else None
+        return None if account is None or account.adapter.spec.shows_events else account

@@ -18,38 +18,14 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 5_000
 
 
-class Viewer:
-    """One platform that shows one conversation: its events in order, and nobody else waits for it."""
-
-    def __init__(self, adapter: Adapter, conversation: str) -> None:
-        self._adapter = adapter
-        self._conversation = conversation
-        self._waiting: deque[LiveEvent] = deque()
-
-    def put(self, event: LiveEvent) -> None:
-        most = MOST_WAITING if isinstance(event, TextDelta | ReasoningDelta) else 2 * MOST_WAITING
-        if len(self._waiting) < most:
-            self._waiting.append(event)
-
-    async def show_all(self) -> None:
-        """Until nothing waits."""
-        while self._waiting:
-            try:
-                await self._adapter.show(self._conversation, self._waiting.popleft())
-            except Exception:  # the boundary to a platform
-                log.exception("%s could not show an event", self._adapter.spec.name)
-
-
 class LiveEvents:
-    """Events for everyone who looks; on the event loop. A viewer exists while something waits for it."""
+    """Events for everyone who looks; on the event loop. A platform gets those of one conversation in order, and nobody
+    else waits for it."""
 
-    def __init__(self) -> None:
-        self._adapters: list[Adapter] = []
-        self._viewers: dict[tuple[int, str], Viewer] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, adapters: Iterable[Adapter]) -> None:
+    def __init__(self, adapters: Iterable[Adapter]) -> None:
         self._adapters = [adapter for adapter in adapters if adapter.spec.shows_events]
+        self._waiting: dict[tuple[int, str], deque[LiveEvent]] = {}  # by adapter and conversation, while there are some
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
         """What waits is still shown."""
@@ -57,20 +33,27 @@ class LiveEvents:
             await asyncio.wait(set(self._tasks))
 
     def show(self, conversation: str, event: LiveEvent) -> None:
+        most = MOST_WAITING if isinstance(event, TextDelta | ReasoningDelta) else 2 * MOST_WAITING
         for number, adapter in enumerate(self._adapters):
-            viewer = self._viewers.get((number, conversation))
-            if viewer is None:
-                viewer = self._viewers[number, conversation] = Viewer(adapter, conversation)
-                task = asyncio.get_running_loop().create_task(self._show_on((number, conversation), viewer))
+            waiting = self._waiting.get((number, conversation))
+            if waiting is None:
+                waiting = self._waiting[number, conversation] = deque()
+                task = asyncio.get_running_loop().create_task(self._show_waiting(number, adapter, conversation))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            viewer.put(event)
+            if len(waiting) < most:
+                waiting.append(event)
 
-    async def _show_on(self, name: tuple[int, str], viewer: Viewer) -> None:
+    async def _show_waiting(self, number: int, adapter: Adapter, conversation: str) -> None:
+        waiting = self._waiting[number, conversation]
         try:
-            await viewer.show_all()
+            while waiting:
+                try:
+                    await adapter.show(conversation, waiting.popleft())
+                except Exception:  # the boundary to a platform
+                    log.exception("%s could not show an event", adapter.spec.name)
         finally:
-            del self._viewers[name]
+            del self._waiting[number, conversation]
 
 
 class DraftFeed:

@@ -187,8 +187,7 @@ class Gateway:
             drop_file=drop_copy,
             note_shown=self.questions.note_shown,
         )
-        self.live_events = LiveEvents()
-        self.live_events.start(self.adapters)
+        self.live_events = LiveEvents(self.adapters)
         await self.delivery.start()
         door = LocalDoor(self)
         for adapter in self.adapters:

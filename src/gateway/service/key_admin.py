@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from hermes_base.errors import HermesError
-from hermes_state.keys import KeyRow, KeyStore
-from hermes_state.people import OWNER, PeopleStore
+from hermes_state.keys import KeyRow
+from hermes_state.people import OWNER
+from hermes_state.sql.sqlite import SqliteStore
 
 PREFIX = "hk_"
 _KEY = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
@@ -20,16 +21,8 @@ _IDS = "`hermes api-keys list` shows the ids."
 _PEOPLE = "`hermes people list` shows who there is."
 
 
-class HasKeys(Protocol):
-    @property
-    def keys(self) -> KeyStore: ...
-
-    @property
-    def people(self) -> PeopleStore: ...
-
-
 Args = Mapping[str, Any]
-Operation = Callable[[HasKeys, Path, Args], dict[str, Any]]
+Operation = Callable[[SqliteStore, Path, Args], dict[str, Any]]
 
 
 def make_key() -> str:
@@ -41,7 +34,7 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest() if _KEY.fullmatch(key) else ""
 
 
-def create(store: HasKeys, home: Path, args: Args) -> dict[str, Any]:
+def create(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     """A new key for a person, the owner if nobody is named. This answer is the only place where it stands."""
     del home
     name, person = _read(args, "name"), _read(args, "person")
@@ -54,14 +47,13 @@ def create(store: HasKeys, home: Path, args: Args) -> dict[str, Any]:
     return {"key": key, **_show(row)}
 
 
-def list_keys(store: HasKeys, home: Path, args: Args) -> dict[str, Any]:
+def list_keys(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     """All keys, the revoked ones too. Those of a person who was removed were revoked with them."""
     del home, args
-    rows = store.keys.keys()
-    return {"keys": [_show(row) for row in rows]}
+    return {"keys": list(map(_show, store.keys.keys()))}
 
 
-def revoke(store: HasKeys, home: Path, args: Args) -> dict[str, Any]:
+def revoke(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     del home
     id = _read(args, "id")
     if not store.keys.revoke(id):

@@ -6,66 +6,68 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from gateway.core.people import FOLDER
 from hermes_base.errors import HermesError
-from hermes_state.people import MEMBER, OWNER, ROLE_NAMES, Identity, PeopleStore, Person
+from hermes_state.people import MEMBER, OWNER, ROLE_NAMES
 from hermes_state.people_records import pick_pairing
-
-
-class HasPeople(Protocol):
-    @property
-    def people(self) -> PeopleStore: ...
-
+from hermes_state.sql.sqlite import SqliteStore
 
 Args = Mapping[str, Any]
-Operation = Callable[[HasPeople, Path, Args], dict[str, Any]]
+Operation = Callable[[SqliteStore, Path, Args], dict[str, Any]]
 
 
-def list_people(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+def list_people(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     """Everybody with their identities, and the open requests."""
     del home, args
     people, identities = store.people, store.people.identities()
     return {
         "people": [
-            _show(person) | {"identities": [_show_identity(one) for one in identities if one.person == person.id]}
+            asdict(person)
+            | {
+                "identities": [
+                    {"platform": one.platform, "sender": one.sender, "listed": one.listed}
+                    for one in identities
+                    if one.person == person.id
+                ]
+            }
             for person in people.people()
         ],
         "pairings": [asdict(pairing) for pairing in people.pairings()],
     }
 
 
-def approve(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+def approve(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     """Let a stranger in by the code of their request; the answer says where they wrote."""
     del home
     code, role = _read(args, "code"), _read_role(args.get("role") or MEMBER)
     request = pick_pairing(code, store.people.pairings())
     person = store.people.approve(code, role, _read(args, "name", needed=False))
     place = {"platform": request.platform, "sender": request.sender, "chat": request.chat} if request else {}
-    return {"person": _show(person), **place}
+    return {"person": asdict(person), **place}
 
 
-def remove(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+def remove(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     """End a person's access; their data stays until it is forgotten."""
     del home
     person = store.people.remove(_read(args, "id"))
-    return {"removed": person.id, "person": _show(person)}
+    return {"removed": person.id, "person": asdict(person)}
 
 
-def set_role(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+def set_role(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     del home
-    return {"person": _show(store.people.set_role(_read(args, "id"), _read_role(args.get("role"))))}
+    return {"person": asdict(store.people.set_role(_read(args, "id"), _read_role(args.get("role"))))}
 
 
-def link(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+def link(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     """Give a person one more identity."""
     del home
     person = store.people.link(_read(args, "id"), _read(args, "platform"), _read(args, "sender"))
-    return {"person": _show(person)}
+    return {"person": asdict(person)}
 
 
-def forget(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
+def forget(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     """Delete what belongs to a person or group: rows of the store and their folder."""
     id = check_forget(store, home, args)
     folder = _find_folder(home, id)
@@ -74,7 +76,7 @@ def forget(store: HasPeople, home: Path, args: Args) -> dict[str, Any]:
     return {"removed": id, "deleted": {**counts, "files": files}}
 
 
-def check_forget(store: HasPeople, home: Path, args: Args) -> str:
+def check_forget(store: SqliteStore, home: Path, args: Args) -> str:
     """Whose data is to go; raises what is wrong with that, before anything of theirs is ended."""
     id = _read(args, "id")
     person = store.people.get(id)
@@ -91,14 +93,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {"list": list_people, "approve": approve, "remove": remove, "role": set_role, "link": link, "forget": forget}
 )
 _IDS = "`hermes people list` shows the ids."
-
-
-def _show(person: Person) -> dict[str, Any]:
-    return asdict(person)
-
-
-def _show_identity(identity: Identity) -> dict[str, Any]:
-    return {"platform": identity.platform, "sender": identity.sender, "listed": identity.listed}
 
 
 def _read(args: Args, name: str, *, needed: bool = True) -> str:

@@ -12,11 +12,10 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
-from hermes_state.store import Store
-from hermes_state.turns import TurnStore
+from hermes_state.sql.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -28,21 +27,17 @@ PAUSE = 0.005  # seconds between two steps
 #: Folders of copies below the home and below each person's folder; each entry is a folder or file of its own.
 COPIES = (SHOWN, UPLOADS, OUTBOX)
 LOGS, TRACES = "logs", "crash-*.txt"
-ROWS, SESSIONS, FILES, CRASHES = "rows", "sessions", "files", "traces"
+KINDS = ROWS, SESSIONS, FILES, CRASHES = "rows", "sessions", "files", "traces"
 
 Settings = Callable[[], Mapping[str, Any]]
-Step = tuple[str, int]
-
-
-class KeptStore(Store, Protocol):
-    turns: TurnStore
+Step = tuple[str, int]  # what went, and how much of it
 
 
 class Retention:
     """`run` does its steps one by one through the caller's threads, `sweep` does them here and now."""
 
     def __init__(
-        self, home: Path, store: KeptStore, settings: Settings, expire: Callable[[str, float], bool] | None = None
+        self, home: Path, store: SqliteStore, settings: Settings, expire: Callable[[str, float], bool] | None = None
     ) -> None:
         """`expire` ends a session that nobody touched since then and deletes it; left out: it is only deleted."""
         self._home = home
@@ -52,7 +47,7 @@ class Retention:
 
     async def run(self, call: Callable[..., Awaitable[Any]]) -> dict[str, int]:
         """One sweep, each step through `call`, which runs a function on a thread of the store."""
-        steps, gone = self._steps(), _none_gone()
+        steps, gone = self._steps(), dict.fromkeys(KINDS, 0)
         while (step := await call(next, steps, None)) is not None:
             gone[step[0]] += step[1]
             await asyncio.sleep(PAUSE)
@@ -60,7 +55,7 @@ class Retention:
 
     def sweep(self) -> dict[str, int]:
         """How many rows, sessions, files and traces went."""
-        gone = _none_gone()
+        gone = dict.fromkeys(KINDS, 0)
         for kind, count in self._steps():
             gone[kind] += count
             time.sleep(PAUSE)
@@ -74,38 +69,29 @@ class Retention:
             yield from self._drop_sessions(now - session_days * DAY)
         if queue_days > 0:
             before = now - queue_days * DAY
-            yield from self._drop_rows(before)
-            yield from self._drop_files(before)
+            for _ in range(STEPS):
+                gone = self._store.turns.sweep(before, ROWS_AT_ONCE)
+                yield ROWS, gone
+                if gone < ROWS_AT_ONCE:
+                    break
+            # A copy goes when it is old and no kept message names the folder that it stands in.
+            old = find_old_copies(self._home, before)
+            named = self._store.turns.mentioned({path.name for path in old}) if old else ()
+            for path in old:
+                if path.name not in named:
+                    yield FILES, _drop(path)
             yield CRASHES, sum(_drop(path) for path in find_traces(self._home, before))
-
-    def _drop_rows(self, before: float) -> Iterator[Step]:
-        for _ in range(STEPS):
-            gone = self._store.turns.sweep(before, ROWS_AT_ONCE)
-            yield ROWS, gone
-            if gone < ROWS_AT_ONCE:
-                return
 
     def _drop_sessions(self, before: float) -> Iterator[Step]:
         """Each is looked at again when it is deleted: somebody may have come back to it meanwhile."""
         for _ in range(STEPS):
-            found = self._store.stale_sessions(before, SESSIONS_AT_ONCE)
             gone = 0
-            for session in found:
+            for session in self._store.stale_sessions(before, SESSIONS_AT_ONCE):
                 count = int(self._expire(session, before))
                 gone += count
                 yield SESSIONS, count
             if not gone:
                 return
-
-    def _drop_files(self, before: float) -> Iterator[Step]:
-        """A copy goes when it is old and no kept message names the folder that it stands in."""
-        old = find_old_copies(self._home, before)
-        if not old:
-            return
-        named = self._store.turns.mentioned({path.name for path in old})
-        for path in old:
-            if path.name not in named:
-                yield FILES, _drop(path)
 
 
 # --- what lies in the home
@@ -163,10 +149,6 @@ def _drop(path: Path) -> int:
 
 
 # --- saying it
-
-
-def _none_gone() -> dict[str, int]:
-    return dict.fromkeys((ROWS, SESSIONS, FILES, CRASHES), 0)
 
 
 def _tell(gone: dict[str, int]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 and after a restart. Who is told and what is closed is the table "The end of things" in `docs/architecture.md`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gateway.run import GatewayRunner
 from gateway.turns.agent_builder import Choices
@@ -10,24 +10,18 @@ from hermes_base.keys import parse_key
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
-from hermes_state.people import PeopleStore
-from hermes_state.store import SessionInfo, Store
-from hermes_state.turns import TurnStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import SessionInfo
 from run_agent import end_task, engines
 from tools.process_registry import process_registry
 
 NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a session ends
 
 
-class WholeStore(Store, Protocol):
-    people: PeopleStore
-    turns: TurnStore
-
-
 class Endings:
     """Called on threads that may wait: engines and plugins are told here, and processes are waited for."""
 
-    def __init__(self, store: WholeStore, runner: GatewayRunner) -> None:
+    def __init__(self, store: SqliteStore, runner: GatewayRunner) -> None:
         self._store = store
         self._runner = runner
 

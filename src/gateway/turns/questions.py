@@ -10,29 +10,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from gateway.core.people import may_answer
 from gateway.core.route import OpenQuestion, Standing, read_answer
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
-from hermes_state.people import QuestionRow
+from hermes_state.people import PeopleStore, QuestionRow
 
 log = logging.getLogger(__name__)
 
 NOBODY = Answer("", given=False, by="")
 
 Announce = Callable[[Question, str], None]
-
-
-class QuestionStore(Protocol):
-    """What the questions needs of `PeopleStore`."""
-
-    def ask(self, question: QuestionRow) -> None: ...
-
-    def close_question(self, question: str, answer: str, by: str) -> bool: ...
-
-    def void_turn(self, conversation: str, turn: str) -> int: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -67,7 +56,7 @@ class Questions:
 
     def __init__(
         self,
-        store: QuestionStore,
+        store: PeopleStore,
         announce: Announce,
         *,
         ended: Callable[[str], None] = lambda _: None,
