@@ -414,7 +414,7 @@ def test_silence_is_warned_of_and_then_ended(
     from gateway.service import chores
 
     monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=2.0))
+    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.TurnTimes(silence=2.0))
     time.sleep(2.1)  # the watch that sleeps now was set before
     person.say("[[stall 60]]")
     wait_until(lambda: bool(person.shown()), 30)
@@ -427,7 +427,7 @@ def test_an_open_question_is_no_silence(house: LocalHouse, person: Person, monke
     from gateway.service import chores
 
     monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=1.0))
+    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.TurnTimes(silence=1.0))
     time.sleep(2.1)
     person.say('[[tool clarify {"question": "which?"}]]')
     wait_until(lambda: house.gateway.questions.open(person.conversation) is not None)

@@ -23,7 +23,7 @@ def settings(lab: LabServer) -> None:
 @pytest.fixture
 def quick_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chores, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.Limits(silence=1.0))
+    monkeypatch.setattr(chores, "read_limits", lambda settings: chores.clocks.TurnTimes(silence=1.0))
 
 
 @pytest.fixture

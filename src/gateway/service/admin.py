@@ -59,7 +59,7 @@ class Operations:
         elif control.kind == "answer":
             by = Standing(str(control.body.get("by", "")), str(control.body.get("role", "")))
             question, text = str(control.body.get("question", "")), str(control.body.get("text", ""))
-            self._gateway.answer_question(control.conversation, question, text, by)
+            self._gateway.questions.answer(question, text, by, conversation=control.conversation)
         else:
             log.info("nothing to do for %s of %s", control.kind, control.conversation)
 

@@ -11,7 +11,8 @@ from gateway.core import clocks
 from gateway.platforms.face import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter
 from gateway.service.retention import Retention
-from gateway.turns.lane import Lane, Live
+from gateway.turns.lane import Lane
+from gateway.turns.run_turn import LiveTurn
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Address, Outgoing
@@ -109,7 +110,7 @@ class Chores:
         """A stored row could not be read: its person is told by the outbox, and nobody waits for it any more."""
         self.damaged += 1
         if aside.seq:
-            self._gateway.show(aside.conversation, Dealt((aside.seq,)))
+            self._gateway.live_events.show(aside.conversation, Dealt((aside.seq,)))
         if aside.address is not None:
             self._gateway.delivery.wake(aside.address)
 
@@ -201,7 +202,7 @@ class Chores:
                 pause = min(LONGEST_PAUSE, 2 * pause)
 
 
-def read_signs(lane: Lane, live: Live) -> clocks.Signs:
+def read_signs(lane: Lane, live: LiveTurn) -> clocks.Signs:
     """What the turn is seen doing. One that cannot even be looked at is seen doing nothing: its clocks go on, and so do
     those of all others."""
     try:

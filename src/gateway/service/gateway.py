@@ -8,9 +8,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
 from gateway.core.meters import Meters
 from gateway.core.people import FOLDER, members_approve
-from gateway.core.route import OpenQuestion, Standing
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
@@ -33,13 +31,13 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import end_gateway
 from gateway.turns.agent_builder import Builder, Choices
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import Arrival, Job, JobDone
-from gateway.turns.lane import Lane, Live
+from gateway.turns.jobs import Job
+from gateway.turns.lane import Lane
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer
 from gateway.turns.sender import CLOSING, DISK_FULL, Senders, has_room, spec_of
 from gateway.turns.slash_commands import CommandPerformer, OperatorCalls
-from gateway.turns.threads import EventPipe, StoreFace, start_thread
+from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from hermes_base.chat import Notice, Question
 from hermes_base.errors import StoreFailure
@@ -74,7 +72,7 @@ RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
 class Gateway:
-    """Implements `House` for lanes and `Core` for adapters. The caller holds the home's lock."""
+    """Implements `LaneHost` for lanes and `Core` for adapters. The caller holds the home's lock."""
 
     def __init__(self, home: Path, *, guest: bool = False) -> None:
         self.home = home
@@ -167,11 +165,11 @@ class Gateway:
             lambda address: self.delivery.wake(address),
             self.endings,
         )
-        self._turn_performer = TurnPerformer(parts)
+        self.turn_performer = TurnPerformer(parts)
         self.operations = Operations(self)
-        self._command_performer = CommandPerformer(
+        self.command_performer = CommandPerformer(
             parts,
-            self._turn_performer,
+            self.turn_performer,
             lambda platform: spec_of(platform).joins,
             OperatorCalls(self.operations.describe, self._operate),
         )
@@ -234,7 +232,7 @@ class Gateway:
         except StoreFailure as problem:
             return Refused(f"Your message was not taken: {problem}")
         if isinstance(taken, Heard):
-            self.show(key, taken)
+            self.live_events.show(key, taken)
             self.wake(key)
             return Accepted(key, taken.seq)
         return taken or Accepted(key, None)
@@ -244,7 +242,7 @@ class Gateway:
         storing = asyncio.ensure_future(self.call(self._store_message, key, inbound, self._claimer(key)))
         done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
         if not done:
-            self.show(key, Notice(STORE_HELD, "warning"))
+            self.live_events.show(key, Notice(STORE_HELD, "warning"))
             self.spawn(self.delivery.tell(address, STORE_HELD))
         return await storing
 
@@ -319,53 +317,14 @@ class Gateway:
         async with self.claiming:
             return await self.call(self.turns.claim_one, self.node, key)
 
-    # --- House: what lanes call
-
-    async def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
-        arrivals = await self.call(partial(self.senders.look, claim, known, closing=self.closing))
-        if not (arrivals and self.senders.has_plugins):
-            return arrivals
-        return await start_thread(lambda: self.senders.ask_plugins(arrivals), f"plugins {claim.conversation[-40:]}")
-
-    def close_rows(self, claim: Claim, seqs: Sequence[int], answers: Sequence[Outgoing]) -> None:
-        self.turns.complete(claim, seqs, None, answers)
-
-    def post(self, conversation: str, name: str, outgoing: Outgoing) -> None:
-        self.turns.post(conversation, name, outgoing)
-
-    def make_live(self, job: Job) -> Live:
-        return self._turn_performer.make_live(job)
-
-    def perform_turn(self, job: Job, live: Live) -> JobDone:
-        assert isinstance(live, LiveTurn)
-        return self._turn_performer.perform(job, live)
-
-    def perform_command(self, job: Job, live: Live) -> JobDone:
-        assert isinstance(live, LiveTurn)
-        return self._command_performer.perform(job, live)
-
-    def give_up(self, job: Job, live: Live, reason: str) -> JobDone:
-        assert isinstance(live, LiveTurn)
-        return self._turn_performer.give_up(job, live, reason)
-
-    def open_question(self, conversation: str) -> OpenQuestion | None:
-        return self.questions.open(conversation)
-
-    def answer_question(self, conversation: str, question: str, text: str, by: Standing) -> bool:
-        return self.questions.answer(question, text, by, conversation=conversation)
-
-    def show(self, conversation: str, event: LiveEvent) -> None:
-        self.live_events.show(conversation, event)
+    # --- what others call
 
     def call_soon(self, call: Callable[..., object], *args: Any) -> None:
         """Have the loop do it; on any thread."""
         self._loop.call_soon_threadsafe(call, *args)
 
     def _show_soon(self, conversation: str, event: LiveEvent) -> None:
-        self.call_soon(self.show, conversation, event)
-
-    def burst_seconds(self, inbound: Inbound) -> float:
-        return spec_of(inbound.address.platform).burst_seconds
+        self.call_soon(self.live_events.show, conversation, event)
 
     # --- what turns need
 
@@ -379,7 +338,7 @@ class Gateway:
             self._loop.call_soon_threadsafe(draft.begin)
 
         def show(event: LiveEvent) -> None:
-            self.show(key, event)
+            self.live_events.show(key, event)
             if draft is not None and not live.suspended:
                 draft.show(event)
 

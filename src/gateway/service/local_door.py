@@ -40,7 +40,7 @@ class LocalDoor:
         return await self._gateway.take(inbound)
 
     def wake_delivery(self, address: Address) -> None:
-        self._gateway.wake_delivery(address)
+        self._gateway.delivery.wake(address)
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
@@ -112,7 +112,7 @@ class LocalDoor:
         row = await self._gateway.call(self._gateway.people.question, question)
         if row is None:
             return False
-        return self._gateway.answer_question(row.conversation, question, text, LOCAL_OWNER)
+        return self._gateway.questions.answer(question, text, LOCAL_OWNER, conversation=row.conversation)
 
     async def perform(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._gateway.operations.perform(name, args)

@@ -41,7 +41,7 @@ class ProcessNotices:
         gateway, address = self._gateway, self._gateway.address_of(conversation)
         inbound = Inbound(address, name, "hermes", text, conversation=conversation, origin=NOTICE, received=time.time())
         if gateway.turns.accept(conversation, "house", name, write_inbound(inbound)) is not None:
-            gateway.call_soon(gateway.show, conversation, Notice(text))
+            gateway.call_soon(gateway.live_events.show, conversation, Notice(text))
             gateway.call_soon(gateway.wake, conversation)
 
     def _tell_person(self, conversation: str, name: str, text: str) -> None:

@@ -153,7 +153,7 @@ class SettingsWatch:
         if felt:
             notice = Notice(f"The settings have changed: {word_changes(felt)}.")
             for conversation in list(self._gateway.claims):  # a chat that nobody looks at hears nothing
-                self._gateway.show(conversation, notice)
+                self._gateway.live_events.show(conversation, notice)
 
 
 def take_stamp(*paths: Path) -> Stamp:

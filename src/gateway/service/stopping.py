@@ -86,7 +86,7 @@ def list_steps(gateway: "Gateway", reason: str, grace: float, cut: float) -> Ite
 
 async def _tell(gateway: "Gateway", reason: str) -> None:
     for lane in gateway.lanes.values():
-        gateway.show(lane.key, Notice(f"Hermes is stopping ({reason}).", "warning"))
+        gateway.live_events.show(lane.key, Notice(f"Hermes is stopping ({reason}).", "warning"))
 
 
 async def _suspend(gateway: "Gateway", reason: str) -> None:

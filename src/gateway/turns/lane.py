@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,22 +22,26 @@ from gateway.core.route import (
     Decision,
     Drop,
     Interrupt,
-    OpenQuestion,
     Queue,
     ReplyAtOnce,
     RunCommand,
-    Standing,
     StartTurn,
     Steer,
     route,
 )
-from gateway.platforms.face import Begun, Dealt, LiveEvent, Moved
-from gateway.turns.jobs import Arrival, Item, Job, JobDone
+from gateway.delivery.delivery import Delivery
+from gateway.delivery.live_events import LiveEvents
+from gateway.platforms.face import Begun, Dealt, Moved
+from gateway.turns.jobs import BY_NEW_MESSAGE, LOOKED_AT, Arrival, Item, Job, JobDone
+from gateway.turns.questions import Questions
+from gateway.turns.run_turn import LiveTurn, TurnPerformer
+from gateway.turns.sender import Senders, spec_of
+from gateway.turns.slash_commands import CommandPerformer
 from gateway.turns.threads import StoreFace, start_thread
 from hermes_base import commands
 from hermes_base.errors import Fenced, HermesError, StoreFailure
-from hermes_base.inbound import NOTE, Address, Inbound, Outgoing
-from hermes_state.turns import Claim
+from hermes_base.inbound import NOTE, Inbound, Outgoing
+from hermes_state.turns import Claim, TurnStore
 
 log = logging.getLogger(__name__)
 
@@ -45,72 +49,21 @@ log = logging.getLogger(__name__)
 STOP_PATIENCE = 4.0
 LONGEST_BACK_OFF = 60.0
 STORE_PAUSE = 1.0
-LOOKED_AT = 200  # open messages that one look sees
-BY_NEW_MESSAGE = "a new message came"
-
-
-class Live(Protocol):
-    """The turn under way, seen from the loop."""
-
-    @property
-    def steerable(self) -> bool: ...
-
-    def stop(self, reason: str) -> None:
-        """Tell it to stop, and void what it asks. It is kept: what has not begun yet hears it when it begins."""
-        ...
-
-    def signs(self) -> clocks.Signs:
-        """What it is seen doing now."""
-        ...
-
-    def steer(self, text: str, inbox: tuple[int, ...]) -> bool: ...
-
-    def suspend(self) -> None:
-        """Nothing more is written for it, as if the process had died."""
-        ...
 
 
 class LaneHost(Protocol):
-    """What a lane needs around it."""
+    """What a lane sees of its gateway."""
 
-    @property
-    def call(self) -> StoreFace: ...
-
-    async def look(self, claim: Claim, known: frozenset[int]) -> Sequence[Arrival]:
-        """The open messages that the lane does not know yet."""
-        ...
-
-    def close_rows(self, claim: Claim, seqs: Sequence[int], answers: Sequence[Outgoing]) -> None: ...
-
-    def post(self, conversation: str, name: str, outgoing: Outgoing) -> None: ...
-
-    def make_live(self, job: Job) -> Live: ...
-
-    def perform_turn(self, job: Job, live: Live) -> JobDone: ...
-
-    def perform_command(self, job: Job, live: Live) -> JobDone: ...
-
-    def give_up(self, job: Job, live: Live, reason: str) -> JobDone:
-        """Close a turn whose thread does not come back."""
-        ...
-
-    def open_question(self, conversation: str) -> OpenQuestion | None: ...
-
-    def answer_question(self, conversation: str, question: str, text: str, by: Standing) -> bool: ...
-
-    def show(self, conversation: str, event: LiveEvent) -> None: ...
-
-    def wake_delivery(self, address: Address) -> None: ...
-
-    def burst_seconds(self, inbound: Inbound) -> float: ...
-
-    @property
-    def recovery(self) -> asyncio.Semaphore: ...
-
-    @property
-    def closing(self) -> bool:
-        """Nothing new is begun."""
-        ...
+    call: StoreFace
+    turns: TurnStore
+    senders: Senders
+    questions: Questions
+    turn_performer: TurnPerformer
+    command_performer: CommandPerformer
+    delivery: Delivery
+    live_events: LiveEvents
+    recovery: asyncio.Semaphore  # turns that broke off go on so many at a time
+    closing: bool  # nothing new is begun
 
 
 @dataclass(slots=True)
@@ -118,7 +71,7 @@ class Slot:
     """What runs now."""
 
     job: Job
-    live: Live
+    live: LiveTurn
     clocks: clocks.TurnClocks
     is_turn: bool
     abandoned: asyncio.Event = field(default_factory=asyncio.Event)
@@ -145,7 +98,7 @@ class Lane:
         self._progress = 0.0  # when the turn before this one last moved
         self._failures = 0
         self._not_before = 0.0  # of the clock that is never set
-        self._suspended = False
+        self.suspended = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -169,18 +122,16 @@ class Lane:
     def wake(self) -> None:
         self._woken.set()
 
-    @property
-    def suspended(self) -> bool:
-        return self._suspended
-
     async def work(self) -> None:
         """Until nothing is open, or the conversation is another's."""
-        while not self._suspended:
+        while not self.suspended:
             self._woken.clear()
             pause = await self._step()
-            if self._is_idle() and not self._unseen and not self._woken.is_set():
+            is_idle = self.slot is None and not self._queue and not self._tasks
+            if is_idle and not self._unseen and not self._woken.is_set():
                 return
-            await self._rest(pause)
+            with contextlib.suppress(TimeoutError):  # its time has come
+                await asyncio.wait_for(self._woken.wait(), pause)
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -213,7 +164,7 @@ class Lane:
 
     def suspend(self, reason: str) -> None:
         """Leave everything as it stands in the store; whoever comes next goes on from there."""
-        self._suspended = True
+        self.suspended = True
         if self.slot is not None:
             self.slot.live.suspend()
             self.stop(reason)
@@ -233,13 +184,17 @@ class Lane:
     async def _take_new(self) -> None:
         if not self._unseen:
             return
-        self._unseen, known = False, len(self._known)
+        self._unseen, known, senders = False, frozenset(self._known), self._host.senders
         try:
-            arrivals = await self._host.look(self.claim, frozenset(self._known))
+            look = partial(senders.look, self.claim, known, closing=self._host.closing)
+            arrivals = await self._host.call(look)
+            if arrivals and senders.has_plugins:
+                ask = partial(senders.ask_plugins, arrivals)
+                arrivals = await start_thread(ask, f"plugins {self.key[-40:]}")
         except Exception:
             self._unseen = True
             raise
-        if known + len(arrivals) >= LOOKED_AT:  # there may be more of them
+        if len(known) + len(arrivals) >= LOOKED_AT:  # there may be more of them
             self._unseen = True
         for arrival in arrivals:
             self._known.add(arrival.row.seq)
@@ -268,14 +223,16 @@ class Lane:
         waiting = tuple(item.row.seq for item in self._queue if item.row.seq in replaced)
         if not waiting:
             return replace(arrival, view=replace(arrival.view, earlier="answered"))
-        await self._host.call(self._host.close_rows, self.claim, waiting, ())
+        await self._host.call(self._host.turns.complete, self.claim, waiting, None, ())
         self._note_closed(waiting, arrival.inbound)
         return arrival
 
     def _view(self, arrival: Arrival) -> ConversationView:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
-        slow = self.slot is not None and not self.slot.is_turn and _asks_model(self.slot.job.first)
+        # One that asks the model takes as long as a turn, so that it can be stopped like one.
+        asked = commands.parse(self.slot.job.first.inbound.text) if self.slot and not self.slot.is_turn else None
+        slow = asked is not None and asked[0] is not None and asked[0].name == "compress"
         return replace(
             arrival.view,
             busy=turn is not None or slow,
@@ -284,7 +241,7 @@ class Lane:
             coming=self.coming,
             steerable=turn is not None and turn.live.steerable,
             depth=self._depth,
-            question=self._host.open_question(self.key),
+            question=self._host.questions.open(self.key),
             waiting=self._count_held(),
             behind_command=any(item.is_command for item in self._queue),
             refusals=self._refusals,
@@ -301,7 +258,7 @@ class Lane:
             case ReplyAtOnce(text, level):
                 await self._close(item, text, level)
             case AnswerQuestion(question, text):
-                taken = self._host.answer_question(self.key, question, text, item.sender)
+                taken = self._host.questions.answer(question, text, item.sender, conversation=self.key)
                 await self._close(item, "" if taken else "That question is not open any more.")
             case RunCommand():
                 await self._take_command(item, decision)
@@ -310,21 +267,17 @@ class Lane:
                 if told and (item.sender.person, told) not in self._told:
                     self._told.add((item.sender.person, told))
                     note = Outgoing(item.inbound.address, told, NOTE)
-                    await self._host.call(self._host.post, self.key, f"queued:{item.row.seq}", note)
-                    self._host.wake_delivery(item.inbound.address)
+                    await self._host.call(self._host.turns.post, self.key, f"queued:{item.row.seq}", note)
+                    self._host.delivery.wake(item.inbound.address)
             case Steer():
                 self._steer(item)
             case Interrupt():
                 self._enqueue(item)
-                self._interrupt()
+                if self.slot is not None and not self.slot.stopping:  # several messages interrupt a turn once
+                    self._depth += 1
+                    self.stop(BY_NEW_MESSAGE)
             case StartTurn():
                 self._enqueue(item)
-
-    def _interrupt(self) -> None:
-        """Several messages that come while a turn is stopping interrupt it once."""
-        if self.slot is not None and not self.slot.stopping:
-            self._depth += 1
-            self.stop(BY_NEW_MESSAGE)
 
     def _count_held(self) -> int:
         """What waits, and what was put into the turn under way and is not read yet: both are open until it ends."""
@@ -347,33 +300,35 @@ class Lane:
             self._enqueue(item)
 
     async def _take_command(self, item: Item, asked: RunCommand) -> None:
-        """What may run beside a turn runs now; the rest takes its place in the order."""
+        """What may run beside a turn runs now; the rest takes its place in the order, and so does a plugin's command:
+        nobody knows what it touches."""
+        command = None if asked.plugin else commands.find_command(asked.name)
         if asked.name == "stop":
             reason = f"stopped by {item.inbound.sender_name or 'the user'}"
             stopped = bool(self.slot or self._queue) and self.stop(reason)  # what comes behind it is not meant
             await self._close(item, "" if stopped else NOTHING_RUNS)
-        elif _runs_beside(asked):
+        elif command is not None and command.when_busy == commands.NOW:
             self._start(self._run_beside(item))
         else:
             self._enqueue(item)
 
     async def _close(self, item: Item, text: str = "", level: str = "info") -> None:
         answers = [Outgoing(item.inbound.address, text, NOTE, level)] if text else []
-        await self._host.call(self._host.close_rows, self.claim, (item.row.seq,), answers)
+        await self._host.call(self._host.turns.complete, self.claim, (item.row.seq,), None, answers)
         self._note_closed((item.row.seq,), item.inbound)
 
     def _note_closed(self, seqs: tuple[int, ...], inbound: Inbound) -> None:
         self._known.difference_update(seqs)
         self._judged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
-        self._host.wake_delivery(inbound.address)
-        self._host.show(self.key, Dealt(seqs))
+        self._host.delivery.wake(inbound.address)
+        self._host.live_events.show(self.key, Dealt(seqs))
 
     # --- what runs
 
     def _start_next(self) -> float | None:
         """Start what is next if nothing runs; seconds to wait if its time has not come, None to wait for a wake."""
-        if self.slot is not None or not self._queue or self._suspended or self._host.closing:
+        if self.slot is not None or not self._queue or self.suspended or self._host.closing:
             return None
         pause = self._not_before - time.monotonic()
         if pause > 0.0:
@@ -382,7 +337,7 @@ class Lane:
         if first.is_command and not first.row.taken:
             self._run(Job(self.claim, (first,), failed=self._failures > 0), is_turn=False)
             return None
-        window = self._host.burst_seconds(first.inbound)
+        window = spec_of(first.inbound.address.platform).burst_seconds
         messages = [item.message for item in self._queue]
         pause = bursts.wait_for(messages, window, time.time())
         if pause:
@@ -396,7 +351,7 @@ class Lane:
         now = time.time()
         self._queue = [item for item in self._queue if item.row.seq not in job.seqs]
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
-        self.slot = Slot(job, self._host.make_live(job), running, is_turn)
+        self.slot = Slot(job, self._host.turn_performer.make_live(job), running, is_turn)
         self._start(self._run_slot(self.slot))
         if self._stop_coming:
             reason, self._stop_coming = self._stop_coming, ""
@@ -414,7 +369,7 @@ class Lane:
             self._settle(slot, done)
         except Fenced:
             log.warning("%s is worked on elsewhere, or was stopped; its turn is dropped", self.key, extra=self.about)
-            self._suspended = True
+            self.suspended = True
         except Exception as error:  # the top of a turn: it is told, and tried again later
             log.exception("a turn of %s could not be run", self.key, extra=self.about)
             await self._put_off(slot, error)
@@ -428,15 +383,15 @@ class Lane:
 
     async def _perform_slot(self, slot: Slot) -> JobDone:
         if not slot.is_turn:
-            done = await self._unless_abandoned(slot, lambda: self._host.perform_command(slot.job, slot.live))
+            done = await self._unless_abandoned(slot, lambda: self._host.command_performer.perform(slot.job, slot.live))
             if done.again is None:
                 return done
             slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
-        self._host.show(self.key, Begun(slot.job.seqs))
-        return await self._unless_abandoned(slot, lambda: self._host.perform_turn(slot.job, slot.live))
+        self._host.live_events.show(self.key, Begun(slot.job.seqs))
+        return await self._unless_abandoned(slot, lambda: self._host.turn_performer.perform(slot.job, slot.live))
 
     async def _unless_abandoned(self, slot: Slot, work: Callable[[], JobDone]) -> JobDone:
-        """The work's result, or its burial when it was told to stop and its thread does not come back."""
+        """The work's result; another one writes its end when it was told to stop and its thread does not come back."""
         future = start_thread(work, f"turn {self.key[-40:]}")
         given_up = asyncio.ensure_future(slot.abandoned.wait())
         try:
@@ -446,10 +401,10 @@ class Lane:
                 return future.result()
             future.add_done_callback(_forget_result)
             slot.live.suspend()
-            if self._suspended:
+            if self.suspended:
                 raise Fenced("The gateway stops, and the turn did not end in time.")
-            bury = partial(self._host.give_up, slot.job, slot.live, slot.stopping)
-            return await start_thread(bury, f"bury {self.key[-40:]}")
+            give_up = partial(self._host.turn_performer.give_up, slot.job, slot.live, slot.stopping)
+            return await start_thread(give_up, f"give up {self.key[-40:]}")
         finally:
             given_up.cancel()
 
@@ -459,7 +414,7 @@ class Lane:
             self._depth = 0
         self._look_again_at({*self._steered, *slot.job.seqs}.difference(done.closed))
         if done.moved:
-            self._host.show(self.key, Moved(slot.job.first.row.seq, done.moved))
+            self._host.live_events.show(self.key, Moved(slot.job.first.row.seq, done.moved))
         self._note_closed(done.closed, slot.job.first.inbound)
 
     def _look_again_at(self, seqs: set[int]) -> None:
@@ -481,16 +436,18 @@ class Lane:
         note = Outgoing(first.inbound.address, text, NOTE, "error")
         try:
             name = f"failed:{first.row.seq}:{self._failures}"
-            await self._host.call(self._host.post, self.key, name, note)
-            self._host.wake_delivery(first.inbound.address)
+            await self._host.call(self._host.turns.post, self.key, name, note)
+            self._host.delivery.wake(first.inbound.address)
         except StoreFailure:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
 
     async def _run_beside(self, item: Item) -> None:
         job = Job(self.claim, (item,))
         try:
-            live = self._host.make_live(job)
-            done = await start_thread(lambda: self._host.perform_command(job, live), f"command {self.key[-40:]}")
+            live = self._host.turn_performer.make_live(job)
+            done = await start_thread(
+                lambda: self._host.command_performer.perform(job, live), f"command {self.key[-40:]}"
+            )
             self._note_closed(done.closed, item.inbound)
         except Fenced:
             log.info("the claim on %s was lost beside a command", self.key, extra=self.about)
@@ -510,13 +467,6 @@ class Lane:
 
     # --- the loop
 
-    def _is_idle(self) -> bool:
-        return self.slot is None and not self._queue and not self._tasks
-
-    async def _rest(self, pause: float | None) -> None:
-        with contextlib.suppress(TimeoutError):  # its time has come
-            await asyncio.wait_for(self._woken.wait(), pause)
-
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -525,18 +475,6 @@ class Lane:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.wake()
-
-
-def _asks_model(item: Item) -> bool:
-    """Whether a command takes as long as a turn, so that it can be stopped like one."""
-    asked = commands.parse(item.inbound.text)
-    return asked is not None and asked[0] is not None and asked[0].name == "compress"
-
-
-def _runs_beside(asked: RunCommand) -> bool:
-    """Whether it touches nothing of a turn; nobody knows that of a plugin's command."""
-    command = None if asked.plugin else commands.find_command(asked.name)
-    return command is not None and command.when_busy == commands.NOW
 
 
 def _forget_result(future: "asyncio.Future[JobDone]") -> None:

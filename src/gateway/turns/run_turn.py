@@ -22,8 +22,7 @@ from gateway.session_context import describe_session
 from gateway.turns.admission import WORKSPACE, open_folder
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices, write_effort
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import Again, Item, Job, JobDone
-from gateway.turns.lane import BY_NEW_MESSAGE
+from gateway.turns.jobs import BY_NEW_MESSAGE, Again, Item, Job, JobDone
 from gateway.turns.questions import Questions
 from gateway.turns.sender import spec_of
 from gateway.turns.threads import EventPipe
@@ -66,21 +65,17 @@ class LiveTurn:
         self._lock = threading.Lock()
         self._agent: AIAgent | None = None
         self._journal: TurnJournal | None = None
-        self._suspended = False
+        self.suspended = False
         self._cancel = CancelToken()  # of the turn, from the moment it is claimed
 
     @property
     def steerable(self) -> bool:
         return self._agent is not None
 
-    @property
-    def suspended(self) -> bool:
-        return self._suspended
-
     def attach(self, agent: AIAgent, journal: TurnJournal) -> None:
         """From here on it can be told something; Fenced when it was suspended before it had begun."""
         with self._lock:
-            if self._suspended:
+            if self.suspended:
                 raise Fenced("This turn was stopped before it had begun.", kept="Its message is kept.")
             self._agent, self._journal = agent, journal
             agent.listen_to(self._cancel)
@@ -104,7 +99,7 @@ class LiveTurn:
 
     def suspend(self) -> None:
         with self._lock:
-            self._suspended = True
+            self.suspended = True
             if self._journal is not None:
                 self._journal.suspend()
 

@@ -12,8 +12,7 @@ from gateway.core.route import ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.registry import find_spec
 from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
-from gateway.turns.jobs import Arrival
-from gateway.turns.lane import LOOKED_AT
+from gateway.turns.jobs import LOOKED_AT, Arrival
 from hermes_base.errors import ConfigProblem
 from hermes_base.hooks import Hooks
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound

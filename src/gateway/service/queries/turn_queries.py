@@ -38,7 +38,8 @@ class TurnQueries:
         if row is None:
             return False
         await gateway.call(self._threads.check, caller, row.conversation)
-        return gateway.answer_question(row.conversation, question, text, Standing(caller.person, caller.role))
+        by = Standing(caller.person, caller.role)
+        return gateway.questions.answer(question, text, by, conversation=row.conversation)
 
     async def question(self, caller: Caller, conversation: str) -> Question | None:
         await self._gateway.call(self._threads.check, caller, conversation)
