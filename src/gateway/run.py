@@ -110,7 +110,10 @@ class GatewayRunner:
             cached = self._agent_cache.get(key)
             if cached is not None and cached[0] is agent and place is not None:
                 self._held[key] = place
-                self._enforce_bytes()
+                # The oldest go while all together are too large, never one in mid-turn or unsaved.
+                sizes = [(name, self._held[name].bytes) for name in self._agent_cache if name in self._held]
+                going, _ = over_bytes(sizes, self._kept_keys(), self._get_limits()[2])
+                self._release_later([self._take_out(name, "bytes") for name in going])
         if cached is None or cached[0] is not agent:
             self._release_later([agent])
 
@@ -256,12 +259,6 @@ class GatewayRunner:
             self._told_full = time.monotonic()
             log.warning("the agent cache stays over its cap: %d of the oldest agents are mid-turn", busy)
         self._release_later(agents)
-
-    def _enforce_bytes(self) -> None:
-        """Let the oldest go while all together are too large, never one in mid-turn or unsaved. The lock is held."""
-        sizes = [(key, self._held[key].bytes) for key in self._agent_cache if key in self._held]
-        going, _ = over_bytes(sizes, self._kept_keys(), self._get_limits()[2])
-        self._release_later([self._take_out(key, "bytes") for key in going])
 
     def _sweep_idle_cached_agents(self) -> int:
         """Let agents go that nobody used for a while; how many."""

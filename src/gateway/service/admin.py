@@ -42,10 +42,14 @@ class Operations:
 
     async def perform(self, name: str, args: Args) -> dict[str, Any]:
         """Do what was asked; HermesError for what cannot be done."""
-        if name.startswith("people."):
-            return await self._manage_people(name.removeprefix("people."), args)
-        if name.startswith("keys."):
-            return await self._manage_keys(name.removeprefix("keys."), args)
+        kind, _, action = name.partition(".")
+        if kind == "people":
+            return await self._manage_people(action, args)
+        if kind == "keys":
+            manage = key_admin.OPERATIONS.get(action)
+            if manage is None:
+                raise HermesError(f"There is no operation {name!r}.")
+            return await self._gateway.call(manage, self._gateway.store, self._gateway.home, args)
         operation = _OPERATIONS.get(name)
         if operation is None:
             raise HermesError(f"There is no operation {name!r}.", fix=f"There are: {', '.join(sorted(_OPERATIONS))}.")
@@ -63,12 +67,12 @@ class Operations:
         else:
             log.info("nothing to do for %s of %s", control.kind, control.conversation)
 
-    # --- the state of the house
+    # --- the state of the gateway
 
     async def status(self, args: Args) -> dict[str, Any]:
         """For `hermes status`, `hermes gateway status` and the page."""
         del args
-        gateway = self._gateway
+        gateway, counters = self._gateway, self._gateway.runner.counters
         waiting, unsent = await gateway.call(gateway.turns.depth)
         holdings = await gateway.call(gateway.turns.holdings)
         model = await SetupQueries(gateway).model()
@@ -88,7 +92,12 @@ class Operations:
                 for name, epoch in gateway.delivery.leases().items()
             ],
             "owned": [asdict(holding) for holding in holdings],
-            "cache": self._describe_cache(),
+            "cache": {
+                "agents": gateway.runner.count(),
+                "hits": counters["hit"],
+                "builds": count_reasons(counters, "build"),
+                "evictions": count_reasons(counters, "evict"),
+            },
             "deliveries": dict(gateway.delivery.counts),
             "config": gateway.settings_watch.describe(),
             **await start_thread(read_walls, "sandbox"),
@@ -97,15 +106,6 @@ class Operations:
             "warning": describe_damage(gateway.chores.damaged),
             "model": asdict(model),
             "web": {"address": gateway.address, "watchers": count_watchers(gateway.adapters)},
-        }
-
-    def _describe_cache(self) -> dict[str, Any]:
-        counters = self._gateway.runner.counters
-        return {
-            "agents": self._gateway.runner.count(),
-            "hits": counters["hit"],
-            "builds": count_reasons(counters, "build"),
-            "evictions": count_reasons(counters, "evict"),
         }
 
     def _describe_working(self) -> list[dict[str, Any]]:
@@ -197,12 +197,6 @@ class Operations:
             await self._end_access(str(result["removed"]))
         return result
 
-    async def _manage_keys(self, name: str, args: Args) -> dict[str, Any]:
-        operation = key_admin.OPERATIONS.get(name)
-        if operation is None:
-            raise HermesError(f"There is no operation 'keys.{name}'.")
-        return await self._gateway.call(operation, self._gateway.store, self._gateway.home, args)
-
     async def _end_access(self, person: str) -> None:
         """G3: turns stopped, approvals void, what they have going ended."""
         gateway = self._gateway
@@ -222,7 +216,7 @@ def is_connected(adapter: Adapter, now: float) -> bool:
 
 
 def must_live(adapter: Adapter) -> bool:
-    """The house's own socket; pages and API are alive when somebody asks through them, and networks may be away."""
+    """Our own socket; pages and API are alive when somebody asks through them, and networks may be away."""
     return adapter.spec.always_on and not isinstance(adapter, HubAdapter)
 
 

@@ -42,18 +42,18 @@ class Chores:
         self.damaged = 0  # rows that could not be read and were set aside
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._gateway.store.when_damaged = self._note_damage
+        gateway = self._gateway
+        gateway.store.when_damaged = lambda aside: gateway.call_soon(self._show_damage, aside)  # on any thread
         self.set_limits()
         for seconds, work in (
             (lambda: POLL_SECONDS, self._poll),
             (lambda: WATCH_SECONDS, self._watch_all),
             (lambda: WATCH_SECONDS, self._watch_home),
             (lambda: SWEEP_SECONDS, self._sweep),
-            (lambda: WATCH_SECONDS, self._gateway.settings_watch.look),
+            (lambda: WATCH_SECONDS, gateway.settings_watch.look),
         ):
-            self._gateway.spawn(self._every(seconds, work))
-        self._gateway.spawn(self._retain())
+            gateway.spawn(self._every(seconds, work))
+        gateway.spawn(self._retain())
 
     async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[object]]) -> None:
         while True:
@@ -66,29 +66,22 @@ class Chores:
             await asyncio.sleep(seconds())
 
     async def _poll(self) -> None:
-        """Take up what nobody works on: messages of a dead process, and those whose wake was lost."""
+        """Take up what nobody works on: messages of a dead process, and those whose wake was lost. What runs here under
+        the claim of an earlier node is left alone: it would be taken over from ourselves."""
         gateway = self._gateway
-        await self._claim_work()
+        if not gateway.closing and all(lane.claim.node == gateway.node for lane in gateway.lanes.values()):
+            for claim in await gateway.call(gateway.turns.claim, gateway.node, CLAIMED_AT_ONCE):
+                gateway.claims[claim.conversation] = claim
+                gateway.wake(claim.conversation)
+        elif not gateway.closing:
+            for holding in await gateway.call(gateway.turns.holdings, CLAIMED_AT_ONCE):
+                if holding.pending and not holding.live and holding.conversation not in gateway.lanes:
+                    gateway.wake(holding.conversation)  # which claims it
         for claim in await gateway.call(gateway.turns.ready, gateway.node):
             gateway.wake(claim.conversation)
         for control in await gateway.call(gateway.turns.take_controls, gateway.node):
             gateway.operations.take_control(control)
         self.looked = time.monotonic()
-
-    async def _claim_work(self) -> None:
-        """Claim what has open messages and no living owner. What runs here under the claim of an earlier node is left
-        alone: it would be taken over from ourselves."""
-        gateway = self._gateway
-        if gateway.closing:
-            return
-        if all(lane.claim.node == gateway.node for lane in gateway.lanes.values()):
-            for claim in await gateway.call(gateway.turns.claim, gateway.node, CLAIMED_AT_ONCE):
-                gateway.claims[claim.conversation] = claim
-                gateway.wake(claim.conversation)
-            return
-        for holding in await gateway.call(gateway.turns.holdings, CLAIMED_AT_ONCE):
-            if holding.pending and not holding.live and holding.conversation not in gateway.lanes:
-                gateway.wake(holding.conversation)  # which claims it
 
     async def _watch_home(self) -> None:
         """The lock and the store are files that others can delete. Without them this process would lose what it is
@@ -101,10 +94,6 @@ class Chores:
             log.critical("%s No message is taken any more.", self.trouble)
         if lost and not gateway.guest:
             gateway.shut_down(lost.rstrip("."))
-
-    def _note_damage(self, aside: SetAside) -> None:
-        """On any thread."""
-        self._loop.call_soon_threadsafe(self._show_damage, aside)
 
     def _show_damage(self, aside: SetAside) -> None:
         """A stored row could not be read: its person is told by the outbox, and nobody waits for it any more."""
@@ -163,7 +152,9 @@ class Chores:
     async def _sweep(self) -> None:
         """Let idle agents go, and the claims on conversations that nobody is warm for."""
         gateway = self._gateway
-        self._note_doors()
+        for adapter in gateway.adapters:
+            if gateway.address and isinstance(adapter, HubAdapter):
+                adapter.last_seen = time.time()  # page and API are alive while their server listens (C13)
         self.damaged = await gateway.call(gateway.store.count_damaged)
         await gateway.call(gateway.runner._sweep_idle_cached_agents)
         cold = [key for key in gateway.claims if key not in gateway.lanes and not gateway.runner.cached_agent(key)]
@@ -173,12 +164,6 @@ class Chores:
                     await gateway.call(gateway.turns.release, gateway.claims.pop(key))
 
     # --- platforms
-
-    def _note_doors(self) -> None:
-        """A door of our own is alive while its server listens (C13)."""
-        for adapter in self._gateway.adapters:
-            if self._gateway.address and isinstance(adapter, HubAdapter):
-                adapter.last_seen = time.time()
 
     async def connect(self, adapter: Adapter, core: Core) -> None:
         """Connect a platform; a network that is down now is tried again, our own socket has to work."""

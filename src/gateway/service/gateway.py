@@ -54,7 +54,7 @@ from hermes_base.inbound import (
     write_inbound,
 )
 from hermes_cli import config as cli_config
-from hermes_cli.plugins import PluginHooks, discover_plugins, get_plugin_commands, get_plugin_manager
+from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
 from hermes_state.sql.schema import STORE_FILE
@@ -113,7 +113,10 @@ class Gateway:
         await self.call(self.people.void_questions)
         self._assemble()
         await self.settings_watch.look()
-        await self._connect()
+        await self.delivery.start()
+        door = LocalDoor(self)
+        for adapter in self.adapters:
+            await self.chores.connect(adapter, door if adapter.spec.always_on else self)
         self.started = time.time()
         self.pulse.start()
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
@@ -122,11 +125,7 @@ class Gateway:
 
     def _assemble(self) -> None:
         discover_plugins()
-        hooks = PluginHooks(get_plugin_manager())
-        self.senders = Senders(
-            self.turns, self.people, hooks, cli_config.load_last_good, lambda: frozenset(get_plugin_commands())
-        )
-        self.senders.gateway = self
+        self.senders = Senders(self.turns, self.people, self)
         self.questions = Questions(
             self.people,
             self._announce,
@@ -134,49 +133,8 @@ class Gateway:
             members_approve=lambda: members_approve(cli_config.load_last_good()),
             node=self.node,
         )
-        self.builder = Builder(
-            self.home,
-            self.store,
-            self.turns,
-            ProcessNotices(self).post,
-            self._send_file,
-            self.meters,
-            self.runner.notes_of,
-        )
-        self.endings = Endings(self.store, self.runner)
-        self.titler = Titler(
-            self.store,
-            cli_config.load_last_good,
-            lambda conversation, session, title: self._show_soon(conversation, Titled(session, title)),
-            self.meters,
-        )
-        parts = GatewayParts(
-            self.home,
-            self.store,
-            self.turns,
-            self.runner,
-            self.builder,
-            self.questions,
-            self.people,
-            self._make_pipe,
-            lambda address, turn: self.delivery.find_draft(address, turn),
-            self.meters,
-            self.titler,
-            lambda address: self.delivery.wake(address),
-            self.endings,
-        )
-        self.turn_performer = TurnPerformer(parts)
-        self.operations = Operations(self)
-        self.command_performer = CommandPerformer(
-            parts,
-            self.turn_performer,
-            lambda platform: spec_of(platform).joins,
-            OperatorCalls(self.operations.describe, self._operate),
-        )
-
-    async def _connect(self) -> None:
-        settings = cli_config.load_last_good()
-        self.adapters = make_adapters(settings, self.home)
+        self.adapters = make_adapters(cli_config.load_last_good(), self.home)
+        self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
             self.turns,
             self.adapters,
@@ -185,11 +143,31 @@ class Gateway:
             drop_file=drop_copy,
             note_shown=self.questions.note_shown,
         )
-        self.live_events = LiveEvents(self.adapters)
-        await self.delivery.start()
-        door = LocalDoor(self)
-        for adapter in self.adapters:
-            await self.chores.connect(adapter, door if adapter.spec.always_on else self)
+        self.builder = Builder(
+            self.home, self.store, ProcessNotices(self).post, self._send_file, self.meters, self.runner.notes_of
+        )
+        self.endings = Endings(self.store, self.runner)
+        self.titler = Titler(
+            self.store,
+            lambda conversation, session, title: self._show_soon(conversation, Titled(session, title)),
+            self.meters,
+        )
+        parts = GatewayParts(
+            self.home,
+            self.store,
+            self.runner,
+            self.builder,
+            self.questions,
+            self.delivery,
+            self.endings,
+            self.titler,
+            self.meters,
+            self._make_pipe,
+        )
+        self.turn_performer = TurnPerformer(parts)
+        self.operations = Operations(self)
+        operator = OperatorCalls(self.operations.describe, self._operate)
+        self.command_performer = CommandPerformer(parts, self.turn_performer, operator)
 
     async def stop(self, reason: str) -> None:
         """End in order, within the times of `gateway.service.stopping` (C14)."""
@@ -227,8 +205,16 @@ class Gateway:
             return Refused(f"Your message was not taken: {self.chores.trouble}")
         inbound = as_from_outside(inbound)
         key = inbound.key(self.profile)
+        # The message claims its conversation for this node, unless something runs there under an old claim.
+        lane = self.lanes.get(key)
+        claimer = self.node if lane is None or lane.claim.node == self.node else ""
+        storing = asyncio.ensure_future(self.call(self._store_message, key, inbound, claimer))
+        done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
+        if not done:
+            self.live_events.show(key, Notice(STORE_HELD, "warning"))
+            self.spawn(self.delivery.tell(inbound.address, STORE_HELD))
         try:
-            taken = await self._accept(key, inbound)
+            taken = await storing
         except StoreFailure as problem:
             return Refused(f"Your message was not taken: {problem}")
         if isinstance(taken, Heard):
@@ -236,15 +222,6 @@ class Gateway:
             self.wake(key)
             return Accepted(key, taken.seq)
         return taken or Accepted(key, None)
-
-    async def _accept(self, key: str, inbound: Inbound) -> Heard | Refused | None:
-        address = inbound.address
-        storing = asyncio.ensure_future(self.call(self._store_message, key, inbound, self._claimer(key)))
-        done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
-        if not done:
-            self.live_events.show(key, Notice(STORE_HELD, "warning"))
-            self.spawn(self.delivery.tell(address, STORE_HELD))
-        return await storing
 
     def _store_message(self, key: str, inbound: Inbound, claimer: str) -> Heard | Refused | None:
         """On a store thread: the message as it was stored; None: it was before, or it is a stranger's. Of what those
@@ -255,7 +232,7 @@ class Gateway:
         inbound = replace(inbound, text=redact(inbound.text))
         if self.senders.is_stranger(key, inbound):
             if self.senders.greet_stranger(key, inbound):
-                self.wake_delivery(inbound.address)
+                self.delivery.wake(inbound.address)
             return None
         account = inbound.address.account_key
         seq = self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer)
@@ -285,7 +262,8 @@ class Gateway:
         try:
             claim = self.claims.get(key)
             if claim is None or claim.node != self.node:
-                claim = await self._claim(key)
+                async with self.claiming:
+                    claim = await self.call(self.turns.claim_one, self.node, key)
             if claim is None:
                 log.info("%s is worked on by another process", key)
                 return
@@ -308,15 +286,6 @@ class Gateway:
             if lane.suspended:
                 self.claims.pop(key, None)
 
-    def _claimer(self, key: str) -> str:
-        """The node that claims a conversation with its message; none while something runs there under an old claim."""
-        lane = self.lanes.get(key)
-        return self.node if lane is None or lane.claim.node == self.node else ""
-
-    async def _claim(self, key: str) -> Claim | None:
-        async with self.claiming:
-            return await self.call(self.turns.claim_one, self.node, key)
-
     # --- what others call
 
     def call_soon(self, call: Callable[..., object], *args: Any) -> None:
@@ -335,7 +304,7 @@ class Gateway:
         progress = str(cli_config.cfg_get(cli_config.load_last_good(), "gateway", "tool_progress") or "short")
         draft = None if shows else DraftFeed(self.delivery, address, live.draft_id, progress)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
-            self._loop.call_soon_threadsafe(draft.begin)
+            self.call_soon(draft.begin)
 
         def show(event: LiveEvent) -> None:
             self.live_events.show(key, event)
@@ -404,7 +373,7 @@ class Gateway:
 
 
 def as_from_outside(inbound: Inbound) -> Inbound:
-    """Only the house speaks as the house; who may choose a conversation and a folder, the platform's facts say."""
+    """Only Hermes speaks as Hermes; who may choose a conversation and a folder, the platform's facts say."""
     spec, now = spec_of(inbound.address.platform), time.time()
     return replace(
         inbound,
@@ -433,7 +402,7 @@ def drop_copy(file: FileRef) -> None:
 
 
 def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:
-    """The platforms of the house itself, and those that the settings switch on."""
+    """The platforms of our own, and those that the settings switch on."""
     sections = settings.get("platforms") or {}
     made = []
     for spec in all_specs():

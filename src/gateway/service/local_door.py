@@ -1,4 +1,4 @@
-"""What the terminals of this machine may ask of the house beyond sending messages: `LocalHouse`, for the owner."""
+"""What the terminals of this machine may ask of the gateway beyond sending messages: `LocalHouse`, for the owner."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,6 @@ from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import list_changed
 from hermes_state.records import make_session_id
-from hermes_state.store import SessionInfo
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway
@@ -50,9 +49,26 @@ class LocalDoor:
         return await start_thread(lambda: self._describe(conversation, lines), "find model")
 
     def _open(self, hello: Hello) -> tuple[str, list[str]]:
-        found = self._find_session(hello)
-        conversation, lines = self._find_conversation(hello, found)
-        self._keep_choices(conversation, hello)
+        store, lines = self._gateway.store, []
+        found = find_session(store, hello.resume) if hello.resume else None
+        if found is not None:
+            self._gateway.endings.resume(found)
+        elif hello.continue_last:
+            found = next(iter(store.sessions(limit=1, person="")), None)
+        if found is not None:
+            conversation = found.conversation
+            lines.append(f"Going on with {found.id}: {found.title or found.preview}")
+        elif hello.conversation:
+            conversation = str(parse_key(hello.conversation))
+        else:
+            chat = f"{ONCE if hello.once else ''}{make_session_id()}"
+            conversation = str(ConversationKey(self._gateway.profile, "local", "dm", chat))
+            if hello.continue_last:
+                lines.append("There is no earlier conversation to go on with; this is a new one.")
+        if hello.model or hello.provider:
+            before = Choices.of(store.turns.choices(conversation))
+            chosen = replace(before, model=hello.model, provider=hello.provider)
+            store.turns.choose(conversation, chosen.as_stored())
         return conversation, lines
 
     def _describe(self, conversation: str, lines: Sequence[str]) -> OpenedConversation:
@@ -73,34 +89,6 @@ class LocalDoor:
 
     def _find_model(self, model: str, provider: str) -> Runtime:
         return self._gateway.builder.find_runtime(cli_config.load_last_good(), model, provider)
-
-    def _find_session(self, hello: Hello) -> SessionInfo | None:
-        store = self._gateway.store
-        if hello.resume:
-            found = find_session(store, hello.resume)
-            self._gateway.endings.resume(found)
-            return found
-        if hello.continue_last:
-            newest = store.sessions(limit=1, person="")
-            return newest[0] if newest else None
-        return None
-
-    def _find_conversation(self, hello: Hello, found: SessionInfo | None) -> tuple[str, list[str]]:
-        if found is not None:
-            return found.conversation, [f"Going on with {found.id}: {found.title or found.preview}"]
-        if hello.conversation:
-            return str(parse_key(hello.conversation)), []
-        chat = f"{ONCE if hello.once else ''}{make_session_id()}"
-        fresh = str(ConversationKey(self._gateway.profile, "local", "dm", chat))
-        missing = "There is no earlier conversation to go on with; this is a new one."
-        return fresh, [missing] if hello.continue_last else []
-
-    def _keep_choices(self, conversation: str, hello: Hello) -> None:
-        if not (hello.model or hello.provider):
-            return
-        turns = self._gateway.turns
-        before = Choices.of(turns.choices(conversation))
-        turns.choose(conversation, replace(before, model=hello.model, provider=hello.provider).as_stored())
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         lane = await self._gateway.find_lane(conversation)

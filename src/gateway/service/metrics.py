@@ -42,20 +42,15 @@ class Family:
 
 def write_text(families: Iterable[Family]) -> str:
     """In the format that Prometheus reads, version 0.0.4."""
-    return "".join(line for family in families for line in _write_family(family))
-
-
-def _write_family(family: Family) -> Iterator[str]:
-    yield f"# HELP {family.name} {family.doc.translate(_HELP_ESCAPES)}\n"
-    yield f"# TYPE {family.name} {family.kind}\n"
-    for sample in family.samples:
-        yield f"{family.name}{sample.ending}{_write_labels(sample.labels)} {sample.value:.17g}\n"
-
-
-def _write_labels(labels: tuple[tuple[str, str], ...]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels) + "}"
+    lines = []
+    for family in families:
+        lines.append(f"# HELP {family.name} {family.doc.translate(_HELP_ESCAPES)}\n")
+        lines.append(f"# TYPE {family.name} {family.kind}\n")
+        for sample in family.samples:
+            named = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in sample.labels)
+            labels = f"{{{named}}}" if named else ""
+            lines.append(f"{family.name}{sample.ending}{labels} {sample.value:.17g}\n")
+    return "".join(lines)
 
 
 # --- families

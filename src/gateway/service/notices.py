@@ -1,4 +1,4 @@
-"""Tells a conversation that a background process of its task has ended: as a message of the house that the model
+"""Tells a conversation that a background process of its task has ended: as a message of our own that the model
 answers, or as a note to the person. Nobody who was removed is told anything (G3)."""
 
 import logging
@@ -32,19 +32,13 @@ class ProcessNotices:
             log.info("a process of %s ended, and nobody is there to hear of it", task)
             return
         current = gateway.store.current(session.conversation)
-        if current is not None and current.task == task:
-            self._ask_model(session.conversation, name, text)
-        else:
-            self._tell_person(session.conversation, name, f"{text}\n{ELSEWHERE.format(session=session.id)}")
-
-    def _ask_model(self, conversation: str, name: str, text: str) -> None:
-        gateway, address = self._gateway, self._gateway.address_of(conversation)
-        inbound = Inbound(address, name, "hermes", text, conversation=conversation, origin=NOTICE, received=time.time())
-        if gateway.turns.accept(conversation, "house", name, write_inbound(inbound)) is not None:
-            gateway.call_soon(gateway.live_events.show, conversation, Notice(text))
-            gateway.call_soon(gateway.wake, conversation)
-
-    def _tell_person(self, conversation: str, name: str, text: str) -> None:
-        gateway, address = self._gateway, self._gateway.address_of(conversation)
-        if gateway.turns.post(conversation, name, Outgoing(address, text, NOTE)):
-            gateway.call_soon(gateway.delivery.wake, address)
+        key, address = session.conversation, gateway.address_of(session.conversation)
+        if current is None or current.task != task:
+            told = Outgoing(address, f"{text}\n{ELSEWHERE.format(session=session.id)}", NOTE)
+            if gateway.turns.post(key, name, told):
+                gateway.call_soon(gateway.delivery.wake, address)
+            return
+        inbound = Inbound(address, name, "hermes", text, conversation=key, origin=NOTICE, received=time.time())
+        if gateway.turns.accept(key, "house", name, write_inbound(inbound)) is not None:
+            gateway.call_soon(gateway.live_events.show, key, Notice(text))
+            gateway.call_soon(gateway.wake, key)

@@ -118,11 +118,8 @@ class Pulse:
         if self._turns.heartbeat(self._node):
             self._problem, self._beaten = full, began
         elif not self._leaving.is_set():
-            self._join_anew()
-
-    def _join_anew(self) -> None:
-        """The machine slept, the event loop stood still, or the store was held for too long."""
-        log.warning("this process was taken for dead; it joins anew")
-        self._problem = "This process was taken for dead, and joins anew."
-        self._loop.call_soon_threadsafe(self._take_node, self.join())
-        self._wanted.set()  # the new node's first heartbeat
+            # The machine slept, the event loop stood still, or the store was held for too long.
+            log.warning("this process was taken for dead; it joins anew")
+            self._problem = "This process was taken for dead, and joins anew."
+            self._loop.call_soon_threadsafe(self._take_node, self.join())
+            self._wanted.set()  # the new node's first heartbeat

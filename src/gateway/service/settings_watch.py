@@ -61,9 +61,8 @@ def find_changes(before: Known, after: Known) -> Iterator[SettingChange]:
         keys = row.key.split(".")
         if cli_config.cfg_get(before.settings, *keys) != cli_config.cfg_get(after.settings, *keys):
             yield SettingChange(row.key, row.takes_effect)
-    yield from (
-        SettingChange(key, _when_foreign(key)) for key in _differ(*map(_foreign, (before.settings, after.settings)))
-    )
+    for key in _differ(*map(_foreign, (before.settings, after.settings))):
+        yield SettingChange(key, table.NEXT_START if key.startswith(_PLATFORMS) else _OWNERS)
     keys_of_models = find_key_names(after.settings)
     for name in _differ(before.env, after.env):
         yield SettingChange(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)
@@ -73,10 +72,6 @@ def _foreign(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The values that no row of the table is about."""
     known = tuple(row.key for row in table.SETTINGS)
     return {key: value for key, value in table.walk(settings) if not key.startswith(known)}
-
-
-def _when_foreign(key: str) -> str:
-    return table.NEXT_START if key.startswith(_PLATFORMS) else _OWNERS
 
 
 def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -121,18 +116,15 @@ class SettingsWatch:
         before = self._known
         self._known = after = await start_thread(lambda: read_known(before), "settings")
         self._stamp = stamp if is_settled(stamp, time.time_ns()) else None
-        await self._prepare_engine(after)
+        # A context engine is made ready when it is named: before the first agent, and when another one is.
+        engine = str(cli_config.cfg_get(after.settings, "context", "engine") or "")
+        if engine != self._engine:
+            self._engine = engine
+            self.engine_problem = await start_thread(lambda: context_engine.prepare(engine), "engine")
         if before is None:
             self._loaded_at = time.time()
             return
         self._tell(before, after)
-
-    async def _prepare_engine(self, known: Known) -> None:
-        """A context engine is made ready when it is named: before the first agent, and when another one is."""
-        name = str(cli_config.cfg_get(known.settings, "context", "engine") or "")
-        if name != self._engine:
-            self._engine = name
-            self.engine_problem = await start_thread(lambda: context_engine.prepare(name), "engine")
 
     def _tell(self, before: Known, after: Known) -> None:
         now = time.time()

@@ -35,7 +35,10 @@ def admit(people: PeopleStore, settings: Mapping[str, Any], platform: str, sende
         return standing(_let_in(people, role, platform, sender, name) if role else None)
     if role == OWNER and person.role != OWNER and _find_owner(people) is None:
         return standing(people.set_role(person.id, OWNER))
-    return standing(person if role or not _is_only_listed(people, person, platform, sender) else None)
+    if role:
+        return standing(person)
+    listed = {(one.platform, one.sender) for one in people.identities(person.id) if one.listed}
+    return standing(None if (platform, sender) in listed else person)
 
 
 def find_standing(people: PeopleStore, settings: Mapping[str, Any], person: str) -> Standing:
@@ -80,8 +83,3 @@ def _let_in(people: PeopleStore, role: str, platform: str, sender: str, name: st
 
 def _find_owner(people: PeopleStore) -> Person | None:
     return next((person for person in people.people() if person.role == OWNER), None)
-
-
-def _is_only_listed(people: PeopleStore, person: Person, platform: str, sender: str) -> bool:
-    own = ((one.platform, one.sender) for one in people.identities(person.id) if one.listed)
-    return (platform, sender) in own

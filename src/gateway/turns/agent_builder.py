@@ -22,8 +22,8 @@ from hermes_base.keys import parse_key
 from hermes_base.tool_context import PostNotice
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
-from hermes_state.store import NewSession, Store
-from hermes_state.turns import TurnStore
+from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store import NewSession
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
 
@@ -82,8 +82,7 @@ class Builder:
     def __init__(
         self,
         home: Path,
-        store: Store,
-        turns: TurnStore,
+        store: SqliteStore,
         post_notice: PostNotice,
         send_file: SendFile,
         meters: Meters,
@@ -91,7 +90,6 @@ class Builder:
     ) -> None:
         self._home = home
         self._store = store
-        self._turns = turns
         self._post_notice = post_notice
         self._send_file = send_file
         self._meters = meters
@@ -149,20 +147,15 @@ class Builder:
 
     def build(self, plan: AgentPlan) -> AIAgent:
         """An agent from what its signature stands for; all other settings are given to it as to a warm one."""
-        agent = self._make_agent(plan, pick_baked(plan.settings))
-        self.refresh(agent, plan)
-        return agent
-
-    def refresh(self, agent: AIAgent, plan: AgentPlan) -> None:
-        """Today's settings for an agent that works outside a turn."""
-        agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks))
-
-    def _make_agent(self, plan: AgentPlan, settings: Mapping[str, Any]) -> AIAgent:
-        runtime = plan.runtime
+        runtime, settings, person = plan.runtime, pick_baked(plan.settings), plan.scope.person_id
         platform = parse_key(plan.conversation).platform
-        new = NewSession(plan.conversation, platform=platform, model=runtime.model, person=plan.scope.person_id)
+        new = NewSession(plan.conversation, platform=platform, model=runtime.model, person=person)
         current = self._store.current(plan.conversation)
-        return AIAgent(
+
+        def search(words: str, limit: int) -> Sequence[Mapping[str, Any]]:
+            return [asdict(hit) for hit in self._store.search(words, limit=limit, person=person)]
+
+        agent = AIAgent(
             model=runtime.model,
             provider=runtime.provider,
             base_url=runtime.base_url,
@@ -172,28 +165,27 @@ class Builder:
             context_length=runtime.context_length,
             reasoning_config=write_effort(plan.effort),
             enabled_toolsets=list(plan.toolsets),
-            skip_context_files=bool(plan.scope.person_id)
-            or not cli_config.cfg_get(settings, "agent", "context_files", default=True),
+            skip_context_files=bool(person) or not cli_config.cfg_get(settings, "agent", "context_files", default=True),
             skip_memory=not cli_config.cfg_get(settings, "memory", "memory_enabled", default=True),
             settings=settings,
             platform=platform,
             session_id=current.id if current else "",
             gateway_session_key=plan.conversation,
             folder=plan.choices.folder,
-            journal=MeteredJournal(self._store, self._turns, new, self._meters),
+            journal=MeteredJournal(self._store, self._store.turns, new, self._meters),
             notes=self._notes_of(plan.conversation),
             post_notice=self._post_notice,
-            search=self._make_search(plan.scope.person_id),
+            search=search,
             send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),
-            person=plan.scope.person_id,
+            person=person,
             own_folder=str(self._home / plan.scope.folder) if plan.scope.folder else "",
         )
+        self.refresh(agent, plan)
+        return agent
 
-    def _make_search(self, person: str) -> Callable[..., Sequence[Mapping[str, Any]]]:
-        def search(words: str, limit: int) -> Sequence[Mapping[str, Any]]:
-            return [asdict(hit) for hit in self._store.search(words, limit=limit, person=person)]
-
-        return search
+    def refresh(self, agent: AIAgent, plan: AgentPlan) -> None:
+        """Today's settings for an agent that works outside a turn."""
+        agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks))
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:

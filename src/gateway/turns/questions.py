@@ -112,9 +112,15 @@ class Questions:
 
     def ask(self, question: Question) -> Answer:
         """Wait for the answer; without one (expired, turn over, nobody to ask) it is not given, which means no."""
-        waiting = self._line_up(question)
-        if waiting is None:
-            return NOBODY
+        with self._lock:
+            person = self._turns.get((question.conversation, question.turn))
+            if person is None:  # the turn is over
+                return NOBODY
+            waiting = _Waiting(question, person)
+            line = self._lines.setdefault(question.conversation, deque())
+            line.append(waiting)
+            if line[0] is waiting:
+                waiting.first.set()
         try:
             waiting.first.wait()
             if not waiting.closed.is_set():
@@ -124,19 +130,6 @@ class Questions:
         finally:
             self._leave(waiting)
         return self._note_end(waiting)
-
-    def _line_up(self, question: Question) -> _Waiting | None:
-        """None: the turn is over."""
-        with self._lock:
-            person = self._turns.get((question.conversation, question.turn))
-            if person is None:
-                return None
-            waiting = _Waiting(question, person)
-            line = self._lines.setdefault(question.conversation, deque())
-            line.append(waiting)
-            if line[0] is waiting:
-                waiting.first.set()
-            return waiting
 
     def _show(self, waiting: _Waiting) -> None:
         question = waiting.question

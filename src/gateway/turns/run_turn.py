@@ -15,7 +15,8 @@ from typing import Any
 from gateway.core import bursts, clocks
 from gateway.core.agent_cache import HeldTranscript
 from gateway.core.meters import Meters
-from gateway.core.people import Scope, is_shared, scope_of
+from gateway.core.people import is_shared, scope_of
+from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
@@ -30,14 +31,13 @@ from gateway.turns.titling import Titler
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.inbound import NOTE, NOTICE, Address, FileRef, Inbound, Outgoing, as_fields
+from hermes_base.inbound import NOTE, NOTICE, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_cli import config as cli_config
-from hermes_state.people import PeopleStore
-from hermes_state.store import Store
+from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.turn_journal import TurnJournal
-from hermes_state.turns import BegunTurn, TurnStore
+from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
 from tools.process_registry import process_registry
@@ -125,21 +125,18 @@ class LiveTurn:
 
 @dataclass(frozen=True, slots=True)
 class GatewayParts:
-    """What a performer works with."""
+    """The parts of the gateway that turns and commands work with."""
 
     home: Path
-    store: Store
-    turns: TurnStore
+    store: SqliteStore
     runner: GatewayRunner
     builder: Builder
     questions: Questions
-    people: PeopleStore
-    make_pipe: Callable[[Job, LiveTurn], EventPipe]
-    find_draft: Callable[[Address, str], str]  # the draft whose place a turn's answer takes; waits for nothing
-    meters: Meters
-    titler: Titler
-    wake: Callable[[Address], None]  # there is something to deliver; on any thread
+    delivery: Delivery
     endings: Endings
+    titler: Titler
+    meters: Meters
+    make_pipe: Callable[[Job, LiveTurn], EventPipe]
 
 
 @contextmanager
@@ -186,13 +183,15 @@ class TurnPerformer:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
             answer = Outgoing(job.first.inbound.address, str(problem), level="error", completed=False)
-            self._parts.turns.complete(job.claim, job.seqs, None, [answer])
+            self._parts.store.turns.complete(job.claim, job.seqs, None, [answer])
             return JobDone(job.seqs)
-        turn = self._parts.turns.begin(job.claim, job.seqs, going_on, plan.changed)
+        turn = self._parts.store.turns.begin(job.claim, job.seqs, going_on, plan.changed)
         if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
-            still_open = {row.seq for row in self._parts.turns.waiting(job.claim)}
+            still_open = {row.seq for row in self._parts.store.turns.waiting(job.claim)}
             return JobDone(tuple(seq for seq in job.seqs if seq not in still_open))
-        self._note_waits(job)
+        for item in job.items:
+            if not item.row.attempts:  # what is tried again has waited for other reasons
+                self._parts.meters.wait_seconds.note(time.time() - item.row.accepted)
         if turn.given_up:
             return self._write_end(job, turn, GIVEN_UP[turn.given_up])
         with hold_agent(self._parts, plan, job, live, turn, lambda end: [self._answer(job, end, live)]) as agent:
@@ -213,39 +212,26 @@ class TurnPerformer:
     def give_up(self, job: Job, live: LiveTurn, reason: str) -> JobDone:
         """Close a turn whose thread does not come back: another agent writes its end."""
         self._parts.runner.abandon_turn(job.claim.conversation, live.leave_behind())
-        taken = frozenset(row.seq for row in self._parts.turns.waiting(job.claim) if row.taken)
+        taken = frozenset(row.seq for row in self._parts.store.turns.waiting(job.claim) if row.taken)
         turn = BegunTurn(min(job.seqs), job.seqs, job.first.row.attempts + 1, taken)
         return self._write_end(job, turn, reason)
 
     def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         shared = is_shared(cli_config.load_last_good())
-        kind, sender = item.inbound.address.kind, item.sender
-        belongs = self._parts.people.person_of(key)
-        scope = scope_of(kind, sender.role, sender.person, key, shared, belongs=belongs)
-        before = Choices.of(self._parts.turns.choices(key))
-        now = self._find_place(before, item, scope)
+        inbound, sender = item.inbound, item.sender
+        belongs = self._parts.store.people.person_of(key)
+        scope = scope_of(inbound.address.kind, sender.role, sender.person, key, shared, belongs=belongs)
+        before = Choices.of(self._parts.store.turns.choices(key))
+        own = open_folder(self._parts.home, scope)
+        folder = str(own / WORKSPACE) if own else inbound.folder or before.folder
+        if not folder:  # where a conversation without a terminal works
+            workspace = self._parts.home / WORKSPACE
+            workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = str(workspace)
+        now = replace(before, folder=folder, address=as_fields(inbound.address), person=sender.person, role=sender.role)
         plan = self._parts.builder.plan(key, now, scope, needs_model=needs_model)
         return replace(plan, changed=None if now == before else now.as_stored())
-
-    def _find_place(self, before: Choices, item: Item, scope: Scope) -> Choices:
-        """Where the conversation works, and where and for whom it is answered from now on."""
-        inbound = item.inbound
-        own = open_folder(self._parts.home, scope)
-        folder = str(own / WORKSPACE) if own else inbound.folder or before.folder or self._open_workspace()
-        return replace(
-            before,
-            folder=folder,
-            address=as_fields(inbound.address),
-            person=item.sender.person,
-            role=item.sender.role,
-        )
-
-    def _open_workspace(self) -> str:
-        """Where a conversation without a terminal works."""
-        folder = self._parts.home / WORKSPACE
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return str(folder)
 
     def _run(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, pipe: EventPipe, name: str) -> None:
         first, key = job.first, job.claim.conversation
@@ -293,15 +279,8 @@ class TurnPerformer:
             pipe.put(Notice(notice.text, notice.level))
         else:
             note = Outgoing(address, notice.text, NOTE, notice.level)
-            self._parts.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
-            self._parts.wake(address)
-
-    def _note_waits(self, job: Job) -> None:
-        """How long its messages waited; what is tried again has waited for other reasons."""
-        now = time.time()
-        for item in job.items:
-            if not item.row.attempts:
-                self._parts.meters.wait_seconds.note(now - item.row.accepted)
+            self._parts.store.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
+            self._parts.delivery.wake(address)
 
     def _time_first(self, agent: AIAgent, pipe: EventPipe) -> Callable[[str], None]:
         """Notes when the first piece of text comes, and steps aside: there are hundreds in an answer."""
@@ -316,7 +295,7 @@ class TurnPerformer:
 
     def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
         inbound = job.first.inbound
-        draft = self._parts.find_draft(inbound.address, live.draft_id)
+        draft = self._parts.delivery.find_draft(inbound.address, live.draft_id)
         return replace(answer_of(inbound, end), draft=draft, turn=live.draft_id)
 
     def _write_end(self, job: Job, turn: BegunTurn, reason: str) -> JobDone:

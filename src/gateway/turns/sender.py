@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from gateway.platforms.registry import find_spec
 from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
 from gateway.turns.jobs import LOOKED_AT, Arrival
 from hermes_base.errors import ConfigProblem
-from hermes_base.hooks import Hooks
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound
+from hermes_cli import config as cli_config
+from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
 from hermes_state.people import PeopleStore
 from hermes_state.turns import Claim, TurnStore, Waiting
 
@@ -41,27 +42,18 @@ def has_room(home: Path, least: int = LEAST_FREE_BYTES) -> bool:
 class Senders:
     """Reads the store; called on its threads."""
 
-    def __init__(
-        self,
-        turns: TurnStore,
-        people_store: PeopleStore,
-        hooks: Hooks,
-        settings: Callable[[], Settings],
-        plugin_commands: Callable[[], frozenset[str]],
-    ) -> None:
+    def __init__(self, turns: TurnStore, people_store: PeopleStore, gateway: object) -> None:
         self._turns = turns
         self._people = people_store
-        self._hooks = hooks
-        self._settings = settings
-        self._plugin_commands = plugin_commands
-        self.gateway: Any = None  # what plugins are given as the gateway
+        self._hooks = PluginHooks(get_plugin_manager())
+        self._gateway = gateway  # as plugins are given it
 
     def is_stranger(self, conversation: str, inbound: Inbound) -> bool:
         """Whether nobody let the sender in; a platform that knows people has asked for a key before, and `route` looks
         again."""
         spec = spec_of(inbound.address.platform)
         return not spec.knows_people and not people.may_talk(
-            self._find_sender(conversation, inbound, spec, self._settings()).role
+            self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role
         )
 
     def greet_stranger(self, conversation: str, inbound: Inbound) -> bool:
@@ -83,7 +75,7 @@ class Senders:
 
     def _describe(self, claim: Claim, row: Waiting, closing: bool) -> Arrival:
         inbound = read_inbound(row.body)
-        settings, address = self._settings(), inbound.address
+        settings, address = cli_config.load_last_good(), inbound.address
         spec = spec_of(address.platform)
         rules = people.group_rules(settings, address.platform, address.chat)
         sender = self._find_sender(claim.conversation, inbound, spec, settings)
@@ -98,7 +90,7 @@ class Senders:
             needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
             members_approve=people.members_approve(settings),
             names_seen=spec.names_seen,
-            plugin_commands=self._plugin_commands(),
+            plugin_commands=frozenset(get_plugin_commands()),
         )
         return Arrival(row, inbound, view, replaced)
 
@@ -112,12 +104,12 @@ class Senders:
         return admit(self._people, settings, spec.name, inbound.sender, inbound.sender_name)
 
     def _find_last_speaker(self, conversation: str, settings: Settings) -> Standing:
-        """Who spoke last, as who they are today: the house speaks to nobody who was removed (G3)."""
+        """Who spoke last, as who they are today: nothing is said to somebody who was removed (G3)."""
         return find_standing(self._people, settings, str(self._turns.choices(conversation).get("person", "")))
 
     def may_hear(self, conversation: str) -> bool:
         """Whether whoever spoke last there may still be spoken to."""
-        return people.may_talk(self._find_last_speaker(conversation, self._settings()).role)
+        return people.may_talk(self._find_last_speaker(conversation, cli_config.load_last_good()).role)
 
     def _find_earlier(self, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
         """Of an edit: the rows that it takes the place of, and what became of the message before."""
@@ -137,28 +129,23 @@ class Senders:
 
     def ask_plugins(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
         """The messages as plugins let them pass. They may take their time: never on a thread of the store."""
-        return [self._ask_plugins(arrival) for arrival in arrivals]
+        return [self._ask_hook(arrival) for arrival in arrivals]
 
-    def _ask_plugins(self, arrival: Arrival) -> Arrival:
-        if arrival.inbound.origin == NOTICE or not arrival.view.sender.role:
-            return arrival
-        skip, text = self._ask_hook(arrival.inbound)
-        return replace(arrival, inbound=replace(arrival.inbound, text=text), skip=skip)
-
-    def _ask_hook(self, inbound: Inbound) -> tuple[bool, str]:
+    def _ask_hook(self, arrival: Arrival) -> Arrival:
         """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text."""
-        asked = self._hooks.invoke(
-            "pre_gateway_dispatch", event=inbound, gateway=self.gateway, session_store=self._turns
-        )
-        for answer in asked:
+        inbound = arrival.inbound
+        if inbound.origin == NOTICE or not arrival.view.sender.role:
+            return arrival
+        facts = {"event": inbound, "gateway": self._gateway, "session_store": self._turns}
+        for answer in self._hooks.invoke("pre_gateway_dispatch", **facts):
             action = answer.get("action") if isinstance(answer, Mapping) else None
             if action == "skip":
-                return True, inbound.text
+                return replace(arrival, skip=True)
             if action == "rewrite":
-                return False, str(answer.get("text", inbound.text))
+                return replace(arrival, inbound=replace(inbound, text=str(answer.get("text", inbound.text))))
             if action == "allow":
                 break
-        return False, inbound.text
+        return arrival
 
 
 def spec_of(platform: str) -> PlatformSpec:

@@ -38,7 +38,7 @@ def find_session(
 ) -> SessionInfo:
     """The session with this id, or the only one whose id begins so, among those that may be seen."""
     exact = store.session(wanted)
-    if exact is not None and _may_see(exact, conversation, person):
+    if exact is not None and conversation in (None, exact.conversation) and person in (None, exact.person):
         return exact
     seen = store.sessions(limit=_ALL, conversation=conversation, person=person)
     near = [info for info in seen if info.id.startswith(wanted)]
@@ -49,7 +49,3 @@ def find_session(
         raise HermesError(f"There is no session {wanted!r}.", fix=fix)
     few = ", ".join(info.id for info in near[:5]) + (", …" if len(near) > 5 else "")
     raise HermesError(f"{len(near)} sessions begin with {wanted!r}: {few}.", fix="Type more of the id.")
-
-
-def _may_see(info: SessionInfo, conversation: str | None, person: str | None) -> bool:
-    return (conversation is None or info.conversation == conversation) and (person is None or info.person == person)

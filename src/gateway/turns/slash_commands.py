@@ -74,7 +74,6 @@ class CommandScene:
     job: Job
     live: LiveTurn
     args: str
-    joins: bool  # the sender's place can move to another conversation
     operator: "OperatorCalls"
 
     @property
@@ -89,7 +88,7 @@ class CommandScene:
         """What the conversation's agent has to be; a command that needs no model does not fail for want of one."""
         plan = self.performer.make_plan(self.key, self.item, needs_model=needs_model)
         if plan.changed is not None:
-            self.parts.turns.choose(self.key, plan.changed)
+            self.parts.store.turns.choose(self.key, plan.changed)
         return plan
 
     def look(self) -> AIAgent:
@@ -110,7 +109,7 @@ class CommandScene:
         return Outgoing(self.item.inbound.address, text, NOTE)
 
     def choose(self, **changes: str) -> None:
-        turns = self.parts.turns
+        turns = self.parts.store.turns
         turns.choose(self.key, replace(Choices.of(turns.choices(self.key)), **changes).as_stored())  # type: ignore[arg-type]
 
     def confirm(self, text: str, yes: str, no: str) -> bool:
@@ -124,19 +123,16 @@ class CommandScene:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCalls:
-    """What a command may ask of the whole house; called on the command's thread."""
+    """What a command may ask of the whole gateway; called on the command's thread."""
 
     describe: Callable[[], Sequence[str]]  # its state in a few lines
     operate: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # what an operator asks for, by name
 
 
 class CommandPerformer:
-    def __init__(
-        self, parts: GatewayParts, performer: TurnPerformer, joins: Callable[[str], bool], operator: OperatorCalls
-    ) -> None:
+    def __init__(self, parts: GatewayParts, performer: TurnPerformer, operator: OperatorCalls) -> None:
         self._parts = parts
         self._performer = performer
-        self._joins = joins  # whether clients of this platform can move to another conversation
         self._operator = operator
 
     def perform(self, job: Job, live: LiveTurn) -> JobDone:
@@ -146,15 +142,14 @@ class CommandPerformer:
             return JobDone(result.closed, result.again, result.moved)
         text = "\n".join(result.lines)
         answers = [Outgoing(job.first.inbound.address, text, NOTE, result.level)] if text else []
-        self._parts.turns.complete(job.claim, job.seqs, None, answers, (), result.end_session, result.go_on_in)
+        self._parts.store.turns.complete(job.claim, job.seqs, None, answers, (), result.end_session, result.go_on_in)
         return JobDone(job.seqs, moved=result.moved)
 
     def _run(self, job: Job, live: LiveTurn) -> Result:
         asked = commands.parse(job.first.inbound.text)
         assert asked is not None
         command, args = asked
-        joins = self._joins(job.first.inbound.address.platform)
-        scene = CommandScene(self._parts, self._performer, job, live, args, joins, self._operator)
+        scene = CommandScene(self._parts, self._performer, job, live, args, self._operator)
         try:
             if command is None:
                 return run_plugin_command(scene)
@@ -190,7 +185,7 @@ def start_new(scene: CommandScene) -> Result:
 def resume(scene: CommandScene) -> Result:
     """Without an id: what there is; with one: go on there, which moves a client that can be moved."""
     store, person = scene.parts.store, scene.plan().scope.person_id
-    within = None if scene.joins else scene.key
+    within = None if spec_of(scene.item.inbound.address.platform).joins else scene.key
     if not scene.args:
         found = list_sessions(store, LISTED, conversation=within, person=person)
         if not found:
@@ -353,7 +348,8 @@ def retry(scene: CommandScene) -> Result:
 
     What is about to be done is noted first, with the version it is done to: after a crash it is done once.
     """
-    noted = [step.body for step in scene.parts.turns.steps(scene.key, scene.item.row.seq) if step.kind == "takes_back"]
+    steps = scene.parts.store.turns.steps(scene.key, scene.item.row.seq)
+    noted = [step.body for step in steps if step.kind == "takes_back"]
     with scene.agent() as agent:
         standing = list(agent.journal.standing())
         if noted and noted[0]["standing"] != standing:
@@ -389,33 +385,23 @@ def manage_people(scene: CommandScene) -> Result:
     field, write = PEOPLE_ACTIONS.get(action or "list", ("", None))
     if write is None or bool(field) != bool(named.strip()):
         raise HermesError("That is no way to use it.", fix="Say /people, /people approve CODE or /people remove ID.")
-    if action == "approve":
-        _require_machine(scene, named.strip())
+    if action == "approve" and not spec_of(scene.item.inbound.address.platform).trusted:
+        # G1: whoever has taken over an account on a network must not let others in.
+        raise HermesError(
+            "Somebody is let in on the machine itself, not from a chat on a network.",
+            kept="The request stays open.",
+            fix=f"Use the web page, or there: hermes people approve {named.strip()}",
+        )
     if action == "remove":
-        _require_rank(scene, named.strip())
+        found = scene.parts.store.people.get(named.strip())
+        if found is not None and found.role != MEMBER and scene.item.sender.role != OWNER:
+            raise HermesError("Only the owner can do this.", kept="Nothing was changed.")
     told = scene.operator.operate(f"people.{action or 'list'}", {field: named.strip()} if field else {})
     return Result(list(write(told)))
 
 
-def _require_machine(scene: CommandScene, code: str) -> None:
-    """G1: whoever has taken over an account on a network must not let others in."""
-    if not spec_of(scene.item.inbound.address.platform).trusted:
-        raise HermesError(
-            "Somebody is let in on the machine itself, not from a chat on a network.",
-            kept="The request stays open.",
-            fix=f"Use the web page, or there: hermes people approve {code}",
-        )
-
-
-def _require_rank(scene: CommandScene, person: str) -> None:
-    """Whoever is more than a member is removed by the owner only."""
-    found = scene.parts.people.get(person)
-    if found is not None and found.role != MEMBER and scene.item.sender.role != OWNER:
-        raise HermesError("Only the owner can do this.", kept="Nothing was changed.")
-
-
 def _require_direct(scene: CommandScene) -> None:
-    """What is told about the house is not for everybody in a group."""
+    """What is told about the gateway is not for everybody in a group."""
     if scene.item.inbound.address.kind != "dm":
         raise HermesError("This is not shown in a group.", fix="Ask for it in a direct chat.")
 

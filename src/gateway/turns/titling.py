@@ -6,9 +6,8 @@ person has called it meanwhile stays.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from agent import titles
 from agent.providers.runtime import Runtime
@@ -43,10 +42,9 @@ class Unnamed:
 
 
 class Titler:
-    def __init__(self, store: Store, settings: Callable[[], Mapping[str, Any]], told: Told, meters: Meters) -> None:
+    def __init__(self, store: Store, told: Told, meters: Meters) -> None:
         self._store = store
         self._meters = meters
-        self._settings = settings
         self._told = told
         self._lock = threading.Condition()
         self._waiting: list[Unnamed] = []
@@ -114,18 +112,17 @@ class Titler:
         info = self._store.session(unnamed.session)
         if info is None or info.title:
             return
-        question, answer = self._read_exchange(unnamed.session)
+        rows = visible(row for row, _ in zip(self._store.history(unnamed.session), range(_ROWS), strict=False))
+        question, answer = find_exchange(rows)
         plain = titles.first_words(question) or titles.first_words(answer)
         if not plain or not answer:
             self._forget(unnamed.session)
             return
-        settings = self._settings()
+        settings = cli_config.load_last_good()
         given = self._give(unnamed, plain, instead_of="")
-        if given and question and cli_config.cfg_get(settings, "titles", "enabled", default=True):
-            self._ask(unnamed, settings, (question, answer), plain)
-
-    def _ask(self, unnamed: Unnamed, settings: Mapping[str, Any], exchange: tuple[str, str], plain: str) -> None:
-        named = titles.ask_title(settings, unnamed.runtime, *exchange, self._cancel)
+        if not (given and question and cli_config.cfg_get(settings, "titles", "enabled", default=True)):
+            return
+        named = titles.ask_title(settings, unnamed.runtime, question, answer, self._cancel)
         if named.usage:
             self._meters.charge(self._store, unnamed.session, named.usage)
         if named.title:
@@ -133,8 +130,10 @@ class Titler:
 
     def _give(self, unnamed: Unnamed, title: str, *, instead_of: str) -> bool:
         """Name the session, and the one that a compaction has put in its place meanwhile; whether any was named."""
-        given = False
-        for session in dict.fromkeys((unnamed.session, self._find_current(unnamed))):
+        given, begun = False, self._store.session(unnamed.session)
+        current = self._store.current(unnamed.conversation)
+        goes_on = begun is not None and current is not None and current.task == begun.task
+        for session in dict.fromkeys((unnamed.session, current.id if current and goes_on else unnamed.session)):
             with self._naming:
                 info = self._store.session(session)
                 if info is None or info.title != instead_of or session in self._given:
@@ -144,19 +143,9 @@ class Titler:
             self._told(unnamed.conversation, session, title)
         return given
 
-    def _find_current(self, unnamed: Unnamed) -> str:
-        """The session that the chain of this one goes on in."""
-        info, current = self._store.session(unnamed.session), self._store.current(unnamed.conversation)
-        return current.id if info and current and current.task == info.task else unnamed.session
-
-    def _read_exchange(self, session: str) -> tuple[str, str]:
-        """The first question with words, and what was answered to it; both empty when nothing was."""
-        rows = visible(row for row, _ in zip(self._store.history(session), range(_ROWS), strict=False))
-        return find_exchange(rows)
-
 
 def find_exchange(rows: Iterable[Row]) -> tuple[str, str]:
-    """The first question that the model answered, and what it said last before the next one."""
+    """The first question that the model answered, and what it said last before the next one; both empty without one."""
     question, answer = "", ""
     for row in rows:
         if is_question(row) and answer:
