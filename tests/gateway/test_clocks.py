@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core import clocks
 from gateway.core.clocks import (
     NOTICE_SECONDS,
     SILENCE,
@@ -23,9 +22,13 @@ HALF_AN_HOUR = TurnTimes()
 NO_SIGNS = Signs()
 
 
+def start(now: float) -> TurnClocks:
+    return TurnClocks(now, now)
+
+
 def test_a_silent_turn_is_warned_then_ended_and_told_why() -> None:
     """C11, C6"""
-    turn = clocks.start(100.0)
+    turn = start(100.0)
     assert judge(turn, HALF_AN_HOUR, 100.0 + 1499) is None
     warning = judge(turn, HALF_AN_HOUR, 100.0 + 1500)
     assert isinstance(warning, Warn)
@@ -64,28 +67,28 @@ def test_the_wall_clock_is_off_until_it_is_set() -> None:
 )
 def test_whatever_moves_is_no_silence(signs: Signs) -> None:
     """C12: a running command, an open question, a working sub-agent."""
-    turn = clocks.start(0.0)
+    turn = start(0.0)
     assert judge(observe(turn, NO_SIGNS, 5000.0), HALF_AN_HOUR, 5000.0) is not None
     assert judge(observe(turn, signs, 5000.0), HALF_AN_HOUR, 5000.0) is None
 
 
 def test_a_turn_that_moves_after_its_warning_is_warned_again_before_it_ends() -> None:
     """C11: a warning before each end."""
-    turn = note(clocks.start(0.0), Warn(SILENCE, ""), 1500.0)
+    turn = note(start(0.0), Warn(SILENCE, ""), 1500.0)
     turn = observe(turn, Signs(last_step=1600.0), 1601.0)
     assert judge(turn, HALF_AN_HOUR, 1800.0) is None
     assert isinstance(judge(turn, HALF_AN_HOUR, 1600.0 + 1800.0), Warn)
 
 
 def test_the_wall_clock_is_not_set_back_by_progress() -> None:
-    turn = note(clocks.start(0.0), Warn(WALL, ""), 3000.0)
+    turn = note(start(0.0), Warn(WALL, ""), 3000.0)
     turn = observe(turn, Signs(processes=2), 3600.0)
     assert isinstance(judge(turn, TurnTimes(wall=3600.0), 3600.0), Kill)
 
 
 def test_after_a_sleep_of_the_machine_there_is_still_time_to_react() -> None:
     """C11: the limit passed while nothing ran; the warning comes first all the same."""
-    turn = clocks.start(0.0)
+    turn = start(0.0)
     warning = judge(turn, HALF_AN_HOUR, 40_000.0)
     assert isinstance(warning, Warn)
     assert "11.1 hours" in warning.text
@@ -103,7 +106,7 @@ def test_no_turn_ends_without_a_warning_and_none_is_warned_twice_for_one_end(
 ) -> None:
     """C11: and never before its limit."""
     limits = TurnTimes(silence, wall)
-    now, turn, warned = 0.0, clocks.start(0.0), dict[str, float]()
+    now, turn, warned = 0.0, start(0.0), dict[str, float]()
     for pause, moves in moments:
         now += pause
         turn = observe(turn, Signs(last_step=now if moves else 0.0), now)
@@ -124,7 +127,7 @@ def test_no_turn_ends_without_a_warning_and_none_is_warned_twice_for_one_end(
 
 @given(st.floats(0.6, 1e5))
 def test_a_turn_that_is_watched_closely_ends_exactly_at_its_limit(limit: float) -> None:
-    turn, limits = clocks.start(0.0), TurnTimes(silence=limit)
+    turn, limits = start(0.0), TurnTimes(silence=limit)
     notice = max(NOTICE_SECONDS, limit / 6) if limit >= 2 * NOTICE_SECONDS else limit / 6
     assert judge(turn, limits, (limit - notice) * 0.99) is None
     warning = judge(turn, limits, limit - notice)

@@ -16,9 +16,9 @@ from gateway.core.drafts import (
     ShowTyping,
     Wait,
     add_line,
+    describe_progress,
     next_step,
     show_draft,
-    word_progress,
 )
 from gateway.core.lengths import measure
 from gateway.platforms.face import PlatformSpec
@@ -97,4 +97,4 @@ def test_a_draft_that_was_given_up_is_left_alone() -> None:
     ],
 )
 def test_words_of_progress(event: ToolStarted | ToolEnded, mode: str, line: str) -> None:
-    assert word_progress(event, mode) == line
+    assert describe_progress(event, mode) == line

@@ -110,14 +110,6 @@ def _join_spans(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _strip_code(block: Block) -> str:
-    return "".join(block.lines[1:] if block.ending else block.lines[1:-1])
-
-
-def _strip_table(block: Block) -> str:
-    return "".join((*block.lines[:1], *block.lines[2:]))
-
-
 def _strip_paragraph(block: Block) -> str:
     text = "".join(_BULLET.sub(r"\1- ", _HEADING.sub("", line)) for line in block.lines)
     bits: list[str] = []
@@ -144,5 +136,9 @@ def _strip_span(span: str) -> str:
 
 
 _STRIPPERS: Mapping[str, Callable[[Block], str]] = MappingProxyType(
-    {CODE: _strip_code, TABLE: _strip_table, PARAGRAPH: _strip_paragraph}
+    {
+        CODE: lambda block: "".join(block.lines[1:] if block.ending else block.lines[1:-1]),
+        TABLE: lambda block: "".join((*block.lines[:1], *block.lines[2:])),
+        PARAGRAPH: _strip_paragraph,
+    }
 )

@@ -68,10 +68,6 @@ class Kill:
     text: str
 
 
-def start(now: float) -> TurnClocks:
-    return TurnClocks(now, now)
-
-
 def observe(turn: TurnClocks, signs: Signs, now: float) -> TurnClocks:
     """The clocks after a look at the turn; whoever moves again is warned again before the next end."""
     moves = signs.processes > 0 or signs.asking

@@ -108,27 +108,24 @@ def add_line(draft: Draft, line: str) -> Draft:
     return replace(draft, lines=(*draft.lines, line)[-MAX_LINES:]) if line else draft
 
 
-def word_progress(event: ToolStarted | ToolEnded, mode: str) -> str:
+def describe_progress(event: ToolStarted | ToolEnded, mode: str) -> str:
     """One line on what a tool does; empty when this mode does not tell it."""
     return _WORDS[mode](event)
 
 
-def _word_short(event: ToolStarted | ToolEnded) -> str:
-    return f"⚙ {event.name}" if isinstance(event, ToolStarted) else ""
-
-
-def _word_full(event: ToolStarted | ToolEnded) -> str:
-    preview = f": {_one_line(event.preview)}" if event.preview else ""
+def _describe_full(event: ToolStarted | ToolEnded) -> str:
+    line = " ".join(event.preview.split())
+    line = line if len(line) <= 100 else line[:99] + UNFINISHED
+    preview = f": {line}" if event.preview else ""
     if isinstance(event, ToolStarted):
         return f"⚙ {event.name}{preview}"
     return f"{'✓' if event.ok else '✗'} {event.name} ({event.seconds:.1f} s){preview}"
 
 
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 100 else line[:99] + UNFINISHED
-
-
 _WORDS: Mapping[str, Callable[[ToolStarted | ToolEnded], str]] = MappingProxyType(
-    {OFF: lambda _: "", SHORT: _word_short, FULL: _word_full}
+    {
+        OFF: lambda _: "",
+        SHORT: lambda event: f"⚙ {event.name}" if isinstance(event, ToolStarted) else "",
+        FULL: _describe_full,
+    }
 )

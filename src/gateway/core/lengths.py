@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 #: How a platform counts: characters, UTF-16 code units, UTF-8 bytes. Each counts a sum as the sum of its terms.
@@ -32,8 +32,12 @@ def measure(text: str, unit: str) -> int:
 def cut_words(line: str) -> list[str]:
     """The line in pieces, each a word with the space after it; a link with spaces in it is one word."""
     words: list[str] = []
-    start = 0
-    for match in _outer_spaces(line):
+    spaces: list[re.Match[str]] = []  # those that are not inside of a span
+    start = end = 0
+    for span in SPAN.finditer(line):
+        spaces += _SPACES.finditer(line, end, span.start())
+        end = span.end()
+    for match in (*spaces, *_SPACES.finditer(line, end)):
         words.append(line[start : match.end()])
         start = match.end()
     return [*words, line[start:]] if start < len(line) else words
@@ -48,15 +52,6 @@ def cut_hard(word: str, room: int, unit: str) -> list[str]:
             bits += [*_cut_letters(word[start : match.start()], room, unit), match[0]]
             start = match.end()
     return bits + _cut_letters(word[start:], room, unit)
-
-
-def _outer_spaces(line: str) -> Iterator[re.Match[str]]:
-    """White space that is not inside of a span."""
-    end = 0
-    for span in SPAN.finditer(line):
-        yield from _SPACES.finditer(line, end, span.start())
-        end = span.end()
-    yield from _SPACES.finditer(line, end)
 
 
 def _cut_letters(text: str, room: int, unit: str) -> list[str]:

@@ -10,7 +10,6 @@ from hermes_base.commands import Command, needed_role
 from hermes_base.inbound import PEOPLE
 
 OWNER, ADMIN, MEMBER = "owner", "admin", "member"
-FOLDER = PEOPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ def members_approve(settings: Mapping[str, Any]) -> bool:
 
 
 def _make_scope(id: str) -> Scope:
-    return Scope(id, f"{FOLDER}/{id}")
+    return Scope(id, f"{PEOPLE}/{id}")
 
 
 def _people_section(settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,12 +20,17 @@ class TextPiece:
     body: str
     closing: str = ""
 
+    @property
+    def shown(self) -> str:
+        text = self.opening + (self.body if self.opening else self.body.lstrip("\n"))
+        return text + self.closing if self.closing else text.rstrip("\n")
+
 
 def split_text(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[str]:
     """The messages that `text` becomes; a limit of 0 is none. Blank messages are left out: platforms refuse them."""
     if not limit:
         return [text] if text.strip() else []
-    return [shown for piece in cut_pieces(text, limit, unit, markup) if (shown := _show(piece)).strip()]
+    return [shown for piece in cut_pieces(text, limit, unit, markup) if (shown := piece.shown).strip()]
 
 
 def cut_pieces(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[TextPiece]:
@@ -41,7 +46,7 @@ def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]
     if spec.shows_events:
         texts = [outgoing.text]  # such a platform takes the whole message as it is
     else:
-        text = _word_message(outgoing, spec)
+        text = _compose_text(outgoing, spec)
         text = text if spec.markup == "markdown" else strip_markdown(text)
         texts = split_text(text, _room(spec), spec.length_unit, spec.markup)
         if carries_file(outgoing, spec) and len(texts) != 1:
@@ -78,7 +83,7 @@ def make_plain(part: Part) -> Part:
     return replace(part, text=strip_markdown(part.text) or part.text)
 
 
-def _word_message(outgoing: Outgoing, spec: PlatformSpec) -> str:
+def _compose_text(outgoing: Outgoing, spec: PlatformSpec) -> str:
     """The text with what the platform cannot show in another way."""
     lines = [outgoing.text]
     if outgoing.kind == QUESTION:
@@ -100,11 +105,6 @@ def _room(spec: PlatformSpec) -> int:
     if not spec.max_length or spec.takes_keys:
         return spec.max_length
     return spec.max_length - measure(_mark(spec) + "\n", spec.length_unit)
-
-
-def _show(piece: TextPiece) -> str:
-    text = piece.opening + (piece.body if piece.opening else piece.body.lstrip("\n"))
-    return text + piece.closing if piece.closing else text.rstrip("\n")
 
 
 class _Packer:

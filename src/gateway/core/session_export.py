@@ -29,15 +29,16 @@ def write_json(info: SessionInfo, rows: Sequence[Row]) -> str:
 
 
 def dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=_write_odd)
+    """As JSON; a mapping of any kind is an object, and what JSON does not know is text."""
+
+    def write_odd(value: object) -> Any:
+        return dict(value) if isinstance(value, Mapping) else str(value)
+
+    return json.dumps(value, ensure_ascii=False, indent=2, default=write_odd)
 
 
 def name_session(info: SessionInfo) -> str:
     return info.title or info.preview or "(untitled)"
-
-
-def _write_odd(value: object) -> Any:
-    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 FORMS: Mapping[str, Callable[[SessionInfo, Sequence[Row]], str]] = MappingProxyType(

@@ -33,7 +33,15 @@ class UsageReport:
 def read_report(store: Store, task: str, *, days: int = 0, person: str | None = None) -> UsageReport:
     """What the ledger says about a conversation and today; with `days` also about that many days up to today."""
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    report = replace(_read_conversation(store, task), today=store.usage(since=midnight.timestamp(), person=person))
+    report = UsageReport(today=store.usage(since=midnight.timestamp(), person=person))
+    if task:
+        turns = [group.sum for group in store.usage_by("turn", task=task) if group.keys != ("",)]
+        report = replace(
+            report,
+            turn=turns[-1] if turns else _NOTHING,
+            conversation=store.usage(task=task),
+            conversation_breaks=store.breaks(task=task),
+        )
     if not days:
         return report
     first = midnight - timedelta(days=days - 1)
@@ -44,17 +52,6 @@ def read_report(store: Store, task: str, *, days: int = 0, person: str | None = 
         days=store.usage_by("day", since=since),
         models=store.usage_by("model", since=since),
         breaks=store.breaks(since=since),
-    )
-
-
-def _read_conversation(store: Store, task: str) -> UsageReport:
-    if not task:
-        return UsageReport()
-    turns = [group.sum for group in store.usage_by("turn", task=task) if group.keys != ("",)]
-    return UsageReport(
-        turn=turns[-1] if turns else UsageSum(),
-        conversation=store.usage(task=task),
-        conversation_breaks=store.breaks(task=task),
     )
 
 

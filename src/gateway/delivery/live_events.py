@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 
-from gateway.core.drafts import word_progress
+from gateway.core.drafts import describe_progress
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Adapter, LiveEvent
 from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
@@ -78,6 +78,6 @@ class DraftFeed:
             case TextEnded(kept):
                 self._texts.end(kept)
             case ToolStarted() | ToolEnded():
-                line = word_progress(event, self._progress)
+                line = describe_progress(event, self._progress)
                 if line:
                     self._delivery.progress(self._address, line, self._turn)

@@ -16,7 +16,7 @@ from typing import Any
 from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
 from gateway.core.meters import Meters
-from gateway.core.people import FOLDER, members_approve
+from gateway.core.people import members_approve
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
@@ -44,6 +44,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
     OUTBOX,
+    PEOPLE,
     PERSON,
     QUESTION,
     SHOWN,
@@ -330,7 +331,7 @@ class Gateway:
         spec = spec_of(address.platform)
         if spec.fetches_files or not spec.trusted:
             person = self.people.person_of(conversation)
-            own = self.home / FOLDER / person if person else self.home
+            own = self.home / PEOPLE / person if person else self.home
             file = keep_copy(own / (SHOWN if spec.fetches_files else OUTBOX), file, data)
         outgoing = Outgoing(address, caption, FILE, file=file)
         self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)

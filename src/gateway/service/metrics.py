@@ -83,8 +83,26 @@ def collect(gateway: "Gateway", depth: tuple[int, int]) -> Iterator[Family]:
     yield gauge_family("hermes_start_time_seconds", "When it began, in seconds since 1970.", gateway.started)
     yield from _collect_turns(gateway, depth)
     yield from _collect_calls(gateway)
-    yield from _collect_agents(gateway)
-    yield from _collect_surroundings(gateway)
+    counters = gateway.runner.counters
+    yield gauge_family("hermes_agents", "Agents that are kept warm.", gateway.runner.count())
+    yield count_family("hermes_agent_hits_total", "Turns that found a warm agent.", {(): counters["hit"]})
+    yield count_family("hermes_agent_builds_total", "Agents built, by reason.", _label(counters, "build"), "reason")
+    doc = "Agents let go, by reason."
+    yield count_family("hermes_agent_evictions_total", doc, _label(counters, "evict"), "reason")
+    doc = "How late the event loop was: over 0.05 something held it up."
+    yield spread_family("hermes_event_loop_lag_seconds", doc, gateway.meters.loop_lag.read())
+    doc = "Pages and API clients that watch a conversation now."
+    yield gauge_family("hermes_watchers", doc, count_watchers(gateway.adapters))
+    now = time.time()
+    platforms = tuple(
+        Sample(is_connected(adapter, now), (("platform", adapter.spec.name), ("account", adapter.account)))
+        for adapter in gateway.adapters
+    )
+    yield Family("hermes_platform_connected", GAUGE, "1: a sign of life in the last 90 seconds.", platforms)
+    broken = bool(gateway.settings_watch.problem)
+    yield gauge_family("hermes_config_broken", "1: an edit of the settings was refused.", broken)
+    yield gauge_family("hermes_disk_free_bytes", "Room on the disk of the home.", measure_free(gateway.home))
+    yield gauge_family("hermes_memory_bytes", "Memory of the process (resident).", read_memory())
 
 
 def _collect_turns(gateway: "Gateway", depth: tuple[int, int]) -> Iterator[Family]:
@@ -117,34 +135,8 @@ def _collect_calls(gateway: "Gateway") -> Iterator[Family]:
     yield count_family("hermes_prefix_breaks_total", doc, meters.breaks, "reason")
 
 
-def _collect_agents(gateway: "Gateway") -> Iterator[Family]:
-    counters = gateway.runner.counters
-    yield gauge_family("hermes_agents", "Agents that are kept warm.", gateway.runner.count())
-    yield count_family("hermes_agent_hits_total", "Turns that found a warm agent.", {(): counters["hit"]})
-    yield count_family("hermes_agent_builds_total", "Agents built, by reason.", _label(counters, "build"), "reason")
-    doc = "Agents let go, by reason."
-    yield count_family("hermes_agent_evictions_total", doc, _label(counters, "evict"), "reason")
-
-
 def _label(counters: Mapping[str, int], kind: str) -> Sums:
     return {(reason,): count for reason, count in count_reasons(counters, kind).items()}
-
-
-def _collect_surroundings(gateway: "Gateway") -> Iterator[Family]:
-    doc = "How late the event loop was: over 0.05 something held it up."
-    yield spread_family("hermes_event_loop_lag_seconds", doc, gateway.meters.loop_lag.read())
-    doc = "Pages and API clients that watch a conversation now."
-    yield gauge_family("hermes_watchers", doc, count_watchers(gateway.adapters))
-    now = time.time()
-    platforms = tuple(
-        Sample(is_connected(adapter, now), (("platform", adapter.spec.name), ("account", adapter.account)))
-        for adapter in gateway.adapters
-    )
-    yield Family("hermes_platform_connected", GAUGE, "1: a sign of life in the last 90 seconds.", platforms)
-    broken = bool(gateway.settings_watch.problem)
-    yield gauge_family("hermes_config_broken", "1: an edit of the settings was refused.", broken)
-    yield gauge_family("hermes_disk_free_bytes", "Room on the disk of the home.", measure_free(gateway.home))
-    yield gauge_family("hermes_memory_bytes", "Memory of the process (resident).", read_memory())
 
 
 def read_memory() -> int:

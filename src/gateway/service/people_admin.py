@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.core.people import FOLDER
 from hermes_base.errors import HermesError
+from hermes_base.inbound import PEOPLE
 from hermes_state.people import MEMBER, OWNER, ROLE_NAMES
 from hermes_state.people_records import pick_pairing
 from hermes_state.sql.sqlite import SqliteStore
@@ -117,7 +117,7 @@ def _find_folder(home: Path, id: str) -> Path | None:
     """The person's folder; an id that is no plain name (a path, a link's way out) has none."""
     if Path(id).name != id or id.startswith("."):
         return None
-    folder = home / FOLDER / id
+    folder = home / PEOPLE / id
     return folder if folder.is_dir() and not folder.is_symlink() else None
 
 

@@ -78,7 +78,7 @@ def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
 
 
-def word_changes(changes: list[SettingChange]) -> str:
+def describe_changes(changes: list[SettingChange]) -> str:
     """`gateway.busy (with the next message), log.level (at once)`."""
     return ", ".join(f"{change.key} ({change.takes_effect})" for change in changes)
 
@@ -134,16 +134,13 @@ class SettingsWatch:
         if changes:
             self._loaded_at = now
             self._changes.extend(changes)
-            log.info("the settings have changed: %s", word_changes(changes))
-            self._apply(after, changes)
-
-    def _apply(self, known: Known, changes: list[SettingChange]) -> None:
-        """What takes effect at once; the rest is read where it is used."""
-        logs.set_level(str(known.settings["log"]["level"]))
-        self._gateway.chores.set_limits()
+            log.info("the settings have changed: %s", describe_changes(changes))
+            # What takes effect at once; the rest is read where it is used.
+            logs.set_level(str(after.settings["log"]["level"]))
+            self._gateway.chores.set_limits()
         felt = [change for change in changes if change.key.startswith(_FELT)]
         if felt:
-            notice = Notice(f"The settings have changed: {word_changes(felt)}.")
+            notice = Notice(f"The settings have changed: {describe_changes(felt)}.")
             for conversation in list(self._gateway.claims):  # a chat that nobody looks at hears nothing
                 self._gateway.live_events.show(conversation, notice)
 

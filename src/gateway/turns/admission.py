@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.core.people import FOLDER, OWNER, Scope, listed_role
+from gateway.core.people import OWNER, Scope, listed_role
 from gateway.core.route import Standing
 from hermes_base.errors import ConfigProblem, StoreFailure
+from hermes_base.inbound import PEOPLE
 from hermes_state.people import PeopleStore, Person
 
 #: Whoever reaches a trusted platform (the socket of this user) is the owner of the machine.
@@ -58,7 +59,7 @@ def open_folder(home: Path, scope: Scope) -> Path | None:
         return None
     own = home / scope.folder
     try:
-        for folder in (home / FOLDER, own, own / WORKSPACE):
+        for folder in (home / PEOPLE, own, own / WORKSPACE):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
         fix = "Check the disk's space and permissions."

@@ -1,7 +1,7 @@
 """Ends sessions, tasks and what people have going, by what is stored: it is the same whether an agent is warm or not,
 and after a restart. Who is told and what is closed is the table "The end of things" in `docs/architecture.md`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gateway.run import GatewayRunner
@@ -105,18 +105,14 @@ class Endings:
         if warm is not None and warm.session_id == info.id:
             self._runner.end_session(info.conversation, messages)
         else:
-            tell_engine(info, messages)
+            # No agent is warm for it: the engine that the settings name hears of the end all the same.
+            about = {
+                "hermes_home": str(get_hermes_home()),
+                "platform": info.platform,
+                "model": info.model,
+                "conversation_id": info.conversation,
+            }
+            engines.tell_end(cli_config.load_last_good(), info.id, messages, about)
         current = self._store.current(info.conversation)
         if current is None or current.id == info.id or current.task != info.task:
             end_task(info.task)  # else the conversation goes on in a later session of the same chain
-
-
-def tell_engine(info: SessionInfo, messages: Sequence[Mapping[str, Any]]) -> None:
-    """The engine that the settings name hears of the end of a session that no agent is warm for."""
-    facts = {
-        "hermes_home": str(get_hermes_home()),
-        "platform": info.platform,
-        "model": info.model,
-        "conversation_id": info.conversation,
-    }
-    engines.tell_end(cli_config.load_last_good(), info.id, messages, facts)

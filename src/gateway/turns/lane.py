@@ -199,14 +199,12 @@ class Lane:
         for arrival in arrivals:
             self._known.add(arrival.row.seq)
             try:
-                await self._take(await self._drop_replaced(arrival))
+                arrival = await self._drop_replaced(arrival)
+                decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
+                await self._perform(arrival, StartTurn() if arrival.row.seq in self._judged else decision)
             except Exception:
                 self._forget_message(arrival.row.seq)
                 raise
-
-    async def _take(self, arrival: Arrival) -> None:
-        decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
-        await self._perform(arrival, StartTurn() if arrival.row.seq in self._judged else decision)
 
     def _forget_message(self, seq: int) -> None:
         """What was decided could not be stored: the message is looked at again."""

@@ -368,16 +368,17 @@ def _journal_of(agent: AIAgent) -> TurnJournal:
 
 def _with_images(text: str, files: Sequence[FileRef]) -> str | list[dict[str, Any]]:
     """The text, with the images that came along as parts that a model can see."""
-    images = [part for file in files if file.kind == "image" for part in _read_image(file)]
+    images = []
+    for file in files:
+        if file.kind != "image":
+            continue
+        kind = mimetypes.guess_type(file.name)[0] or "image/png"
+        try:
+            body = Path(file.path).read_bytes() if Path(file.path).stat().st_size <= IMAGE_BYTES else b""
+        except OSError as error:
+            log.warning("an image that came with a message cannot be read: %s", error)
+            continue
+        if body:
+            address = f"data:{kind};base64,{base64.b64encode(body).decode()}"
+            images.append({"type": "image_url", "image_url": {"url": address}})
     return [{"type": "text", "text": text}, *images] if images else text
-
-
-def _read_image(file: FileRef) -> list[dict[str, Any]]:
-    kind = mimetypes.guess_type(file.name)[0] or "image/png"
-    try:
-        body = Path(file.path).read_bytes() if Path(file.path).stat().st_size <= IMAGE_BYTES else b""
-    except OSError as error:
-        log.warning("an image that came with a message cannot be read: %s", error)
-        return []
-    address = f"data:{kind};base64,{base64.b64encode(body).decode()}"
-    return [{"type": "image_url", "image_url": {"url": address}}] if body else []

@@ -168,11 +168,6 @@ class CommandPerformer:
 # --- the commands
 
 
-def show_help(scene: CommandScene) -> Result:
-    del scene
-    return Result(commands.help_lines())
-
-
 def start_new(scene: CommandScene) -> Result:
     """End the session and all that works for its task; the next message opens another one."""
     current = scene.parts.store.current(scene.key)
@@ -219,15 +214,15 @@ def model(scene: CommandScene) -> Result:
     for_all = "--global" in scene.args.split()
     lines: list[str] = []
     if words:
-        choice = parse_choice(words)
-        provider = choice.provider or scene.plan().runtime.provider
+        name, provider = read_choice(words)
+        provider = provider or scene.plan().runtime.provider
         settings = cli_config.load_last_good()
-        chosen = scene.parts.builder.find_runtime(settings, choice.model, provider)  # raises what is wrong with it
+        chosen = scene.parts.builder.find_runtime(settings, name, provider)  # raises what is wrong with it
         lines += _tell_cost(scene)
         if for_all:
             choosing.keep(chosen)  # with its address: no key is left beside another's
             lines.append("This is now the model of every conversation that did not choose its own.")
-        scene.choose(model="" if for_all else choice.model, provider="" if for_all else provider)
+        scene.choose(model="" if for_all else name, provider="" if for_all else provider)
     plan = scene.plan(needs_model=True)
     runtime, is_chosen = plan.runtime, plan.choices.model or plan.choices.provider
     why = "chosen for this conversation, until /new" if is_chosen else runtime.source
@@ -239,19 +234,13 @@ def model(scene: CommandScene) -> Result:
     return Result(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
-    model: str = ""
-    provider: str = ""
-
-
-def parse_choice(words: Sequence[str]) -> ModelChoice:
-    """`NAME`, or `PROVIDER NAME`, or a provider alone."""
+def read_choice(words: Sequence[str]) -> tuple[str, str]:
+    """Model and provider of `NAME`, `PROVIDER NAME`, or a provider alone."""
     if len(words) > 2:
         raise HermesError("That is too much for a model's name.", fix="Type: /model NAME, or /model PROVIDER NAME.")
     if len(words) == 2:
-        return ModelChoice(words[1], words[0])
-    return ModelChoice(provider=words[0]) if words[0].lower() in PROVIDERS else ModelChoice(words[0])
+        return words[1], words[0]
+    return ("", words[0]) if words[0].lower() in PROVIDERS else (words[0], "")
 
 
 def reasoning(scene: CommandScene) -> Result:
@@ -364,10 +353,6 @@ def retry(scene: CommandScene) -> Result:
     return Result(again=again)
 
 
-def status(scene: CommandScene) -> Result:
-    return Result(scene.operator.describe())
-
-
 def show_log(scene: CommandScene) -> Result:
     """The last lines, as people read them; the file holds no secrets."""
     _require_direct(scene)
@@ -467,7 +452,7 @@ PEOPLE_ACTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Iterator[s
 )
 HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
     {
-        "help": show_help,
+        "help": lambda scene: Result(commands.help_lines()),
         "new": start_new,
         "resume": resume,
         "branch": branch,
@@ -478,7 +463,7 @@ HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
         "tools": tools,
         "undo": undo,
         "retry": retry,
-        "status": status,
+        "status": lambda scene: Result(scene.operator.describe()),
         "logs": show_log,
         "people": manage_people,
         "quit": lambda scene: Result(),
