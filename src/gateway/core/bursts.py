@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from gateway.core.route import is_command, message_text
 from hermes_base.inbound import NOTICE, Inbound
@@ -49,20 +49,16 @@ def group(rows: Sequence[BurstMessage], window: float) -> tuple[BurstMessage, ..
         return ()
     if rows[0].begun:
         return tuple(takewhile(lambda row: row.begun, rows))
-    length = 1
-    while length < min(len(rows), MAX_MESSAGES) and _belongs(rows, length, window):
-        length += 1
-    return tuple(rows[:length])
-
-
-def _belongs(rows: Sequence[BurstMessage], place: int, window: float) -> bool:
-    """Whether the message at this place goes along with all those before it."""
-    row, before = rows[place], rows[place - 1]
-    if row.begun or row.alone or before.alone or row.accepted - before.accepted > window:
-        return False
-    if _author(row.inbound) != _author(before.inbound):
-        return False
-    return sum(len(each.text.encode("utf-8", "surrogatepass")) for each in rows[: place + 1]) <= MAX_BYTES
+    together = [rows[0]]
+    for before, row in pairwise(rows[:MAX_MESSAGES]):
+        if row.begun or row.alone or before.alone or row.accepted - before.accepted > window:
+            break
+        if _author(row.inbound) != _author(before.inbound):
+            break
+        if sum(len(each.text.encode("utf-8", "surrogatepass")) for each in (*together, row)) > MAX_BYTES:
+            break
+        together.append(row)
+    return tuple(together)
 
 
 def whole_at(rows: Sequence[BurstMessage], window: float) -> float:

@@ -85,26 +85,21 @@ def note(turn: TurnClocks, warning: Warn, now: float) -> TurnClocks:
 
 def judge(turn: TurnClocks, limits: TurnTimes, now: float) -> Warn | Kill | None:
     """What is due. No clock ends a turn without a warning that left time to do something about it."""
-    passed = {SILENCE: now - turn.progress, WALL: now - turn.started}
-    running = {SILENCE: limits.silence, WALL: limits.wall}
-    verdicts = [_judge_clock(turn, clock, passed[clock], limit, now) for clock, limit in running.items() if limit > 0]
-    found = [verdict for verdict in verdicts if verdict is not None]
+    found: list[Warn | Kill] = []
+    for clock, since, limit in ((SILENCE, turn.progress, limits.silence), (WALL, turn.started, limits.wall)):
+        if limit <= 0:
+            continue
+        passed, warned = now - since, turn.warned.get(clock)
+        # The warning comes a sixth of the limit before the end, and a minute before it where two fit into the limit.
+        notice = max(limit / 6, NOTICE_SECONDS) if limit >= 2 * NOTICE_SECONDS else limit / 6
+        if warned is None and passed >= limit - notice:
+            # After a sleep of the machine the limit may have passed already: the time to react is given all the same.
+            left = max(notice, limit - passed)
+            text = _WARNINGS[clock].format(passed=_say(passed), left=_say(left), limit=_say(limit))
+            found.append(Warn(clock, text))
+        elif warned is not None and passed >= limit and now - warned >= notice:
+            found.append(Kill(clock, _ENDS[clock].format(passed=_say(passed), limit=_say(limit))))
     return next((verdict for verdict in found if isinstance(verdict, Kill)), found[0] if found else None)
-
-
-def _judge_clock(turn: TurnClocks, clock: str, passed: float, limit: float, now: float) -> Warn | Kill | None:
-    # The warning comes a sixth of the limit before the end, and a minute before it where two fit into the limit.
-    notice = max(limit / 6, NOTICE_SECONDS) if limit >= 2 * NOTICE_SECONDS else limit / 6
-    warned = turn.warned.get(clock)
-    if warned is None:
-        if passed < limit - notice:
-            return None
-        # After a sleep of the machine the limit may have passed already: the time to react is given all the same.
-        left = max(notice, limit - passed)
-        return Warn(clock, _WARNINGS[clock].format(passed=_say(passed), left=_say(left), limit=_say(limit)))
-    if passed < limit or now - warned < notice:
-        return None
-    return Kill(clock, _ENDS[clock].format(passed=_say(passed), limit=_say(limit)))
 
 
 def _say(seconds: float) -> str:

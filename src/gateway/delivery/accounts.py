@@ -205,11 +205,7 @@ class Account:
             chat.task = None
             self._busy -= 1
             self._recovering.discard(chat.key)
-        self._put_by(chat)
-        self._fill()
-
-    def _put_by(self, chat: ChatSender) -> None:
-        """A chat whose sender has ended: it comes again at its time, waits for somebody, or is forgotten."""
+        # It comes again at its time, waits for somebody, or is forgotten.
         if chat.parked_until == math.inf and chat.draft is None:
             if chat.address is not None and not self.adapter.reachable(chat.address):
                 self._away[chat.key] = chat.address
@@ -219,6 +215,7 @@ class Account:
             asyncio.get_running_loop().call_later(pause, self._come_again, chat.key)
         elif chat.is_idle:
             self.chats.pop(chat.key, None)
+        self._fill()
 
     def _come_again(self, key: str) -> None:
         chat = self.chats.get(key)

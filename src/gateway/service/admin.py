@@ -43,13 +43,16 @@ class Operations:
     async def perform(self, name: str, args: Args) -> dict[str, Any]:
         """Do what was asked; HermesError for what cannot be done."""
         kind, _, action = name.partition(".")
-        if kind == "people":
-            return await self._manage_people(action, args)
-        if kind == "keys":
-            manage = key_admin.OPERATIONS.get(action)
+        if kind in _MANAGED and action:
+            manage, gateway = _MANAGED[kind].get(action), self._gateway
             if manage is None:
                 raise HermesError(f"There is no operation {name!r}.")
-            return await self._gateway.call(manage, self._gateway.store, self._gateway.home, args)
+            if name == "people.forget":
+                await self._end_access(await gateway.call(people_admin.check_forget, gateway.store, gateway.home, args))
+            result = await gateway.call(manage, gateway.store, gateway.home, args)
+            if result.get("removed"):
+                await self._end_access(str(result["removed"]))
+            return result
         operation = _OPERATIONS.get(name)
         if operation is None:
             raise HermesError(f"There is no operation {name!r}.", fix=f"There are: {', '.join(sorted(_OPERATIONS))}.")
@@ -185,18 +188,6 @@ class Operations:
 
     # --- people
 
-    async def _manage_people(self, name: str, args: Args) -> dict[str, Any]:
-        operation = people_admin.OPERATIONS.get(name)
-        if operation is None:
-            raise HermesError(f"There is no operation 'people.{name}'.")
-        gateway = self._gateway
-        if name == "forget":
-            await self._end_access(await gateway.call(people_admin.check_forget, gateway.store, gateway.home, args))
-        result = await gateway.call(operation, gateway.store, gateway.home, args)
-        if result.get("removed"):
-            await self._end_access(str(result["removed"]))
-        return result
-
     async def _end_access(self, person: str) -> None:
         """G3: turns stopped, approvals void, what they have going ended."""
         gateway = self._gateway
@@ -252,6 +243,7 @@ def count_reasons(counters: Mapping[str, int], kind: str) -> dict[str, int]:
     return {name.removeprefix(prefix): count for name, count in dict(counters).items() if name.startswith(prefix)}
 
 
+_MANAGED = MappingProxyType({"people": people_admin.OPERATIONS, "keys": key_admin.OPERATIONS})
 _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]]] = MappingProxyType(
     {
         "status": Operations.status,

@@ -15,7 +15,7 @@ from gateway.turns.lane import Lane
 from gateway.turns.run_turn import LiveTurn
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError, StoreFailure
-from hermes_base.inbound import NOTE, Address, Outgoing
+from hermes_base.inbound import NOTE, Outgoing
 from hermes_cli import config as cli_config
 from hermes_state import home_lock
 from hermes_state.sql.damage_sqlite import SetAside
@@ -53,9 +53,15 @@ class Chores:
             (lambda: WATCH_SECONDS, gateway.settings_watch.look),
         ):
             gateway.spawn(self._every(seconds, work))
-        gateway.spawn(self._retain())
+        # F7: what is over goes, once an hour; not while the start has other things to do.
+        retention = Retention(gateway.home, gateway.store, cli_config.load_last_good, gateway.endings.expire)
+        hourly = self._every(lambda: RETENTION_SECONDS, lambda: retention.run(gateway.call), FIRST_RETENTION_SECONDS)
+        gateway.spawn(hourly)
 
-    async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[object]]) -> None:
+    async def _every(
+        self, seconds: Callable[[], float], work: Callable[[], Awaitable[object]], first: float = 0.0
+    ) -> None:
+        await asyncio.sleep(first)
         while True:
             try:
                 await work()
@@ -103,13 +109,6 @@ class Chores:
         if aside.address is not None:
             self._gateway.delivery.wake(aside.address)
 
-    async def _retain(self) -> None:
-        """F7: what is over goes, once an hour; not while the start has other things to do."""
-        gateway = self._gateway
-        retention = Retention(gateway.home, gateway.store, cli_config.load_last_good, gateway.endings.expire)
-        await asyncio.sleep(FIRST_RETENTION_SECONDS)
-        await self._every(lambda: RETENTION_SECONDS, lambda: retention.run(gateway.call))
-
     # --- clocks
 
     async def _watch_all(self) -> None:
@@ -131,13 +130,8 @@ class Chores:
         elif isinstance(verdict, clocks.Warn):
             slot.clocks = clocks.note(slot.clocks, verdict, now)
             name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
-            self._gateway.spawn(self._warn(lane.key, name, slot.job.first.inbound.address, verdict.text))
-
-    async def _warn(self, conversation: str, name: str, address: Address, text: str) -> None:
-        """Beside the watch: a store that takes its time must not keep the clocks of others waiting."""
-        gateway = self._gateway
-        await gateway.call(gateway.turns.post, conversation, name, Outgoing(address, text, NOTE, "warning"))
-        gateway.delivery.wake(address)
+            note = Outgoing(slot.job.first.inbound.address, verdict.text, NOTE, "warning")
+            self._gateway.spawn(lane.tell(name, note))  # a slow store must not keep the clocks of others waiting
 
     # --- agents and claims
 

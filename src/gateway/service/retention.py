@@ -65,8 +65,15 @@ class Retention:
         """The work of one sweep: each step is done when it is asked for."""
         limits, now = self._settings()["retention"], self._store.turns.now()
         queue_days, session_days = float(limits["queue_days"]), float(limits["session_days"])
-        if session_days > 0:
-            yield from self._drop_sessions(now - session_days * DAY)
+        for _ in range(STEPS if session_days > 0 else 0):
+            before, gone = now - session_days * DAY, 0
+            for session in self._store.stale_sessions(before, SESSIONS_AT_ONCE):
+                # It is looked at again when it is deleted: somebody may have come back to it meanwhile.
+                count = int(self._expire(session, before))
+                gone += count
+                yield SESSIONS, count
+            if not gone:
+                break
         if queue_days > 0:
             before = now - queue_days * DAY
             for _ in range(STEPS):
@@ -81,17 +88,6 @@ class Retention:
                 if path.name not in named:
                     yield FILES, _drop(path)
             yield CRASHES, sum(_drop(path) for path in find_traces(self._home, before))
-
-    def _drop_sessions(self, before: float) -> Iterator[Step]:
-        """Each is looked at again when it is deleted: somebody may have come back to it meanwhile."""
-        for _ in range(STEPS):
-            gone = 0
-            for session in self._store.stale_sessions(before, SESSIONS_AT_ONCE):
-                count = int(self._expire(session, before))
-                gone += count
-                yield SESSIONS, count
-            if not gone:
-                return
 
 
 # --- what lies in the home

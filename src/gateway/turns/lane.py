@@ -179,6 +179,11 @@ class Lane:
         self._judged -= theirs
         self.look_for_new()
 
+    async def tell(self, name: str, note: Outgoing) -> None:
+        """Say a word beside the answers; what has this name already is not said again."""
+        await self._host.call(self._host.turns.post, self.key, name, note)
+        self._host.delivery.wake(note.address)
+
     # --- messages that come in
 
     async def _take_new(self) -> None:
@@ -189,8 +194,8 @@ class Lane:
             look = partial(senders.look, self.claim, known, closing=self._host.closing)
             arrivals = await self._host.call(look)
             if arrivals and senders.has_plugins:
-                ask = partial(senders.ask_plugins, arrivals)
-                arrivals = await start_thread(ask, f"plugins {self.key[-40:]}")
+                asking = map(senders.ask_plugins, arrivals)  # each when the thread comes to it
+                arrivals = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
         except Exception:
             self._unseen = True
             raise
@@ -264,9 +269,7 @@ class Lane:
                 self._enqueue(item)
                 if told and (item.sender.person, told) not in self._told:
                     self._told.add((item.sender.person, told))
-                    note = Outgoing(item.inbound.address, told, NOTE)
-                    await self._host.call(self._host.turns.post, self.key, f"queued:{item.row.seq}", note)
-                    self._host.delivery.wake(item.inbound.address)
+                    await self.tell(f"queued:{item.row.seq}", Outgoing(item.inbound.address, told, NOTE))
             case Steer():
                 self._steer(item)
             case Interrupt():
@@ -433,9 +436,7 @@ class Lane:
         text = f"Your message could not be answered: {what} It is kept, and is tried again in {pause:.0f} s."
         note = Outgoing(first.inbound.address, text, NOTE, "error")
         try:
-            name = f"failed:{first.row.seq}:{self._failures}"
-            await self._host.call(self._host.turns.post, self.key, name, note)
-            self._host.delivery.wake(first.inbound.address)
+            await self.tell(f"failed:{first.row.seq}:{self._failures}", note)
         except StoreFailure:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
 

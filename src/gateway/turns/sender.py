@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,12 +127,9 @@ class Senders:
         """Whether plugins want to see what arrives."""
         return self._hooks.has("pre_gateway_dispatch")
 
-    def ask_plugins(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
-        """The messages as plugins let them pass. They may take their time: never on a thread of the store."""
-        return [self._ask_hook(arrival) for arrival in arrivals]
-
-    def _ask_hook(self, arrival: Arrival) -> Arrival:
-        """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text."""
+    def ask_plugins(self, arrival: Arrival) -> Arrival:
+        """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text. It may take its time: never on a
+        thread of the store."""
         inbound = arrival.inbound
         if inbound.origin == NOTICE or not arrival.view.sender.role:
             return arrival
