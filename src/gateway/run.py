@@ -100,16 +100,16 @@ class GatewayRunner:
         self._release_later(stale)
         return self._build_claimed(key, signature, build, pending)
 
-    def finish_turn(self, key: str, agent: Any, place: HeldTranscript | None = None) -> None:
-        """This agent's turn is over and its transcript stands at `place`; one that was evicted meanwhile is let go now.
+    def finish_turn(self, key: str, agent: Any, held: HeldTranscript | None = None) -> None:
+        """This agent's turn is over and its transcript stands at `held`; one that was evicted meanwhile is let go now.
 
         A turn that was left behind ends like any other: whoever came after it stays registered.
         """
         with self._agent_cache_lock:
             self._unregister(key, agent)
             cached = self._agent_cache.get(key)
-            if cached is not None and cached[0] is agent and place is not None:
-                self._held[key] = place
+            if cached is not None and cached[0] is agent and held is not None:
+                self._held[key] = held
                 # The oldest go while all together are too large, never one in mid-turn or unsaved.
                 sizes = [(name, self._held[name].bytes) for name in self._agent_cache if name in self._held]
                 going, _ = over_bytes(sizes, self._kept_keys(), self._get_limits()[2])
@@ -150,8 +150,8 @@ class GatewayRunner:
         if entry is None:
             self.counters["build:new"] += 1
             return None, []
-        place = self._held.get(key)
-        moved = standing is not None and place is not None and not is_current(place, standing)
+        held = self._held.get(key)
+        moved = standing is not None and held is not None and not is_current(held, standing)
         if entry[1] != signature or moved:
             reason = "settings" if entry[1] != signature else "transcript"
             self.counters[f"build:{reason}"] += 1

@@ -95,14 +95,14 @@ class HeldTranscript:
     unsaved: bool = False  # it holds rows that the store does not have yet
 
 
-def is_current(place: HeldTranscript, standing: tuple[str, int]) -> bool:
+def is_current(held: HeldTranscript, standing: tuple[str, int]) -> bool:
     """Whether the agent still holds what the store holds, session and version alike."""
-    return (place.session, place.version) == standing
+    return (held.session, held.version) == standing
 
 
-def untouchable(active: Iterable[str], places: Mapping[str, HeldTranscript]) -> frozenset[str]:
+def untouchable(active: Iterable[str], held: Mapping[str, HeldTranscript]) -> frozenset[str]:
     """The entries that no limit sheds: those in mid-turn and those with rows that are not stored."""
-    return frozenset(active) | {key for key, place in places.items() if place.unsaved}
+    return frozenset(active) | {key for key, each in held.items() if each.unsaved}
 
 
 def over_bytes(

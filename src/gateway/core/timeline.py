@@ -75,7 +75,7 @@ def _describe_call(name: str, paged: PagedRow, call: Mapping[str, Any], result: 
 
 
 def list_notes(rows: Iterable[OutboxRow]) -> list[TimelineEntry]:
-    """What the house said that stands in no transcript: notes, files, and why there was no answer."""
+    """What Hermes said that stands in no transcript: notes, files, and why there was no answer."""
     return [entry for row in rows if (entry := describe_row(row.id, row.outgoing, row.created)) is not None]
 
 

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.service import key_admin, people_admin
 from gateway.service.queries.setup_queries import SetupQueries
+from gateway.turns.sender import measure_free
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
@@ -220,11 +220,6 @@ def read_walls() -> dict[str, str]:
     """Where commands run, and which walls stand (G5). May start a program."""
     backend, walls = describe_walls(cli_config.load_last_good())
     return {"sandbox": backend, "walls": walls}
-
-
-def measure_free(home: Path) -> int:
-    disk = os.statvfs(home)
-    return disk.f_bavail * disk.f_frsize
 
 
 def _describe_platform(adapter: Adapter) -> dict[str, Any]:

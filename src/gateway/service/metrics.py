@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.core.meters import Spread, Tally
-from gateway.service.admin import count_reasons, count_watchers, is_connected, measure_free
+from gateway.service.admin import count_reasons, count_watchers, is_connected
+from gateway.turns.sender import measure_free
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway

@@ -33,24 +33,20 @@ class StopStep:
     work: Callable[[], Awaitable[object]]
 
 
-async def take_step(step: StopStep) -> bool:
-    """Take one step of a stop; whether it came to its end. What it raises is logged; what does not end in time is told
-    to, and left behind."""
+async def take_step(step: StopStep) -> None:
+    """Take one step of a stop. What it raises is logged; what does not end in time is told to, and left behind."""
     task = asyncio.ensure_future(_begin(step))
-    done, _ = await asyncio.wait({task}, timeout=step.seconds)
-    if not done:
+    _, late = await asyncio.wait({task}, timeout=step.seconds)
+    if late:
         log.error("%s took longer than %.1f s; the stop goes on without it", step.name, step.seconds)
         task.cancel()
-    return task in done and task.result()
 
 
-async def _begin(step: StopStep) -> bool:
+async def _begin(step: StopStep) -> None:
     try:
         await step.work()
     except Exception:  # the boundary to platforms, plugins and the store: one of them must not keep the others
         log.exception("%s failed; the stop goes on", step.name)
-        return False
-    return True
 
 
 async def end_gateway(gateway: "Gateway", reason: str, grace: float, cut: float) -> None:

@@ -164,7 +164,9 @@ def hold_agent(
     finally:
         live.detach()
         journal.suspend()
-        clear_callbacks(agent)
+        # Callbacks belong to a turn.
+        agent.stream_delta_callback = agent.reasoning_callback = agent.text_end_callback = None
+        agent.tool_progress_callback = agent.status_callback = agent.switch_callback = None
         size, unsaved = agent.size
         parts.runner.finish_turn(key, agent, HeldTranscript(*journal.place, size, unsaved))
 
@@ -336,12 +338,6 @@ def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
 
 def describe_stop(reason: str) -> str:
     return "Interrupted by your new message." if reason == BY_NEW_MESSAGE else f"Interrupted: {reason.rstrip('.')}."
-
-
-def clear_callbacks(agent: AIAgent) -> None:
-    """Callbacks belong to a turn."""
-    agent.stream_delta_callback = agent.reasoning_callback = agent.text_end_callback = None
-    agent.tool_progress_callback = agent.status_callback = agent.switch_callback = None
 
 
 def list_foreign(messages: Iterable[Inbound]) -> tuple[str, ...]:

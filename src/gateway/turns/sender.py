@@ -1,6 +1,5 @@
 """Finds out what `route` has to know of a message: who sends it, what it is an edit of, and what plugins say to it."""
 
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,8 +19,6 @@ from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_mana
 from hermes_state.people import PeopleStore
 from hermes_state.turns import Claim, TurnStore, Waiting
 
-log = logging.getLogger(__name__)
-
 Settings = Mapping[str, Any]
 #: With less free space than this nothing is taken in: what is under way must still find room.
 LEAST_FREE_BYTES = 64 * 1024 * 1024
@@ -35,12 +32,17 @@ CLOSING = "Your message was not taken: Hermes is shutting down. Send it again wh
 
 def has_room(home: Path, least: int = LEAST_FREE_BYTES) -> bool:
     """Whether the disk has room for more than what is under way (F7)."""
+    return measure_free(home) >= least
+
+
+def measure_free(home: Path) -> int:
+    """Bytes that are free on the disk of the home."""
     disk = os.statvfs(home)
-    return disk.f_bavail * disk.f_frsize >= least
+    return disk.f_bavail * disk.f_frsize
 
 
 class Senders:
-    """Reads the store; called on its threads."""
+    """Who writes to us, and what `route` has to know of it. Reads the store; called on its threads."""
 
     def __init__(self, turns: TurnStore, people_store: PeopleStore, gateway: object) -> None:
         self._turns = turns
@@ -52,9 +54,9 @@ class Senders:
         """Whether nobody let the sender in; a platform that knows people has asked for a key before, and `route` looks
         again."""
         spec = spec_of(inbound.address.platform)
-        return not spec.knows_people and not people.may_talk(
-            self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role
-        )
+        if spec.knows_people:
+            return False
+        return not people.may_talk(self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role)
 
     def greet_stranger(self, conversation: str, inbound: Inbound) -> bool:
         """In a direct chat a stranger is told a code, once for each request however often they write (G1); there are
