@@ -85,7 +85,9 @@ class LocalDoor:
                 hint = TOY
                 embedded.start_soon()
         problems = [*list_changed(), *filter(None, [gateway.settings_watch.engine_problem])]
-        return OpenedConversation(conversation, (*who, *problems, *lines), gateway.questions.showing(conversation), hint)
+        return OpenedConversation(
+            conversation, (*who, *problems, *lines), gateway.questions.showing(conversation), hint
+        )
 
     def _find_model(self, model: str, provider: str) -> Runtime:
         return self._gateway.builder.find_runtime(cli_config.load_last_good(), model, provider)

@@ -66,6 +66,14 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorCalls:
+    """What a command may ask of the whole gateway; called on the command's thread."""
+
+    describe: Callable[[], Sequence[str]]  # its state in a few lines
+    operate: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # what an operator asks for, by name
+
+
+@dataclass(frozen=True, slots=True)
 class CommandScene:
     """A command at work: who asked what, where, and what it may use."""
 
@@ -74,7 +82,7 @@ class CommandScene:
     job: Job
     live: LiveTurn
     args: str
-    operator: "OperatorCalls"
+    operator: OperatorCalls
 
     @property
     def key(self) -> str:
@@ -119,14 +127,6 @@ class CommandScene:
             return answer.given and answer.text == yes
         finally:
             self.parts.questions.void_turn(self.key, self.live.turn_id)
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorCalls:
-    """What a command may ask of the whole gateway; called on the command's thread."""
-
-    describe: Callable[[], Sequence[str]]  # its state in a few lines
-    operate: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # what an operator asks for, by name
 
 
 class CommandPerformer:
