@@ -64,7 +64,8 @@ class Connection:
     async def wait(self, seconds: float) -> bool:
         """Let the client wait; True when it left meanwhile."""
         try:
-            await asyncio.wait_for(self._wait_until_gone(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wait_until_gone()
         except TimeoutError:
             return False
         return True

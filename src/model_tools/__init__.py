@@ -60,7 +60,8 @@ def _run_async(awaitable: Awaitable[Any], seconds_beside_a_loop: float | None = 
     """Run something awaitable from synchronous code, also where this thread has a loop of its own to keep turning."""
 
     async def settle(seconds: float | None) -> Any:
-        return await asyncio.wait_for(awaitable, seconds)
+        async with asyncio.timeout(seconds):
+            return await awaitable
 
     try:
         asyncio.get_running_loop()

@@ -115,7 +115,8 @@ class Account:
             except Exception:  # noqa: BLE001 - the top of a task that must not end
                 _log.exception("The delivery of %s failed; it goes on.", self.name)
             try:
-                await asyncio.wait_for(self._looked.wait(), self.pace.poll)
+                async with asyncio.timeout(self.pace.poll):
+                    await self._looked.wait()
                 await asyncio.sleep(_MARGIN)  # never in a tight circle
             except TimeoutError:
                 pass
@@ -129,7 +130,8 @@ class Account:
     async def _let_go(self, grace: float) -> None:
         self.epoch, self._lease_ends = None, -math.inf
         try:
-            await asyncio.wait_for(self.call(self.turns.drop, self.name, self._node), grace)
+            async with asyncio.timeout(grace):
+                await self.call(self.turns.drop, self.name, self._node)
         except (StoreFailure, TimeoutError) as problem:
             _log.warning("The lease of %s ends by itself: %s", self.name, problem)
 

@@ -334,7 +334,8 @@ class ChatSender:
     async def _rest(self, seconds: float) -> None:
         """Wait so long, or until poked."""
         try:
-            await asyncio.wait_for(self._poked.wait(), min(seconds, 3600.0))
+            async with asyncio.timeout(min(seconds, 3600.0)):
+                await self._poked.wait()
         except TimeoutError:
             pass
 

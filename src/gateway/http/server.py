@@ -75,7 +75,8 @@ class QuietServer(Server):
         while not self.ending.is_set():
             await self.on_tick(0)  # sets the date of answers
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.ending.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await self.ending.wait()
 
 
 class HttpServer:
@@ -96,7 +97,8 @@ class HttpServer:
         for hub in self._hubs:
             hub.show_all(StreamEnded())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._task), CLOSE_SECONDS)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.shield(self._task)
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
         await asyncio.wait({self._task}, timeout=1.0)

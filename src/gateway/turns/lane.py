@@ -131,7 +131,8 @@ class Lane:
             if is_idle and not self._unseen and not self._woken.is_set():
                 return
             with contextlib.suppress(TimeoutError):  # its time has come
-                await asyncio.wait_for(self._woken.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -459,7 +460,8 @@ class Lane:
         """Tell the turn to stop; leave it behind when it does not end."""
         slot.live.stop(slot.stopping)
         try:
-            await asyncio.wait_for(slot.ended.wait(), STOP_PATIENCE)
+            async with asyncio.timeout(STOP_PATIENCE):
+                await slot.ended.wait()
         except TimeoutError:
             log.error("a turn of %s does not stop; it is left behind", self.key, extra=self.about)
             slot.abandoned.set()

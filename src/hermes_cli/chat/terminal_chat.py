@@ -197,7 +197,8 @@ class ScreenChat:
         """Draw what came in, as often as it costs little."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), _TICK if self._busy else None)
+                async with asyncio.timeout(_TICK if self._busy else None):
+                    await self._wake.wait()
             self._wake.clear()
             begun = time.monotonic()
             self._take_arrived()

@@ -93,6 +93,7 @@ async def _show(api: Api, record: Record, caller: Caller, *, status: int = 200) 
         timeline = await api.queries.threads.timeline(caller, record.ticket.conversation, limit=1)
         session = timeline.thread.session if timeline.thread is not None else ""
         question = timeline.question if record.status == "in_progress" else None
+        record.note_first(question)  # it is shown before its event may have come
     told = {**write_run(record), "session": session or None, "question": write_question(question)}
     return JSONResponse(told, status, write_headers(record, session))
 

@@ -164,7 +164,8 @@ class Attached:
             return
         self._room.clear()
         try:
-            await asyncio.wait_for(self._room.wait(), _PATIENCE_SECONDS)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._room.wait()
         except TimeoutError:
             self.cut(_TOO_SLOW)
 

@@ -254,7 +254,8 @@ class AllViewers:
                     raise NotNow("Nobody looks at this conversation now.")
                 if any(client.given.get(row) for client in viewers.clients):
                     self._settle_asked(row)
-            await asyncio.wait_for(asyncio.shield(confirmed), CONFIRM_SECONDS)
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                await asyncio.shield(confirmed)
         except TimeoutError as error:
             raise DeliveryFailure("No client confirmed the message.") from error
         finally:

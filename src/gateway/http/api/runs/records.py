@@ -96,9 +96,13 @@ class Record:
             case Notice(text, level):
                 self._add(NOTICE, text=text, level=level)
 
+    def note_first(self, question: Question | None) -> None:
+        """This question was told to somebody."""
+        self.first_question = self.first_question or (question.id if question else "")
+
     def ask(self, question: Question | None) -> None:
         self.question = question
-        self.first_question = self.first_question or (question.id if question else "")
+        self.note_first(question)
         self._add(QUESTION, question=write_question(question))
 
     def end(self, outcome: RunOutcome) -> None:
@@ -140,7 +144,8 @@ class Record:
                     if self.is_over:
                         return
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(woken.wait(), pulse)
+                        async with asyncio.timeout(pulse):
+                            await woken.wait()
                     if not woken.is_set():
                         yield None
         finally:
