@@ -52,7 +52,7 @@ def _list(root: Path, context: ToolContext) -> str:
     found: dict[str, str] = {}
     for name in _names_in(root):
         try:
-            head = _read_bytes(root, _locate(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
+            head = _read_bytes(root, _find_path(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
         except ToolFailure:
             continue  # no skill, or one that leads elsewhere
         # What the front matter says it is for, else its first line of text.
@@ -82,7 +82,7 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     name, file = args.get("name"), args.get("file") or MAIN_FILE
     if not isinstance(name, str) or not isinstance(file, str) or not name:
         raise ToolFailure("To read a skill, give its name (and a file of it, if it is not SKILL.md).")
-    path = _locate(root, name, file)
+    path = _find_path(root, name, file)
     raw = _read_bytes(root, path, MAX_BYTES + 1)
     if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
         raise ToolFailure(f"'{file}' of skill '{name}' is no text, or too large to be read here: {path}")
@@ -107,7 +107,7 @@ def _list_files(folder: Path) -> list[str]:
     return [name for name in found if name != MAIN_FILE][:MAX_FILES]
 
 
-def _locate(root: Path, name: str, file: str) -> Path:
+def _find_path(root: Path, name: str, file: str) -> Path:
     """Where a file of a skill really is; it must be inside the skill's folder, and that inside the skills (G7)."""
     unknown = ToolFailure(f"There is no skill called '{name}'.", fix="List them to see their names.")
     if name in ("", ".", "..") or "/" in name or "\0" in name + file:

@@ -123,20 +123,16 @@ def run_start(start: ShellStart, context: ToolContext, seconds: float, *, pty: b
         running.finish()
         after = note_end(launched)
         process_registry.remove(entry)
-    refuse_unbuilt(start, running.exit_code, output)
-    if pty:
-        output = output.replace("\r\n", "\n")
-    if notes := [*describe_walls_met(launched, output, context), *tell_new(launched, context)]:
-        outcome["note"] = " ".join(notes)
-    return tool_result(output=output, exit_code=running.exit_code, folder=after.folder, **outcome)
-
-
-def refuse_unbuilt(start: ShellStart, exit_code: int | None, output: str) -> None:
-    """A sandbox that could not be built is not the command's own failure."""
-    moved = exit_code == NOT_BUILT and output.strip() == MOVED
-    if start.walls is not Walls.OUTSIDE and (moved or (exit_code == 1 and output.startswith("bwrap: "))):
+    # A sandbox that could not be built is not the command's own failure.
+    moved = running.exit_code == NOT_BUILT and output.strip() == MOVED
+    if start.walls is not Walls.OUTSIDE and (moved or (running.exit_code == 1 and output.startswith("bwrap: "))):
         why = "files of the folder were moved meanwhile" if moved else output.strip().removeprefix("bwrap: ")
         raise ToolFailure(f"The sandbox could not be built ({why}); nothing was run.", fix="Call it again.")
+    if pty:
+        output = output.replace("\r\n", "\n")
+    if notes := [*describe_walls_met(launched, output, context), *describe_new_files(launched, context)]:
+        outcome["note"] = " ".join(notes)
+    return tool_result(output=output, exit_code=running.exit_code, folder=after.folder, **outcome)
 
 
 def describe_walls_met(launched: Launched, output: str, context: ToolContext) -> list[str]:
@@ -156,7 +152,7 @@ def describe_walls_met(launched: Launched, output: str, context: ToolContext) ->
     return notes
 
 
-def tell_new(launched: Launched, context: ToolContext) -> list[str]:
+def describe_new_files(launched: Launched, context: ToolContext) -> list[str]:
     """Files that other programs obey and that the command made: a person should know, and the model says so."""
     new = find_new_obeyed(launched, context)
     if not new:

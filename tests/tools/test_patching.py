@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_base.errors import ToolFailure
-from tools.files.diffs import parse_diff
+from tools.files.diffs import read_diff
 from tools.files.patching import apply_hunks, join_lines, replace_text, split_lines
 
 LINES = st.lists(st.text("ab \t{", max_size=4), max_size=12)
@@ -57,7 +57,7 @@ def test_a_diff_made_by_difflib_gives_the_new_text(old: list[str], new: list[str
     )
     if not diff:
         return
-    (file,) = parse_diff(diff)
+    (file,) = read_diff(diff)
     result = apply_hunks(one.replace("\n", end), file.hunks)
     assert result.replace("\r\n", "\n") == other
     if end == "\r\n" and one:
@@ -112,7 +112,7 @@ def test_doubt_is_an_error_that_shows_where_to_look(text: str, old: str, new: st
 
 def test_a_hunk_finds_its_place_when_line_numbers_are_off() -> None:
     text = "".join(f"line {n}\n" for n in range(50))
-    hunks = parse_diff("--- f\n+++ f\n@@ -3,2 +3,2 @@\n line 30\n-line 31\n+new\n@@ -9,1 +9,1 @@\n-line 40\n+newer\n")[
+    hunks = read_diff("--- f\n+++ f\n@@ -3,2 +3,2 @@\n line 30\n-line 31\n+new\n@@ -9,1 +9,1 @@\n-line 40\n+newer\n")[
         0
     ].hunks
     assert apply_hunks(text, hunks) == text.replace("line 31\n", "new\n").replace("line 40\n", "newer\n")
@@ -120,11 +120,11 @@ def test_a_hunk_finds_its_place_when_line_numbers_are_off() -> None:
 
 def test_a_line_number_decides_between_places_that_fit_and_without_it_they_are_an_error() -> None:
     text = "a\nb\na\nb\n"
-    assert apply_hunks(text, parse_diff("--- f\n+++ f\n@@ -3 +3 @@\n-a\n+x\n")[0].hunks) == "a\nb\nx\nb\n"
+    assert apply_hunks(text, read_diff("--- f\n+++ f\n@@ -3 +3 @@\n-a\n+x\n")[0].hunks) == "a\nb\nx\nb\n"
     with pytest.raises(ToolFailure, match="fits 2 places"):
-        apply_hunks(text, parse_diff("--- f\n+++ f\n@@ @@\n-a\n+x\n")[0].hunks)
+        apply_hunks(text, read_diff("--- f\n+++ f\n@@ @@\n-a\n+x\n")[0].hunks)
     with pytest.raises(ToolFailure, match="does not fit"):
-        apply_hunks(text, parse_diff("--- f\n+++ f\n@@ -1 +1 @@\n-z\n+x\n")[0].hunks)
+        apply_hunks(text, read_diff("--- f\n+++ f\n@@ -1 +1 @@\n-z\n+x\n")[0].hunks)
 
 
 def test_the_end_of_the_last_line_follows_the_diff() -> None:
@@ -137,11 +137,11 @@ def test_the_end_of_the_last_line_follows_the_diff() -> None:
         ("a\nb", "-b\n", "a\n"),
     ]
     for text, change, expected in cases:
-        assert apply_hunks(text, parse_diff(f"--- f\n+++ f\n@@ -2 +2 @@\n{change}")[0].hunks) == expected
+        assert apply_hunks(text, read_diff(f"--- f\n+++ f\n@@ -2 +2 @@\n{change}")[0].hunks) == expected
 
 
 def test_git_headers_say_what_is_created_deleted_and_renamed() -> None:
-    files = parse_diff(
+    files = read_diff(
         "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n"
         "diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+hello\n"
         "diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-bye\n"
@@ -154,11 +154,11 @@ def test_git_headers_say_what_is_created_deleted_and_renamed() -> None:
 def test_names_in_quotes_are_read_byte_by_byte() -> None:
     quoted = '"{}/\\303\\251 \\"x\\".txt"'
     a, b = quoted.format("a"), quoted.format("b")
-    (file,) = parse_diff(f"diff --git {a} {b}\ndeleted file mode 100644\n--- {a}\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n")
+    (file,) = read_diff(f"diff --git {a} {b}\ndeleted file mode 100644\n--- {a}\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n")
     assert (file.old, file.new) == ('é "x".txt', None)
 
 
 @pytest.mark.parametrize("diff", ["", "words", "@@ -1 +1 @@\n-a\n+b\n", "--- a\n+++ b\n@@ -1 +1 @@\n a\n"])
 def test_what_is_no_diff_is_said(diff: str) -> None:
     with pytest.raises(ToolFailure):
-        parse_diff(diff)
+        read_diff(diff)

@@ -10,7 +10,7 @@ import pytest
 
 from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
-from tools.builtin.todo_tool import MAX_ITEMS, read_todo
+from tools.builtin.todo_tool import MAX_ITEMS
 from tools.registry import registry
 
 
@@ -34,8 +34,8 @@ def test_items_replace_the_list_and_are_kept_by_task(home: Path) -> None:
     call(home, [item("b", "new", "in_progress"), item("c", "newer", "done")])
     call(home, [item("x", "other")], task="another")
     assert call(home) == {"items": [item("b", "new", "in_progress"), item("c", "newer", "done")], "open": 1}
-    assert read_todo(home, "another") == [item("x", "other")]
-    assert read_todo(home, "nobody") == []
+    assert call(home, task="another")["items"] == [item("x", "other")]
+    assert call(home, task="nobody")["items"] == []
     assert sorted(os.listdir(home / "todos")) == ["a-task.json", "another.json"]
     assert (home / "todos" / "a-task.json").stat().st_mode & 0o777 == 0o600
 
@@ -89,7 +89,7 @@ def test_merging_cannot_pass_the_bound(home: Path) -> None:
 def test_no_task_id_leads_out_of_the_folder(home: Path, task: str) -> None:
     """G7: an id that is no plain name is kept under its hash."""
     call(home, [item("a", "x")], task=task)
-    assert read_todo(home, task) == [item("a", "x")]
+    assert call(home, task=task)["items"] == [item("a", "x")]
     assert len(os.listdir(home / "todos")) == 1
     assert os.listdir(home) == ["todos"]
 

@@ -17,7 +17,7 @@ from tools.policy.command_gate import approve_input, clear_command
 from tools.process_registry import TaskProcess, end_all, process_registry
 from tools.registry import make_schema, registry, tool_result
 from tools.shell.shells import Launched, launch, shell_of, take_note
-from tools.terminal_tool import LEVEL, REPLACED, describe_walls_met, read_level, tell_new
+from tools.terminal_tool import LEVEL, REPLACED, describe_new_files, describe_walls_met, read_level
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
         take_note(launched)  # a background process leaves nothing to the next command
         entry.note = REPLACED if launched.replaced.is_set() else ""
         entry.drained.set()
-        new = tell_new(launched, context)
+        new = describe_new_files(launched, context)
         if context.post_notice is not None and (new or not entry.killed):
             spool, code = entry.running.spool, entry.running.exit_code
             tail = spool.read(spool.total - NOTICE_BYTES, NOTICE_BYTES)[1].decode("utf-8", "replace").strip()

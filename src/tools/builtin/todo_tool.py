@@ -37,39 +37,31 @@ Item = dict[str, str]
 
 def manage_todo(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """Read the list, replace it, or merge some items into it; the whole list comes back."""
-    path = _path_of(context.own or context.home or get_hermes_home(), context.task)
+    # A task id that cannot be a file's name is kept under its hash.
+    plain = re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", context.task)
+    hashed = hashlib.sha256(context.task.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    home = context.own or context.home or get_hermes_home()
+    path = home / "todos" / f"{context.task if plain else f'task-{hashed}'}.json"
     given = args.get("items")
     if given is None:
         return _report(_read(path))
-    parsed = _parse_items(given, context.redact)
+    parsed = _read_items(given, context.redact)
     with hold_folder(path.parent):
         items = _complete(_merge(_read(path), parsed) if args.get("merge") is True else parsed)
         replace_file(path, json.dumps(items, ensure_ascii=False, indent=1))
     return _report(items)
 
 
-def read_todo(home: Path, task: str) -> list[Item]:
-    """The list of a task as it stands; empty when there is none."""
-    return _read(_path_of(home, task))
-
-
-def _path_of(home: Path, task: str) -> Path:
-    """A task id that cannot be a file's name is kept under its hash."""
-    plain = re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", task)
-    name = task if plain else "task-" + hashlib.sha256(task.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return home / "todos" / f"{name}.json"
-
-
 def _read(path: Path) -> list[Item]:
     try:
-        return _complete(_parse_items(json.loads(path.read_bytes()), str))
+        return _complete(_read_items(json.loads(path.read_bytes()), str))
     except FileNotFoundError:
         return []
     except (OSError, ValueError, ToolFailure) as problem:
         raise ToolFailure("The list cannot be read.", fix="Give the whole list anew, without merge.") from problem
 
 
-def _parse_items(given: object, redact: Callable[[str], str]) -> list[Item]:
+def _read_items(given: object, redact: Callable[[str], str]) -> list[Item]:
     """Items with the fields that were given, checked; some models send the array as text."""
     if isinstance(given, str):
         try:

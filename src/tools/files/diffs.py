@@ -24,7 +24,7 @@ class FileDiff:
     hunks: list[Hunk] = field(default_factory=list)
 
 
-def parse_diff(text: str) -> list[FileDiff]:
+def read_diff(text: str) -> list[FileDiff]:
     """The files of a diff in order; a ToolFailure says what is missing in one that cannot be read."""
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     files: list[FileDiff] = []

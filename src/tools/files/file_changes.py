@@ -92,10 +92,10 @@ def show_rewrite(rewrite: Rewrite, redact: Callable[[str], str]) -> str:
     if rewrite.place.closed:  # what goes is not for everybody who reads the question
         shown = [line for line in shown if not line.startswith("-")]
     whole = [_spell(line) for line in redact("\n".join(shown)).split("\n") if line]
-    kept, room = [], SHOWN_CHARS
+    kept, chars_left = [], SHOWN_CHARS
     for line in whole[:SHOWN_LINES]:
-        room -= len(line)
-        if room < 0:
+        chars_left -= len(line)
+        if chars_left < 0:
             break
         kept.append(line)
     left = [f"[{len(whole) - len(kept)} more lines are not shown]"] if len(kept) < len(whole) else []

@@ -27,7 +27,15 @@ def read_file(args: Mapping[str, Any], *, context: ToolContext) -> str | dict[st
     """The page of a file that was asked for, or what else is at the path."""
     place = find_place(context, args.get("path"), READ)
     if os.path.isdir(place.path):
-        return _list_folder(place)
+        try:
+            with open_listing(place.path) as folder, os.scandir(folder) as entries:
+                kinds = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+        except OSError as problem:
+            raise explain(place.path, problem) from problem
+        marked = [(name, next((mark for test, mark in _KINDS if test(mode)), " (special)")) for name, mode in kinds]
+        names = sorted(printable(name) + mark for name, mark in marked)
+        left_out = [f"[{len(names) - LISTED} more; use search_files]"] if len(names) > LISTED else []
+        return "\n".join([f"{place.path}/ (folder, {len(names)} entries)", *names[:LISTED], *left_out])
     file = read_bytes(place, FILE_BYTES)
     if file is None:
         raise ToolFailure(f"There is no file {place.path}.", fix=_suggest(place))
@@ -52,11 +60,11 @@ def _show_page(context: ToolContext, place: FilePlace, text: FileText, args: Map
     if lines and first > len(lines):
         raise ToolFailure(f"{place.path} has {len(lines)} lines; offset {first} is past its end.")
     # As many lines as fit, at least one; in a small window a page takes at most about a quarter of it (E9).
-    room = max(2000, min(PAGE_CHARS, context.window_tokens)) if context.window_tokens else PAGE_CHARS
+    chars_left = max(2000, min(PAGE_CHARS, context.window_tokens)) if context.window_tokens else PAGE_CHARS
     page: list[FileLine] = []
     for line in lines[first - 1 : first - 1 + count]:
-        room -= min(len(line.body), LINE_CHARS) + 8
-        if room < 0 and page:
+        chars_left -= min(len(line.body), LINE_CHARS) + 8
+        if chars_left < 0 and page:
             break
         page.append(line)
     last = first - 1 + len(page)
@@ -81,19 +89,6 @@ def _number(context: ToolContext, page: list[FileLine], first: int) -> list[str]
 
 def _cut(body: str, length: int) -> str:
     return body if length <= LINE_CHARS else f"{body[:LINE_CHARS]}… [{length - LINE_CHARS} characters left out]"
-
-
-def _list_folder(place: FilePlace) -> str:
-    try:
-        with open_listing(place.path) as folder, os.scandir(folder) as entries:
-            kinds = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-    except OSError as problem:
-        raise explain(place.path, problem) from problem
-    names = sorted(
-        printable(name) + next((mark for test, mark in _KINDS if test(mode)), " (special)") for name, mode in kinds
-    )
-    left_out = [f"[{len(names) - LISTED} more; use search_files]"] if len(names) > LISTED else []
-    return "\n".join([f"{place.path}/ (folder, {len(names)} entries)", *names[:LISTED], *left_out])
 
 
 def _suggest(place: FilePlace) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.files.diffs import FileDiff, parse_diff
+from tools.files.diffs import FileDiff, read_diff
 from tools.files.encodings import FileText, decode
 from tools.files.file_changes import Rewrite
 from tools.files.patching import apply_hunks, replace_text
@@ -50,7 +50,7 @@ def read_edits(args: Mapping[str, Any]) -> list[Edit]:
             raise ToolFailure(f"Edit {number} must be an object.", fix="Give {path, old, new} or {diff}.")
         diff = raw.get("diff")
         if isinstance(diff, str) and diff.strip():
-            read += parse_diff(diff)
+            read += read_diff(diff)
             continue
         path, old, new = raw.get("path"), raw.get("old"), raw.get("new")
         if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):

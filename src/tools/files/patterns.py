@@ -23,7 +23,16 @@ class LinearPattern:
         try:
             self._expression = re2.compile(_encode(pattern), options)
         except re2.error as problem:
-            raise _explain(problem) from None
+            said = problem.args[0] if problem.args else ""
+            reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+            if _NOT_LINEAR.search(reason):
+                raise ToolFailure(
+                    "The pattern uses look-around or a back-reference, which searching does not know.",
+                    fix="Search for the plain part of it, and look at the hits.",
+                ) from None
+            raise ToolFailure(
+                f"The pattern is no regular expression: {reason}.", fix="Escape special letters."
+            ) from None
 
     def finds(self, text: str) -> bool:
         """Whether it fits somewhere in the text."""
@@ -37,14 +46,3 @@ class LinearPattern:
 def _encode(text: str) -> bytes:
     """Names of files may hold bytes that are no UTF-8."""
     return text.encode("utf-8", "surrogatepass")
-
-
-def _explain(problem: Exception) -> ToolFailure:
-    said = problem.args[0] if problem.args else ""
-    reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    if _NOT_LINEAR.search(reason):
-        return ToolFailure(
-            "The pattern uses look-around or a back-reference, which searching does not know.",
-            fix="Search for the plain part of it, and look at the hits.",
-        )
-    return ToolFailure(f"The pattern is no regular expression: {reason}.", fix="Escape special letters.")

@@ -310,7 +310,16 @@ def read_bytes(place: FilePlace, limit: int) -> FileBytes | None:
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
             raise ToolFailure(f"{place.path} is {kind}, not a file.")
         if status.st_nlink > 1 and place.known is not None:
-            _refuse_other_name(place, place.known, (status.st_dev, status.st_ino))
+            # A hard link has a name of its own, which says nothing of what the file is.
+            inode = status.st_dev, status.st_ino
+            if inode in place.known.private:
+                raise ToolFailure(
+                    f"{place.path} is another name of a file of Hermes itself; tools neither read nor write it."
+                )
+            if SECRET not in place.reasons and inode in place.known.secret:
+                raise ToolFailure(
+                    f"{place.path} is another name of a file that may hold secrets.", fix="Use its own name."
+                )
         if status.st_size > limit:
             raise ToolFailure(
                 f"{place.path} has {status.st_size:,} bytes; files up to {limit:,} bytes are read whole.",
@@ -397,11 +406,3 @@ def _is_link(part: str, descriptor: int) -> bool:
     with contextlib.suppress(OSError):
         return stat.S_ISLNK(os.stat(part, dir_fd=descriptor, follow_symlinks=False).st_mode)
     return False
-
-
-def _refuse_other_name(place: FilePlace, known: KnownFiles, inode: Inode) -> None:
-    """A hard link has a name of its own, which says nothing of what the file is."""
-    if inode in known.private:
-        raise ToolFailure(f"{place.path} is another name of a file of Hermes itself; tools neither read nor write it.")
-    if SECRET not in place.reasons and inode in known.secret:
-        raise ToolFailure(f"{place.path} is another name of a file that may hold secrets.", fix="Use its own name.")

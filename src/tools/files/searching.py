@@ -377,7 +377,7 @@ def _format(context: ToolContext, hits: Sequence[FileHit], limit: int) -> str:
     if not hits:
         return "Nothing was found."
     lines: list[str] = []
-    room = RESULT_CHARS
+    chars_left = RESULT_CHARS
     for hit in hits[:limit]:
         if hit.line:
             text = context.redact(hit.text)  # secrets go before the line is cut (G6)
@@ -385,8 +385,8 @@ def _format(context: ToolContext, hits: Sequence[FileHit], limit: int) -> str:
             line = f"{printable(hit.path)}:{hit.line}: {cut}"
         else:
             line = context.redact(printable(hit.path))
-        room -= len(line) + 1
-        if room < 0:
+        chars_left -= len(line) + 1
+        if chars_left < 0:
             break
         lines.append(line)
     left_out = len(hits) - len(lines)

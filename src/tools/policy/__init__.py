@@ -62,7 +62,19 @@ def judge(command: str, terms: Terms) -> Verdict:
         walls = Walls.LOOK if finding.level is Level.LOOK and terms.wanted is None else Walls.WORK
     if finding.level is Level.DENY:
         return Verdict("deny", finding.reason, walls)
-    verdict = decide(_raise_level(finding, terms, command, place), terms.mode)
+    # What the model wants more than the command needs, and what the missing walls make dangerous, is asked for.
+    wanted = ASKED_FOR.get(terms.wanted, Level.LOOK) if terms.wanted else Level.LOOK
+    if wanted > finding.level:
+        finding = CommandFinding(wanted, f"it is to run at level {terms.wanted}")
+    trusted = (
+        terms.walled
+        or finding.level is Level.ASK
+        or (terms.own_word and terms.mode == "auto")
+        or (finding.level is Level.LOOK and is_plain(command, place))
+    )
+    if not trusted:
+        finding = ask(f"there is no sandbox around it{'; ' if finding.reason else ''}{finding.reason}")
+    verdict = decide(finding, terms.mode)
     if verdict.decision == "ask" and walls is Walls.LOOK:
         walls = Walls.WORK  # a person agrees to it, so it need not be held back
     return replace(verdict, walls=walls, blind=bool(walk.blind), moves=bool(walk.moves))
@@ -76,17 +88,3 @@ def decide(finding: CommandFinding, mode: str) -> Verdict:
     if mode == "deny":
         return Verdict("deny", f"only commands that look are allowed; {finding.reason}")
     return Verdict("ask", finding.reason)
-
-
-def _raise_level(finding: CommandFinding, terms: Terms, command: str, place: CommandPlace) -> CommandFinding:
-    """What the model wants more than the command needs, and what the missing walls make dangerous, is asked for."""
-    wanted = ASKED_FOR.get(terms.wanted, Level.LOOK) if terms.wanted else Level.LOOK
-    if wanted > finding.level:
-        finding = CommandFinding(wanted, f"it is to run at level {terms.wanted}")
-    if terms.walled or (terms.own_word and terms.mode == "auto" and finding.level <= Level.WORK):
-        return finding
-    if finding.level is Level.LOOK and is_plain(command, place):
-        return finding
-    if finding.level is Level.ASK:
-        return finding
-    return ask(f"there is no sandbox around it{'; ' if finding.reason else ''}{finding.reason}")

@@ -51,7 +51,15 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
             raise ToolFailure(f"The command was not run: {verdict.reason}.")
         bare = verdict.walls is Walls.OUTSIDE or not walled
         unasked = verdict.decision == "allow"
-        given = _keep_shown(state) if bare or not unasked else state
+        given = state
+        if bare or not unasked:  # it gets no variable that was not shown to its end; the longest are left out
+            kept: dict[str, str | None] = {}
+            chars_left = LONGEST_SHOWN
+            for name, value in sorted(state.changes.items(), key=lambda pair: (len(pair[1] or ""), pair[0])):
+                chars_left -= len(name) + len(value or "")
+                if chars_left >= 0:
+                    kept[name] = value
+            given = ShellState(state.folder, kept)
         start = ShellStart(command, given, verdict.walls, place, unasked, verdict.blind and walled, found)
         if unasked:
             return start
@@ -83,17 +91,6 @@ def explain(start: ShellStart, reason: str, context: ToolContext, *, walled: boo
     network = ", with the network" if context.setting("terminal", "network", True) else ", without network"
     meaning = MEANING[start.walls].format(network=network) if walled else BARE
     return f"{reason}; it runs {meaning}"
-
-
-def _keep_shown(state: ShellState) -> ShellState:
-    """What a person agrees to gets no variable that was not shown to its end; the longest are left out."""
-    kept: dict[str, str | None] = {}
-    room = LONGEST_SHOWN
-    for name, value in sorted(state.changes.items(), key=lambda pair: (len(pair[1] or ""), pair[0])):
-        room -= len(name) + len(value or "")
-        if room >= 0:
-            kept[name] = value
-    return ShellState(state.folder, kept)
 
 
 def _judge(

@@ -180,8 +180,16 @@ class Lexer:
 
     def read_dollar(self, piece: WordPiece, inside: bool = False) -> None:
         following = self.peek(2)[1:]
-        if following == "(":
-            self.read_parenthesis(piece)
+        if self.peek(3) == "$((":
+            found = ARITHMETIC.match(self.source, self.at + 1)
+            if not found:
+                raise Unparsable("it has arithmetic that is not understood")
+            self.at = found.end()
+            piece.add_unknown()
+        elif following == "(":
+            self.at += 2
+            self.read_substitution()
+            piece.add_unknown()
         elif following == "{":
             found = BRACED_PARAMETER.match(self.source, self.at + 1)
             if not found:
@@ -198,17 +206,6 @@ class Lexer:
         else:
             piece.add_quoted("$")
             self.at += 1
-
-    def read_parenthesis(self, piece: WordPiece) -> None:
-        if self.peek(3) == "$((":
-            found = ARITHMETIC.match(self.source, self.at + 1)
-            if not found:
-                raise Unparsable("it has arithmetic that is not understood")
-            self.at = found.end()
-        else:
-            self.at += 2
-            self.read_substitution()
-        piece.add_unknown()
 
     def read_ansi(self, piece: WordPiece) -> None:
         """`$'...'` with the plain escapes only: the others spell what a person cannot read."""

@@ -4,6 +4,7 @@ A folder is listed once and again only when it has changed, so that a search bef
 has a budget; a folder that is too large for it is said to be so.
 """
 
+import contextlib
 import os
 import re
 import stat
@@ -138,11 +139,14 @@ class FolderScan:
             found = [entry for entry in found if not entry.name.startswith(".")]
         names = {entry.name for entry in found}
         chosen, excepted = compile_secrets(self.patterns)
-        secrets = tuple(
-            name
-            for name in names
-            if chosen.match(name) and not excepted.match(name) and not _holds_code(os.path.join(path, name))
-        )
+        secrets = []
+        for name in names:
+            if chosen.match(name) and not excepted.match(name):
+                inner: list[str] = []
+                with contextlib.suppress(OSError):  # it is a file
+                    inner = os.listdir(os.path.join(path, name))
+                if not any(one.endswith(CODE_ENDINGS) for one in inner):  # a package called `credentials` is no secret
+                    secrets.append(name)
         within = os.path.basename(path)
         obeyed = [name for name in names if name != ".git" and is_startup_entry(within, name)]
         prompts = tuple(name for name in names if names_prompt(name))
@@ -159,7 +163,9 @@ class FolderScan:
         if "node_modules" in names and os.path.isdir(os.path.join(path, "node_modules", ".bin")):
             obeyed.append("node_modules/.bin")
         marks = frozenset(names & DEEP)
-        return _Listing(facts, settled and not marks, len(found), folders, secrets, tuple(obeyed), prompts, marks)
+        return _Listing(
+            facts, settled and not marks, len(found), folders, tuple(secrets), tuple(obeyed), prompts, marks
+        )
 
     def _is_public(self, path: str) -> bool:
         """Whether the repository around a file holds its very content: git shows that to any command anyway."""
@@ -181,9 +187,10 @@ class FolderScan:
         """Hard links of secrets under harmless names."""
         wanted = set()
         for path in secrets:
-            status = _stat(path)
-            if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-                wanted.add((status.st_dev, status.st_ino))
+            with contextlib.suppress(OSError):
+                status = os.stat(path, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                    wanted.add((status.st_dev, status.st_ino))
         for path in self._listings if wanted else ():
             try:
                 with os.scandir(path) as found:
@@ -238,14 +245,6 @@ def _is_open(status: os.stat_result) -> bool:
     return status.st_uid != os.geteuid() or status.st_mode & 0o500 == 0o500
 
 
-def _holds_code(path: str) -> bool:
-    """Whether it is a folder with sources in it: a package called `credentials` is no secret."""
-    try:
-        return any(name.endswith(CODE_ENDINGS) for name in os.listdir(path))
-    except OSError:
-        return False
-
-
 def _may_be_there(path: str) -> bool:
     try:
         os.lstat(path)
@@ -264,13 +263,6 @@ def _read_small(path: str) -> bytes:
             return file.read(SMALL_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
     except OSError:
         return b""
-
-
-def _stat(path: str) -> os.stat_result | None:
-    try:
-        return os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
 
 
 _lock = threading.Lock()

@@ -69,9 +69,9 @@ def reap() -> tuple[dict[int, int], bool]:
         codes[pid] = code if code >= 0 else SHELL_SIGNAL_BASE - code
 
 
-def read_parents() -> dict[int, tuple[int, str]]:
-    """Parent and name of every process that is not dead already."""
-    parents: dict[int, tuple[int, str]] = {}
+def list_descendants(root: int, spared: frozenset[int] = frozenset()) -> dict[int, str]:
+    """Everything below a process, with its name (none: it is dead already); the trees of the spared are left out."""
+    children: dict[int, list[tuple[int, str]]] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
@@ -81,15 +81,8 @@ def read_parents() -> dict[int, tuple[int, str]]:
         except OSError:
             continue  # it ended while we looked
         state, parent = tail.split()[:2]
-        parents[int(entry)] = int(parent), head.partition(b"(")[2].decode("utf-8", "replace") if state != b"Z" else ""
-    return parents
-
-
-def list_descendants(root: int, spared: frozenset[int] = frozenset()) -> dict[int, str]:
-    """Everything below a process, with its name; the trees of the spared are left out."""
-    children: dict[int, list[tuple[int, str]]] = {}
-    for pid, (parent, name) in read_parents().items():
-        children.setdefault(parent, []).append((pid, name))
+        name = head.partition(b"(")[2].decode("utf-8", "replace") if state != b"Z" else ""
+        children.setdefault(int(parent), []).append((int(entry), name))
     found: dict[int, str] = {}
     waiting = [root]
     while waiting:

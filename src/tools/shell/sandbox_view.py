@@ -89,7 +89,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class CommandFolders:
     """The folders around a command, as they lie on this machine (absolute, without links)."""
 
     roots: tuple[str, ...]  # the working folder first
@@ -131,36 +131,36 @@ def make_environment(inherited: Mapping[str, str], walls: Walls, git: str) -> di
     return {**inherited, **NO_WAITING, **CACHES, **settings, **(QUIET if walls is Walls.LOOK else {})}
 
 
-def make_view(ground: Ground, reach: Reach, folder: str, env: Mapping[str, str]) -> CommandView:
+def make_view(folders: CommandFolders, reach: Reach, folder: str, env: Mapping[str, str]) -> CommandView:
     """What runs unasked never has both the secrets of the folder and the network."""
     walls = reach.walls
     network = reach.network and walls is not Walls.LOOK
     hide = walls is Walls.LOOK or (reach.unasked and network)
-    if reach.unasked and any(found.logs_in for found in ground.found):
+    if reach.unasked and any(found.logs_in for found in folders.found):
         network = False  # git has to read its configuration, and a password stands in it
-    secrets = [path for found in ground.found for path in found.secrets] if hide else []
-    obeyed = list_kept_by_mounts(ground.found, foreign=reach.foreign) if walls is Walls.WORK else []
+    secrets = [path for found in folders.found for path in found.secrets] if hide else []
+    obeyed = list_kept_by_mounts(folders.found, foreign=reach.foreign) if walls is Walls.WORK else []
     option = "--ro-bind" if walls is Walls.LOOK else "--bind"
-    inside = any(is_inside(root, "/var/tmp") for root in ground.roots)
-    var_tmp = ("--bind", ground.tmp, "/var/tmp") if inside else ("--symlink", "/tmp", "/var/tmp")  # a link is cheaper
+    inside = any(is_inside(root, "/var/tmp") for root in folders.roots)
+    var_tmp = ("--bind", folders.tmp, "/var/tmp") if inside else ("--symlink", "/tmp", "/var/tmp")  # a link is cheaper
     mounts = [
         *_show_system(network=network),
-        Mount("/tmp", Kind.NAMED, ("--bind", ground.tmp, "/tmp")),
+        Mount("/tmp", Kind.NAMED, ("--bind", folders.tmp, "/tmp")),
         Mount("/var/tmp", Kind.NAMED, var_tmp),
-        Mount(STATE_FOLDER, Kind.NAMED, ("--bind", ground.state, STATE_FOLDER)),
-        Mount(PROPS, Kind.NAMED, ("--ro-bind", ground.props, PROPS)),
-        *_show_toolchains(ground),
-        *(Mount(root, Kind.NAMED, (option, root, root)) for root in ground.roots),
-        *(_show(path) for path in ground.readable if os.path.isdir(path)),
-        *(_hold([*obeyed, *secrets], ground.roots) if walls is not Walls.LOOK else ()),
+        Mount(STATE_FOLDER, Kind.NAMED, ("--bind", folders.state, STATE_FOLDER)),
+        Mount(PROPS, Kind.NAMED, ("--ro-bind", folders.props, PROPS)),
+        *_show_toolchains(folders),
+        *(Mount(root, Kind.NAMED, (option, root, root)) for root in folders.roots),
+        *(_show(path) for path in folders.readable if os.path.isdir(path)),
+        *(_hold([*obeyed, *secrets], folders.roots) if walls is not Walls.LOOK else ()),
         *(Mount(path, Kind.KEPT, ("--ro-bind", path, path)) for path in obeyed),
-        *(_close(path, ground) for path in (*secrets, *_list_private(ground))),
+        *(_close(path, folders) for path in (*secrets, *_list_private(folders))),
     ]
     arranged = arrange(mounts)
     held = [(mount.path, *identify_place(mount.path)) for mount in arranged if mount.kind is Kind.KEPT]
     masked = [mount for mount in arranged if mount.path in secrets and mount.words[0] == "--ro-bind"]
-    standing = {mount.path for mount in arranged}
-    links = [link for link in ground.links if _find_above(link[0], standing) in ("", ground.home)]
+    placed = {mount.path for mount in arranged}
+    links = [link for link in folders.links if _find_above(link[0], placed) in ("", folders.home)]
     words = [mount.words for mount in arranged] + [("--symlink", target, name) for name, target in links]
     # What is written to a folder that is only there to be gone through would be lost, so it cannot be.
     words += [("--remount-ro", mount.path) for mount in arranged if "--tmpfs" in mount.words] + [("--remount-ro", "/")]
@@ -185,16 +185,16 @@ def arrange(mounts: Iterable[Mount]) -> list[Mount]:
         known = highest.get(mount.path)
         if known is None or mount.kind >= known.kind:
             highest[mount.path] = mount
-    standing: dict[str, Mount] = {}
+    placed: dict[str, Mount] = {}
     for path in sorted(highest, key=lambda path: (path.count("/"), path)):
         mount = highest[path]
-        above = standing.get(_find_above(path, standing.keys()))
+        above = placed.get(_find_above(path, placed.keys()))
         if above is not None and above.kind is Kind.CLOSED:
             if mount.kind is not Kind.NAMED:
                 continue
-            standing[above.path] = replace(above, words=close_folder(above.path))  # so that it can be gone through
-        standing[path] = mount
-    return list(standing.values())
+            placed[above.path] = replace(above, words=close_folder(above.path))  # so that it can be gone through
+        placed[path] = mount
+    return list(placed.values())
 
 
 def close_folder(path: str) -> tuple[str, ...]:
@@ -212,12 +212,12 @@ def _show(path: str) -> Mount:
     return Mount(path, Kind.NAMED, ("--ro-bind", path, path))
 
 
-def _close(path: str, ground: Ground) -> Mount:
+def _close(path: str, folders: CommandFolders) -> Mount:
     """Something that answers "permission denied" to everybody lies over it. In the home programs look for files that
     they can do without, so it says that these are not there."""
-    if path == ground.home:
+    if path == folders.home:
         return Mount(path, Kind.CLOSED, close_folder(path))
-    mask = os.path.join(ground.props, "folder" if os.path.isdir(path) else "file")
+    mask = os.path.join(folders.props, "folder" if os.path.isdir(path) else "file")
     return Mount(path, Kind.CLOSED, ("--ro-bind", mask, path))
 
 
@@ -236,21 +236,21 @@ def _show_system(*, network: bool) -> Iterator[Mount]:
         yield from (_show(path) for path in KERNEL if os.path.exists(path))
 
 
-def _show_toolchains(ground: Ground) -> Iterator[Mount]:
+def _show_toolchains(folders: CommandFolders) -> Iterator[Mount]:
     """Programs on the PATH that do not lie in the system; in a working folder they are there already."""
-    toolchains = _find_toolchains(ground)
+    toolchains = _find_toolchains(folders)
     for path in toolchains.shown:
-        if os.path.exists(path) and not any(is_inside(path, home) for home in ground.hermes):
+        if os.path.exists(path) and not any(is_inside(path, home) for home in folders.hermes):
             yield _show(path)
     for path in toolchains.hidden:
         if os.path.exists(path):
-            yield _close(path, ground)
+            yield _close(path, folders)
 
 
-def _find_toolchains(ground: Ground) -> Toolchains:
+def _find_toolchains(folders: CommandFolders) -> Toolchains:
     """A home that is a working folder is still the person's own place for programs."""
-    roots = tuple(root for root in ground.roots if root != ground.home) or (os.path.join(ground.home, "none"),)
-    return find_toolchains(ground.path, ground.home, roots)
+    roots = tuple(root for root in folders.roots if root != folders.home) or (os.path.join(folders.home, "none"),)
+    return find_toolchains(folders.path, folders.home, roots)
 
 
 def _hold(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[Mount]:
@@ -263,16 +263,16 @@ def _hold(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[Mount]:
             above = os.path.dirname(above)
 
 
-def _list_private(ground: Ground) -> Iterator[str]:
+def _list_private(folders: CommandFolders) -> Iterator[str]:
     """The home, or in a home that is the working folder everything with a dot; the homes of Hermes, wherever they lie;
     what other users of the machine may not read."""
-    if ground.home not in ("/", *ground.roots):
-        yield ground.home
-    elif ground.home != "/":
-        shown = _find_toolchains(ground).shown
-        dotted = [os.path.join(ground.home, name) for name in os.listdir(ground.home) if name.startswith(".")]
+    if folders.home not in ("/", *folders.roots):
+        yield folders.home
+    elif folders.home != "/":
+        shown = _find_toolchains(folders).shown
+        dotted = [os.path.join(folders.home, name) for name in os.listdir(folders.home) if name.startswith(".")]
         yield from (path for path in dotted if path not in shown and not os.path.islink(path))
-    yield from (home for home in ground.hermes if os.path.isdir(home))
+    yield from (home for home in folders.hermes if os.path.isdir(home))
     if os.geteuid() == 0:
         yield from (path for path in _list_closed_to_others() if os.path.exists(path))
 
@@ -296,9 +296,9 @@ def _list_closed_to_others() -> tuple[str, ...]:
     return tuple(closed)
 
 
-def _find_above(path: str, standing: Collection[str]) -> str:
+def _find_above(path: str, placed: Collection[str]) -> str:
     """The nearest folder above that is among them; empty: none is."""
     above = os.path.dirname(path)
-    while above not in standing and above != "/":
+    while above not in placed and above != "/":
         above = os.path.dirname(above)
-    return above if above in standing else ""
+    return above if above in placed else ""

@@ -60,7 +60,7 @@ def choose_inherited(environ: Mapping[str, str], added: frozenset[str], secrets:
     }
 
 
-def parse_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) -> ShellState:
+def read_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) -> ShellState:
     """The folder and the variables that a shell noted when it ended; what is not in order counts as not changed."""
     folder, *pairs = data.decode("utf-8", "replace").split("\0")
     if len(data) > STATE_BYTES or len(folder) > LONGEST_FOLDER or len(pairs) > MOST_VARIABLES + 1:

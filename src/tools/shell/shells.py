@@ -23,7 +23,7 @@ from tools.shell.keeper import remove_folder
 from tools.shell.sandbox import BUBBLEWRAP, STATE_FOLDER, Walls, choose_backend, order_inside, order_outside
 from tools.shell.sandbox_view import (
     NO_WAITING,
-    Ground,
+    CommandFolders,
     Reach,
     check_root,
     identify_place,
@@ -32,7 +32,7 @@ from tools.shell.sandbox_view import (
     make_environment,
     make_view,
 )
-from tools.shell.shell_state import ShellState, choose_inherited, parse_state, take_state
+from tools.shell.shell_state import ShellState, choose_inherited, read_state, take_state
 from tools.shell.spawning import Running, keeper
 
 log = logging.getLogger(__name__)
@@ -189,12 +189,12 @@ def launch(
     guarded: dict[str, int] = {}
     network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
-        ground = _survey(shell, context, start.found or search_roots(shell, context))
-        obeyed = _fingerprint(ground.found, foreign=foreign)
+        folders = _find_folders(shell, context, start.found or search_roots(shell, context))
+        obeyed = _fingerprint(folders.found, foreign=foreign)
         wished = bool(context.setting("terminal", "network", True))
         reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=foreign)
         script = _script(start.command, f"{STATE_FOLDER}/{note}")
-        view = make_view(ground, reach, start.state.folder, env)
+        view = make_view(folders, reach, start.state.folder, env)
         network = view.network
         if start.unasked and network:
             for path in (*(path for path, _, _ in view.held), *(path for path, _ in view.masks)):
@@ -221,7 +221,8 @@ def _stand_guard(launched: Launched) -> None:
     What runs unasked with the network is ended then."""
     try:
         while not launched.running.ended.wait(GUARD_SECONDS):
-            if any(identify_place(path) != _number(pinned) for path, pinned in launched.guarded.items()):
+            now = {path: os.fstat(pinned) for path, pinned in launched.guarded.items()}
+            if any(identify_place(path) != (status.st_dev, status.st_ino) for path, status in now.items()):
                 launched.replaced.set()
                 launched.running.end(0)
                 return
@@ -230,15 +231,10 @@ def _stand_guard(launched: Launched) -> None:
             os.close(pinned)
 
 
-def _number(pinned: int) -> tuple[int, int]:
-    status = os.fstat(pinned)
-    return status.st_dev, status.st_ino
-
-
 def note_end(launched: Launched) -> ShellState:
     """What the command left to the next one; the shell remembers it."""
     before = launched.start.state
-    after = parse_state(take_note(launched), before, launched.env)
+    after = read_state(take_note(launched), before, launched.env)
     launched.shell.merge(before, after)
     return after
 
@@ -271,10 +267,10 @@ def _stamp(path: str) -> tuple[int, ...]:
     return status.st_ino, status.st_ctime_ns
 
 
-def _survey(shell: TaskShell, context: ToolContext, found: tuple[ScanResult, ...]) -> Ground:
+def _find_folders(shell: TaskShell, context: ToolContext, found: tuple[ScanResult, ...]) -> CommandFolders:
     homes, own = list_homes(context), context.own or context.home
     check_root(shell.root, homes)
-    return Ground(
+    return CommandFolders(
         roots=list_roots(shell, context),
         tmp=os.path.join(shell.folder, TMP),
         state=os.path.join(shell.folder, STATE),

@@ -80,11 +80,11 @@ class Spool:
         spans = []
         while start < end:
             if start < self._head:
-                place, room = start, self._head - start
+                place, size = start, self._head - start
             else:
                 turn = (start - self._head) % self._tail
-                place, room = self._head + turn, self._tail - turn
-            last = min(end, start + room)
+                place, size = self._head + turn, self._tail - turn
+            last = min(end, start + size)
             spans.append((place, start, last))
             start = last
         return spans
