@@ -68,6 +68,7 @@ def _show_page(context: ToolContext, place: FilePlace, text: FileText, args: Map
             break
         page.append(line)
     last = first - 1 + len(page)
+    # How it is written, where that is not plain UTF-8 with \\n.
     encoding = text.encoding if text.encoding != "utf-8" else "utf-8 with BOM" if text.mark else ""
     ends = "CRLF" if "\r\n" in text.text and find_line_end(text.text) == "\r\n" else ""
     head = ", ".join(word for word in (f"{place.path} ({len(lines)} lines", encoding, ends) if word) + ")"

@@ -23,10 +23,10 @@ from tools.shell.shell_state import ShellState
 from tools.shell.shells import TASK_FOLDERS, ShellStart, find_state, identify, search_roots, shell_of
 
 MOST_QUESTIONS = 3
-#: Of the files that other programs obey, those that a project cannot have under version control.
-NOT_VERSIONED = re.compile(r"(^|/)(\.git|\.?venv|node_modules)(/|$)|^\.\./")
 MOST_SHOWN = 3
 LONGEST_SHOWN = 4_000  # of all variables that earlier commands set; the longest are left out
+#: Of the files that other programs obey, those that a project cannot have under version control.
+NOT_VERSIONED = re.compile(r"(^|/)(\.git|\.?venv|node_modules)(/|$)|^\.\./")
 BARE = "without a sandbox, with all of your rights on this machine"
 MEANING = {
     Walls.LOOK: "",

@@ -43,8 +43,8 @@ ENV_PROGRAM = "/usr/bin/env"
 TMP, STATE = "tmp", "state"
 #: A plain command without walls gets nothing of what other commands left.
 PLAIN_ENV: Mapping[str, str] = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-#: Folders that behind the walls are the task's own.
 GUARD_SECONDS = 0.25
+#: Folders that behind the walls are the task's own.
 TASK_FOLDERS = ("/tmp", "/var/tmp")
 
 
@@ -133,8 +133,8 @@ def find_state(shell: TaskShell, context: ToolContext, *, outside: bool = False)
     if that is gone or out of sight."""
     state = shell.snapshot()
     folder, walled = state.folder, _is_walled(context, outside)
-    roots = list_roots(shell, context) if walled else ()
     try:
+        roots = list_roots(shell, context) if walled else ()
         if not walled:
             real = os.path.realpath(folder) if os.path.isdir(folder) else ""
         elif any(is_inside(folder, own) for own in TASK_FOLDERS) and not any(is_inside(folder, root) for root in roots):
