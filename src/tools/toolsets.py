@@ -24,7 +24,4 @@ def tool_names(
 
 
 def _expand(names: Iterable[str]) -> list[str]:
-    expanded: list[str] = []
-    for name in names:
-        expanded.extend(PLATFORM_TOOLSETS.get(name, (name,)))
-    return expanded
+    return [toolset for name in names for toolset in PLATFORM_TOOLSETS.get(name, (name,))]

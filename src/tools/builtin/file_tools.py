@@ -1,5 +1,6 @@
 """The file tools: read, write, patch and search, inside the allowed folders, with what they change kept for undo."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from tools.files.file_views import read_file
 from tools.files.patch_plans import find_places, plan_rewrites, read_edits
 from tools.files.roots import WRITE, find_place, read_bytes
 from tools.files.searching import search_files
-from tools.files.writing import FILE_BYTES, change_files, refuse_unknown, shorten
+from tools.files.writing import FILE_BYTES, change_files, refuse_unknown
 from tools.registry import make_schema, registry
 
 TOOLSET = "files"
@@ -100,7 +101,9 @@ def patch(args: Mapping[str, Any], *, context: ToolContext) -> str:
 
 
 def _describe(rewrite: Rewrite, folder: str) -> str:
-    name = shorten(rewrite.place.path, folder)
+    path = rewrite.place.path
+    inside = os.path.relpath(path, os.path.realpath(folder))
+    name = path if inside.startswith("..") else inside  # as the person would name it
     if rewrite.after is None:
         return f"deleted {name}"
     old = Counter((rewrite.before.data if rewrite.before else b"").split(b"\n"))

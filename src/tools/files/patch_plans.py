@@ -94,7 +94,10 @@ class PatchPlan:
             else:
                 _rewrite(draft, lambda text: replace_text(text, edit.old, edit.new, every=edit.every))
         elif edit.old is None and edit.new is not None:
-            self._create(edit, self._open(edit.new))
+            draft = self._open(edit.new)
+            if draft.data is not None:
+                raise ToolFailure("The diff creates the file, but it exists.", fix="Write the diff against the file.")
+            draft.data = FileText("").encode(apply_hunks("", edit.hunks), draft.place.path)
         elif edit.new is None and edit.old is not None:
             self._delete(edit, self._open(edit.old))
         elif edit.old is not None and edit.new is not None:
@@ -115,11 +118,6 @@ class PatchPlan:
         if not changed:
             raise ToolFailure("The edits change nothing.")
         return [Rewrite(draft.place, draft.before, draft.data, draft.mode) for draft in changed]
-
-    def _create(self, diff: FileDiff, draft: FileDraft) -> None:
-        if draft.data is not None:
-            raise ToolFailure("The diff creates the file, but it exists.", fix="Write the diff against the file.")
-        draft.data = FileText("").encode(apply_hunks("", diff.hunks), draft.place.path)
 
     def _delete(self, diff: FileDiff, draft: FileDraft) -> None:
         if diff.hunks:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -134,9 +133,3 @@ def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]
             log.exception("%s could not be put back", rewrite.place.path)
     for folder in reversed(created):
         remove_empty_folder(folder)
-
-
-def shorten(path: str, folder: str) -> str:
-    """A path as the person would name it: relative inside the working folder."""
-    inside = os.path.relpath(path, os.path.realpath(folder))
-    return path if inside.startswith("..") else inside

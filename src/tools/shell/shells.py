@@ -189,7 +189,7 @@ def launch(
     guarded: dict[str, int] = {}
     network = start.walls is not Walls.LOOK  # without walls: all but plain commands
     if walled:
-        folders = _find_folders(shell, context, start.found or search_roots(shell, context))
+        folders = _prepare_folders(shell, context, start.found or search_roots(shell, context))
         obeyed = _fingerprint(folders.found, foreign=foreign)
         wished = bool(context.setting("terminal", "network", True))
         reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=foreign)
@@ -267,14 +267,28 @@ def _stamp(path: str) -> tuple[int, ...]:
     return status.st_ino, status.st_ctime_ns
 
 
-def _find_folders(shell: TaskShell, context: ToolContext, found: tuple[ScanResult, ...]) -> CommandFolders:
+def _prepare_folders(shell: TaskShell, context: ToolContext, found: tuple[ScanResult, ...]) -> CommandFolders:
+    """What lies around a command. A file and a folder that nobody may read, to lie over what is hidden, and the
+    person's settings for git are made where they are missing."""
     homes, own = list_homes(context), context.own or context.home
     check_root(shell.root, homes)
+    props = str(keeper.scratch() / "props")
+    with _lock:
+        if not os.path.isdir(props):
+            made = tempfile.mkdtemp(dir=keeper.scratch())
+            os.close(os.open(os.path.join(made, "file"), os.O_WRONLY | os.O_CREAT, 0o000))
+            os.mkdir(os.path.join(made, "folder"), 0o000)
+            os.rename(made, props)
+        settings = read_git_settings(shell.root)
+        for name, text in (("git", settings.text), ("ignore", settings.ignored)):
+            path = Path(props, f"{name}-{settings.name}")
+            if not path.exists():
+                path.write_text(text)
     return CommandFolders(
         roots=list_roots(shell, context),
         tmp=os.path.join(shell.folder, TMP),
         state=os.path.join(shell.folder, STATE),
-        props=_make_props(shell.root),
+        props=props,
         home=os.path.realpath(Path.home()),
         links=tuple(link for name in (shell.named, str(Path.home())) if (link := find_link(name)) is not None),
         hermes=homes,
@@ -312,23 +326,6 @@ def _make_own_folder(shell: TaskShell) -> str:
             for name in (TMP, STATE):
                 os.makedirs(os.path.join(shell.folder, name), mode=0o700)
         return shell.folder
-
-
-def _make_props(root: str) -> str:
-    """A file and a folder that nobody may read, to lie over what is hidden, and the person's settings for git."""
-    props = str(keeper.scratch() / "props")
-    with _lock:
-        if not os.path.isdir(props):
-            made = tempfile.mkdtemp(dir=keeper.scratch())
-            os.close(os.open(os.path.join(made, "file"), os.O_WRONLY | os.O_CREAT, 0o000))
-            os.mkdir(os.path.join(made, "folder"), 0o000)
-            os.rename(made, props)
-        settings = read_git_settings(root)
-        for name, text in (("git", settings.text), ("ignore", settings.ignored)):
-            path = Path(props, f"{name}-{settings.name}")
-            if not path.exists():
-                path.write_text(text)
-    return props
 
 
 def find_link(name: str) -> tuple[str, str] | None:
