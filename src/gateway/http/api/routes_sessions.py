@@ -25,13 +25,7 @@ async def list_sessions(api: Api, request: Request, caller: Caller) -> Response:
         found = await api.queries.threads.search(caller, words, limit=limit)
         hits = [write_session(hit.thread) | {"role": hit.role, "excerpt": hit.excerpt, "at": hit.at} for hit in found]
         return JSONResponse({"object": "list", "data": hits, "has_more": False})
-    try:
-        before = float(request.query_params["before"][:30]) if "before" in request.query_params else None
-    except ValueError:
-        before = math.nan
-    if before is not None and not math.isfinite(before):
-        raise wrong("before", "before must be a number of seconds.")
-    threads = await api.queries.threads.list(caller, limit=limit + 1, before=before)
+    threads = await api.queries.threads.list(caller, limit=limit + 1, before=_read_moment(request))
     listed = threads[:limit]
     told = {"object": "list", "data": [*map(write_session, listed)], "has_more": len(threads) > limit}
     return JSONResponse(told | ({"before": listed[-1].updated} if listed else {}))
@@ -111,3 +105,16 @@ def read_whole(request: Request, name: str) -> int | None:
     if not given.isascii() or not given.isdigit() or len(given) > 9:
         raise wrong(name, f"{name} must be a whole number that is not negative.")
     return int(given)
+
+
+def _read_moment(request: Request) -> float | None:
+    given = request.query_params.get("before")
+    if given is None:
+        return None
+    try:
+        moment = float(given[:30])
+    except ValueError as error:
+        raise wrong("before", "before must be a number of seconds.") from error
+    if not math.isfinite(moment):
+        raise wrong("before", "before must be a number of seconds.")
+    return moment
