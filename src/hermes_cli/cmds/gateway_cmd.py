@@ -367,7 +367,13 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     yield f"Running: process {status['pid']}, since {_write_time(status['since'])} (node {status.get('node', '?')})"
     working = status.get("working", [])
     yield f"At work: {len(working)} conversation{'' if len(working) == 1 else 's'}"
-    yield from (f"  {_write_turn(turn, now)}" for turn in working)
+    for turn in working:
+        if isinstance(turn, str):  # the key alone is what a gateway of an earlier version tells
+            yield f"  {turn}"
+        else:
+            title = f": {turn['title']}" if turn.get("title") else ""
+            spent = max(0.0, now - float(turn.get("since", now)))
+            yield f"  {turn['conversation']}, for {spent:.0f} s{title}"
     queue = status.get("queue", {})
     yield f"Waiting: {queue.get('inbox', 0)} messages to deal with, {queue.get('outbox', 0)} to deliver"
     yield "Platforms:"
@@ -378,14 +384,6 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     for lease in held:
         alive = "" if lease.get("live", True) else ", dead"
         yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{alive}, generation {lease.get('epoch', 0)}"
-
-
-def _write_turn(turn: str | Mapping[str, Any], now: float) -> str:
-    """The key alone is what a gateway of an earlier version tells."""
-    if isinstance(turn, str):
-        return turn
-    title = f": {turn['title']}" if turn.get("title") else ""
-    return f"{turn['conversation']}, for {max(0.0, now - float(turn.get('since', now))):.0f} s{title}"
 
 
 def _write_platform(platform: Mapping[str, Any], now: float) -> str:

@@ -51,16 +51,13 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
     if not told["people"]:
         yield _NOBODY
     for person in told["people"]:
-        places = ", ".join(map(_name_identity, person["identities"])) or "no identity"
+        known = [(each, ", from the settings" if each["listed"] else "") for each in person["identities"]]
+        places = ", ".join(f"{each['platform']} {each['sender']}{note}" for each, note in known) or "no identity"
         yield f"{person['id']}  {person['role']:<6}  {person['name']}  ({places})"
     for request in told["pairings"]:
         minutes = max(1, round((request["expires"] - time.time()) / 60))
         who = f"{request['name']} ({request['platform']} {request['sender']})"
         yield f"{request['code']}  wants in: {who}; `hermes people approve {request['code']}` within {minutes} min"
-
-
-def _name_identity(identity: Mapping[str, Any]) -> str:
-    return f"{identity['platform']} {identity['sender']}{', from the settings' if identity['listed'] else ''}"
 
 
 def _tell_remove(told: Mapping[str, Any]) -> Iterator[str]:

@@ -47,7 +47,11 @@ def main(args: list[str]) -> int:
 
 def _run() -> tuple[int, bool]:
     print("Enter skips a question; Ctrl-C leaves everything as it was.\n")
-    print(_describe_present())
+    try:
+        runtime = find_runtime(config.load_config_readonly())
+        print(f"Now {runtime.model} answers: {runtime.facts.label}, {runtime.source}.")
+    except ConfigProblem as problem:
+        print(problem)
     choice = _ask_choice()
     password = _ask_password()
     can_install = _SYSTEMD_RUNS.is_dir() and shutil.which("systemctl") is not None
@@ -63,14 +67,6 @@ def _run() -> tuple[int, bool]:
     if probed.ok:
         print("`hermes` opens a chat here; `hermes gateway run` serves the web page.")
     return OK if probed.ok else FAILED, wants_service
-
-
-def _describe_present() -> str:
-    try:
-        runtime = find_runtime(config.load_config_readonly())
-    except ConfigProblem as problem:
-        return str(problem)
-    return f"Now {runtime.model} answers: {runtime.facts.label}, {runtime.source}."
 
 
 # --- questions

@@ -51,7 +51,9 @@ def main(args: list[str]) -> int:
     shape.add_argument("--plot", action="store_true", help="a bar for each day")
     parser.add_argument("--days", type=_read_days, default=DAYS, metavar="N", help=f"the last N days ({DAYS})")
     parsed = parser.parse_args(args)
-    with closing(_open_store()) as store:
+    path = get_hermes_home() / STORE_FILE
+    opened: Store = SqliteStore.open_readonly(path) if path.exists() else MemoryStore()  # without one: nothing was used
+    with closing(opened) as store:
         newest = store.sessions(limit=1)
         report = read_report(store, newest[0].task if newest else "", days=parsed.days)
     if parsed.json:
@@ -66,15 +68,6 @@ def _read_days(text: str) -> int:
     if text.isdecimal() and 0 < int(text) <= MOST_DAYS:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_DAYS}")
-
-
-# --- reading
-
-
-def _open_store() -> Store:
-    """The store beside its owner; a home without one has used nothing."""
-    path = get_hermes_home() / STORE_FILE
-    return SqliteStore.open_readonly(path) if path.exists() else MemoryStore()
 
 
 # --- as text

@@ -290,6 +290,14 @@ class Database:
             db.close()
 
 
+class StorePart:
+    """Calls on the file of a store, by the store's clock."""
+
+    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
+        self._db = db
+        self._clock = clock
+
+
 @contextmanager
 def say_errors(path: Path) -> Iterator[None]:
     """Turn every error of the engine into a StoreFailure that says what happened, what was kept and what to do."""

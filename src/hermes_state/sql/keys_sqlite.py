@@ -1,10 +1,9 @@
 """Keys of the API in the SQLite store."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from hermes_state.keys import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
-from hermes_state.sql.connection import Database
+from hermes_state.sql.connection import StorePart
 
 _KEY = "id, name, person, created, last_used, revoked"
 ADD_KEY = "insert into api_key (id, name, person, created, digest) values (?, ?, ?, ?, ?) on conflict (id) do nothing"
@@ -15,12 +14,8 @@ REVOKE = "update api_key set revoked = ? where id = ? and revoked is null"
 USED = "update api_key set last_used = ? where id = ? and (last_used is null or last_used <= ?)"
 
 
-class SqliteKeys:
+class SqliteKeys(StorePart):
     """Implements `KeyStore`."""
-
-    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
-        self._db = db
-        self._clock = clock
 
     def add(self, name: str, person: str, digest: str) -> KeyRow:
         check_digest(digest)

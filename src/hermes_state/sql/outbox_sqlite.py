@@ -9,17 +9,13 @@ from hermes_base.inbound import Outgoing
 from hermes_state import turn_rules
 from hermes_state.damage import as_texts, decode
 from hermes_state.sql import turn_queries as sql
-from hermes_state.sql.connection import Database
+from hermes_state.sql.connection import StorePart
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Progress
 from hermes_state.turns import FAILED, SENDING, SENT, OutboxRow
 
 
-class SqliteOutbox:
-    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
-        self._db = db
-        self._clock = clock
-
+class SqliteOutbox(StorePart):
     def post(self, conversation: str, name: str, outgoing: Outgoing) -> bool:
         wanted = {"conversation": clean(conversation), "name": clean(name)}
         with self._db.write() as db:

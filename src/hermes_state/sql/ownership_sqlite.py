@@ -3,14 +3,14 @@
 import logging
 import math
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hermes_state import turn_rules
 from hermes_state.damage import as_object, decode
 from hermes_state.sql import queries
 from hermes_state.sql import turn_queries as sql
-from hermes_state.sql.connection import Database
+from hermes_state.sql.connection import StorePart
 from hermes_state.texts import clean
 from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, ControlSent, Holding, NodeInfo
 
@@ -23,11 +23,7 @@ _MOVES = (
 CLOCK = "clock"  # the row of `meta` that says when the store was last in use
 
 
-class SqliteOwnership:
-    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
-        self._db = db
-        self._clock = clock
-
+class SqliteOwnership(StorePart):
     def now(self) -> float:
         return self._clock()
 

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -22,19 +22,15 @@ from hermes_state.people import (
 )
 from hermes_state.sql import people_queries as sql
 from hermes_state.sql import queries, search_index
-from hermes_state.sql.connection import Database
+from hermes_state.sql.connection import StorePart
 from hermes_state.sql.damage_sqlite import check_role
 from hermes_state.texts import clean
 
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
 
 
-class SqlitePeople:
+class SqlitePeople(StorePart):
     """Implements `PeopleStore`."""
-
-    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
-        self._db = db
-        self._clock = clock
 
     # --- people
 
