@@ -3,8 +3,6 @@
 The prompt of the running conversation stays as it is; its model hears of a change by a note (A4).
 """
 
-import fcntl
-import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +13,7 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
+from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_constants import get_hermes_home
 from tools.approval import ask_approval
 from tools.registry import make_schema, registry, tool_result
@@ -78,7 +77,7 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
         reason = f"this conversation holds {' and '.join(context.foreign.origins)}"
         if not ask_approval(context, what, reason, "confirmation"):
             raise ToolFailure(f"The person did not agree to this note, so nothing was changed: {reason}.")
-    with hold_folder(path.parent):
+    with hold_for_change(path):
         before = _read_blocks(path)
         after = bound.apply(before)
         _check_limit(target, before, after)
@@ -228,40 +227,11 @@ def _read_blocks(path: Path) -> list[str]:
 
 
 @contextmanager
-def hold_folder(folder: Path) -> Iterator[None]:
-    """Let one writer at a time, of any thread or process, change files here."""
+def hold_for_change(path: Path) -> Iterator[None]:
+    """One writer at a time; what the disk refuses is said to the model."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as problem:
-        raise ToolFailure(f"{folder} cannot be used: {problem.strerror}.") from problem
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Put a whole new file in the old one's place; to be called while its folder is held.
-
-    One holder at a time means one name is enough for the new file: what a killed writer left is written over.
-    """
-    new = path.with_name(f".{path.name}.new")
-    try:
-        new.unlink(missing_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-        # Without this a power cut could bring the old name back.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with hold_folder(path.parent):
+            yield
     except OSError as problem:
         raise ToolFailure(f"{path.name} cannot be written: {problem.strerror}. It is as it was.") from problem
 

@@ -5,19 +5,19 @@ error, or when it ended without a word before it was ready. Whoever kills a gate
 no crash, and the next one starts at once. An orderly end, an edit of the settings and another version begin anew.
 """
 
-import fcntl
 import json
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hermes_base.errors import HermesError, HomeBusy
-from hermes_cli.config import CONFIG_FILE, ENV_FILE, redactor, replace_file
+from hermes_cli.config import CONFIG_FILE, ENV_FILE, redactor
+from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_constants import VERSION
 from hermes_state.home_lock import holder
 
@@ -165,21 +165,16 @@ class CrashGuard:
     def _change(self, change: Callable[[History], History]) -> History:
         """Read, change, write: one process at a time, and whole or not at all. A home that cannot be written to has no
         guard; whoever starts there is told by the lock."""
+        after: History | None = None
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-        except OSError:
-            return change(History())
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            before = read_history(self._path)
-            after = change(before)
-            if after != before:
-                with suppress(OSError):  # a full disk: the guard knows less, and the gateway says itself what is wrong
+            with hold_folder(self._path.parent):
+                before = read_history(self._path)
+                after = change(before)
+                if after != before:
                     replace_file(self._path, json.dumps(asdict(after)))
-            return after
-        finally:
-            os.close(folder)
+        except OSError as problem:  # the guard knows less, and the gateway says itself what is wrong
+            log.debug("the starts of this gateway are not kept: %s", problem)
+        return after or change(History())
 
 
 def read_stamp(home: Path) -> tuple[Any, ...]:

@@ -5,17 +5,15 @@ environment wins over the file.
 """
 
 import copy
-import fcntl
 import json
 import logging
 import os
 import re
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +28,7 @@ from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_cli.config import config_edit
+from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
 
@@ -458,8 +457,7 @@ def _rewrite(path: Path, change: Callable[[str], str]) -> None:
     """Replace a file by its changed text in one step; a file that would stay the same is not touched."""
     path = Path(os.path.realpath(path))  # a link to a file elsewhere stays a link
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _hold_folder(path.parent):
+        with hold_folder(path.parent):
             before = _read_text(path)
             after = change(before)
             if after != before or not path.exists():
@@ -467,32 +465,6 @@ def _rewrite(path: Path, change: Callable[[str], str]) -> None:
     except OSError as error:
         fix = "Check the folder's permissions and the disk space."
         raise ConfigProblem(f"{path} cannot be written: {error.strerror}.", kept=_UNCHANGED, fix=fix) from error
-
-
-@contextmanager
-def _hold_folder(folder: Path) -> Iterator[None]:
-    """Let one writer at a time change files here, so that two edits at once are both kept."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file of ours whole or not at all; OSError when it cannot be written."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 # --- explaining

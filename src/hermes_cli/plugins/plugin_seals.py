@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes_base.errors import HermesError
-from hermes_cli.config import replace_file
+from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_constants import get_hermes_home
 
 FOLDER = "plugin-seals"  # in the home; nothing in it is ever imported
@@ -68,8 +68,8 @@ def agree(name: str, root: Path) -> Code:
     """The owner enables the plugin: what is there now may run."""
     code = read_code(name, root)
     path = _seal_path(name)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_file(path, json.dumps({"plugin": name, "files": code.files}, ensure_ascii=True, indent=1))
+    with hold_folder(path.parent):
+        replace_file(path, json.dumps({"plugin": name, "files": code.files}, ensure_ascii=True, indent=1))
     return code
 
 

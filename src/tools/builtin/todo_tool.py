@@ -9,8 +9,9 @@ from typing import Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
+from hermes_cli.config.own_files import replace_file
 from hermes_constants import get_hermes_home
-from tools.memory_tool import clean_text, hold_folder, replace_file
+from tools.memory_tool import clean_text, hold_for_change
 from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "todo"
@@ -46,7 +47,7 @@ def manage_todo(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if given is None:
         return _report(_read(path))
     parsed = _read_items(given, context.redact)
-    with hold_folder(path.parent):
+    with hold_for_change(path):
         items = _complete(_merge(_read(path), parsed) if args.get("merge") is True else parsed)
         replace_file(path, json.dumps(items, ensure_ascii=False, indent=1))
     return _report(items)
