@@ -19,6 +19,7 @@ class Command:
     args: str = ""
     when_busy: str = NOW
     breaks_prefix: bool = False  # the next request is paid in full: say so before acting
+    asks_model: bool = False  # it takes as long as a turn, so it can be stopped like one
     role: str = "member"  # the lowest role that may use it
     option_roles: tuple[tuple[str, str], ...] = ()  # options that need a higher role, each with it
 
@@ -38,9 +39,16 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("reasoning", (), "Show or change how long the model thinks.", "[LEVEL]", when_busy=AFTER),
     Command("usage", (), "Show tokens, cache hits and cost."),
-    Command("compress", (), "Summarise the older part of the conversation.", when_busy=AFTER, breaks_prefix=True),
+    Command(
+        "compress",
+        (),
+        "Summarise the older part of the conversation.",
+        when_busy=AFTER,
+        breaks_prefix=True,
+        asks_model=True,
+    ),
     Command("tools", (), "List the tools the model has."),
-    Command("retry", (), "Ask the last question again.", when_busy=AFTER, breaks_prefix=True),
+    Command("retry", (), "Ask the last question again.", when_busy=AFTER, breaks_prefix=True, asks_model=True),
     Command(
         "undo",
         (),

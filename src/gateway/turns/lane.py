@@ -236,7 +236,7 @@ class Lane:
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
         # One that asks the model takes as long as a turn, so that it can be stopped like one.
         asked = commands.parse(self.slot.job.first.inbound.text) if self.slot and not self.slot.is_turn else None
-        slow = asked is not None and asked[0] is not None and asked[0].name == "compress"
+        slow = asked is not None and asked[0] is not None and asked[0].asks_model
         return replace(
             arrival.view,
             busy=turn is not None or slow,
