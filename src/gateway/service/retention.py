@@ -87,7 +87,8 @@ class Retention:
             for path in old:
                 if path.name not in named:
                     yield FILES, _drop(path)
-            yield CRASHES, sum(_drop(path) for path in find_traces(self._home, before))
+            traces = sorted((self._home / LOGS).glob(TRACES))
+            yield CRASHES, sum(_drop(path) for path in traces if _last_change(path) < before)
 
 
 # --- what lies in the home
@@ -98,11 +99,6 @@ def find_old_copies(home: Path, before: float) -> list[Path]:
     people = [place for place in _list(home / PEOPLE) if _is_folder(place)]
     places = [own / name for own in (home, *people) for name in COPIES]
     return [path for place in places if _is_folder(place) for path in _list(place) if _last_change(path) < before]
-
-
-def find_traces(home: Path, before: float) -> list[Path]:
-    folder = home / LOGS
-    return [path for path in sorted(folder.glob(TRACES)) if _last_change(path) < before]
 
 
 def _list(folder: Path) -> list[Path]:

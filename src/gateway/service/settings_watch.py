@@ -110,7 +110,7 @@ class SettingsWatch:
 
     async def look(self) -> None:
         """On the event loop; parsing is done on a thread."""
-        stamp = take_stamp(cli_config.get_config_path(), cli_config.get_env_path())
+        stamp = tuple(map(_stat, (cli_config.get_config_path(), cli_config.get_env_path())))
         if stamp == self._stamp:
             return
         before = self._known
@@ -143,11 +143,6 @@ class SettingsWatch:
             notice = Notice(f"The settings have changed: {describe_changes(felt)}.")
             for conversation in list(self._gateway.claims):  # a chat that nobody looks at hears nothing
                 self._gateway.live_events.show(conversation, notice)
-
-
-def take_stamp(*paths: Path) -> Stamp:
-    """What changes when one of the files does."""
-    return tuple(map(_stat, paths))
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

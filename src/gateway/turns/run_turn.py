@@ -23,7 +23,7 @@ from gateway.session_context import describe_session
 from gateway.turns.admission import WORKSPACE, open_folder
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices, write_effort
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import BY_NEW_MESSAGE, Again, Item, Job, JobDone
+from gateway.turns.jobs import BY_NEW_MESSAGE, Item, Job, JobDone
 from gateway.turns.questions import Questions
 from gateway.turns.sender import spec_of
 from gateway.turns.threads import EventPipe
@@ -261,10 +261,13 @@ class TurnPerformer:
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = bursts.text_of([item.message for item in fresh])
         content = _with_images(said, [file for item in fresh for file in item.inbound.files])
+        if job.again is not None and fresh:  # as it was asked before, its images too
+            again = job.again
+            content = [{"type": "text", "text": again.text}, *map(dict, again.parts)] if again.parts else again.text
         began, result = time.monotonic(), "cut"  # by the store, or by whoever took the conversation over
         try:
             ended = agent.run_conversation(
-                ask_again(job.again) if job.again is not None and fresh else content,
+                content,
                 inbox=tuple(item.row.seq for item in fresh),
                 goes_on=bool(turn.taken),
             )
@@ -322,7 +325,10 @@ def name_draft(job: Job) -> str:
 
 def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
     """What is said of the end of a turn: the answer, or what there is of it and who stopped it (C6)."""
-    text, reason = end.text, describe_stop(end.reason) if end.interrupted else end.reason
+    text, reason = end.text, end.reason
+    if end.interrupted:
+        by_message = reason == BY_NEW_MESSAGE
+        reason = "Interrupted by your new message." if by_message else f"Interrupted: {reason.rstrip('.')}."
     if end.interrupted:
         text = f"{text}\n\n({reason})".strip()
     return Outgoing(
@@ -336,10 +342,6 @@ def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
     )
 
 
-def describe_stop(reason: str) -> str:
-    return "Interrupted by your new message." if reason == BY_NEW_MESSAGE else f"Interrupted: {reason.rstrip('.')}."
-
-
 def list_foreign(messages: Iterable[Inbound]) -> tuple[str, ...]:
     """What of the messages of a turn is not their sender's own words (G9)."""
     every = list(messages)
@@ -348,11 +350,6 @@ def list_foreign(messages: Iterable[Inbound]) -> tuple[str, ...]:
         BACKGROUND: any(message.origin == NOTICE for message in every),
     }
     return tuple(origin for origin, holds in found.items() if holds)
-
-
-def ask_again(again: Again) -> str | list[dict[str, Any]]:
-    """A question as it was asked before, its images too."""
-    return [{"type": "text", "text": again.text}, *map(dict, again.parts)] if again.parts else again.text
 
 
 def _journal_of(agent: AIAgent) -> TurnJournal:

@@ -152,11 +152,7 @@ def find_exchange(rows: Iterable[Row]) -> tuple[str, str]:
             break
         if is_question(row):
             question = bare_words(shown_text(row))
-        elif row.message.get("role") == "assistant" and is_answer(text_of(row.message)):
-            answer = text_of(row.message)
+        elif row.message.get("role") == "assistant":
+            text = text_of(row.message)  # a turn that failed or was stopped leaves a word of ours in its place
+            answer = text if text.strip() and text not in _OURS and not text.startswith(_STOPPED) else answer
     return (question, answer) if answer else ("", "")
-
-
-def is_answer(text: str) -> bool:
-    """Whether the model said it; a turn that failed or was stopped leaves a word of ours in its place."""
-    return bool(text.strip()) and text not in _OURS and not text.startswith(_STOPPED)

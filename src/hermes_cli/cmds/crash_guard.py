@@ -73,7 +73,9 @@ class StartVerdict:
 
 
 def judge(history: History, now: float) -> StartVerdict:
-    crashes = [start for start in history.starts if is_crash(start) and now - start.last < WINDOW_SECONDS]
+    # A crash failed with an error, or ended without a word before it was ready.
+    crashed = [start for start in history.starts if start.error or not (start.ready or start.ended)]
+    crashes = [start for start in crashed if now - start.last < WINDOW_SECONDS]
     if not crashes:
         return StartVerdict()
     reason, last = crashes[-1].error or _SILENT, crashes[-1].last
@@ -83,11 +85,6 @@ def judge(history: History, now: float) -> StartVerdict:
         return StartVerdict(len(crashes), 0.0, True, reason, again_in, crashes[-1].at)
     wanted = min(LONGEST_PAUSE, 2.0 ** (len(crashes) - 1))
     return StartVerdict(len(crashes), min(wanted, max(0.0, last + wanted - now)), reason=reason)
-
-
-def is_crash(start: GatewayStart) -> bool:
-    """It failed with an error, or ended without a word before it was ready."""
-    return bool(start.error) or not (start.ready or start.ended)
 
 
 def begin_anew(history: History, version: str, settings: tuple[Any, ...]) -> History:

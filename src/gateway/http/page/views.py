@@ -12,7 +12,7 @@ from gateway.platforms.face import Heard
 from gateway.platforms.web.picture import Picture
 from hermes_base import commands
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
-from hermes_base.query_values import Thread, Timeline, TimelineEntry, WaitingMessage
+from hermes_base.query_values import Thread, Timeline, TimelineEntry
 
 #: Commands that only say what becomes of the message which follows.
 _WAYS = frozenset({"queue", "steer"})
@@ -41,11 +41,6 @@ def view_file(file: FileRef, shelf: FileShelf) -> Json:
     return {"id": id, "name": file.name, "kind": file.kind, "size": size, "url": f"/web/files/{id}" if id else ""}
 
 
-def view_waiting(message: WaitingMessage, shelf: FileShelf) -> Json:
-    text, files = strip_way(message.text), view_files(message.files, shelf)
-    return {"seq": message.seq, "text": text, "by": message.by, "files": files, "at": message.at}
-
-
 def view_heard(heard: Heard, shelf: FileShelf) -> Json:
     said = heard.inbound
     files = view_files(said.files, shelf)
@@ -65,6 +60,10 @@ def view_picture(picture: Picture | None) -> Json | None:
 def view_snapshot(
     timeline: Timeline, entries: Iterable[TimelineEntry], picture: Picture | None, shelf: FileShelf
 ) -> Json:
+    waiting = [
+        {"seq": one.seq, "text": strip_way(one.text), "by": one.by, "files": view_files(one.files, shelf), "at": one.at}
+        for one in timeline.waiting
+    ]
     return {
         "type": "snapshot",
         "conversation": timeline.conversation,
@@ -72,7 +71,7 @@ def view_snapshot(
         "entries": [view_entry(entry, shelf) for entry in entries],
         "more": timeline.more,
         "version": timeline.version,
-        "waiting": [view_waiting(message, shelf) for message in timeline.waiting],
+        "waiting": waiting,
         "live": view_picture(picture),
         "question": write_question(timeline.question),
         **view_models(timeline),
