@@ -20,7 +20,7 @@ told in the [changelog](../CHANGELOG.md). Everything else in Hermes may move or 
 - Programs in any language: the [HTTP API](api.md), and the [socket of this machine](local-protocol.md).
 - Scripts: the [command line](../README.md) with its exit codes, and the [settings](settings.md).
 - Plugins get a `PluginContext`, see `hermes_cli.plugins`. A chat platform is written against `PlatformSpec` and
-  `Adapter`: [how to add one](../CONTRIBUTING.md#add-a-platform).
+  `Adapter`: [how to add one](tour.md#a-platform).
 - Python programs: `AIAgent`, see `run_agent`.
 
 A bare `*` stands before what has to be named. Names that begin with `_` are fixed where they are listed, and nowhere

@@ -175,7 +175,9 @@ class Operations:
         if waited > WORK_SECONDS:
             return f"Nobody has looked for waiting messages for {waited:.0f} s."
         now = time.time()
-        down = [each.spec.label for each in gateway.adapters if must_live(each) and not is_connected(each, now)]
+        # Our own socket; pages and API are alive when somebody asks through them, and networks may be away.
+        own = [each for each in gateway.adapters if each.spec.always_on and not isinstance(each, HubAdapter)]
+        down = [each.spec.label for each in own if not is_connected(each, now)]
         return f"{', '.join(down)}: no sign of life." if down else ""
 
     async def shut_down(self, args: Args) -> dict[str, Any]:
@@ -204,11 +206,6 @@ class Operations:
 def is_connected(adapter: Adapter, now: float) -> bool:
     """C13."""
     return now - adapter.last_seen < FRESH_SECONDS
-
-
-def must_live(adapter: Adapter) -> bool:
-    """Our own socket; pages and API are alive when somebody asks through them, and networks may be away."""
-    return adapter.spec.always_on and not isinstance(adapter, HubAdapter)
 
 
 def count_watchers(adapters: Iterable[Adapter]) -> int:

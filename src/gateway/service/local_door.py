@@ -78,7 +78,9 @@ class LocalDoor:
         try:
             runtime = self._find_model(choices.model, choices.provider)
         except ConfigProblem as problem:
-            who = describe_no_model(gateway.version, problem)
+            wrong = f"Nobody can answer here yet: {problem}"
+            use = "/model PROVIDER NAME chooses one for this conversation."
+            who = [f"Hermes {gateway.version} · no model", wrong, use, USE]
         else:
             who = describe_model(gateway.version, runtime)
             if runtime.provider == "embedded":
@@ -135,9 +137,3 @@ def describe_model(version: str, runtime: Runtime) -> list[str]:
     if runtime.provider == "embedded":
         lines.append("This small model runs on this machine, and has no tools. `hermes setup` sets up a real one.")
     return [*lines, USE]
-
-
-def describe_no_model(version: str, problem: ConfigProblem) -> list[str]:
-    """The same when nobody can answer."""
-    wrong = f"Nobody can answer here yet: {problem}"
-    return [f"Hermes {version} · no model", wrong, "/model PROVIDER NAME chooses one for this conversation.", USE]

@@ -115,7 +115,9 @@ class SettingsWatch:
             return
         before = self._known
         self._known = after = await start_thread(lambda: read_known(before), "settings")
-        self._stamp = stamp if is_settled(stamp, time.time_ns()) else None
+        # A file that was written just now is looked at once more: the next edit may leave its time as it is.
+        now = time.time_ns()
+        self._stamp = stamp if all(file is None or abs(now - file[0]) > SETTLED for file in stamp) else None
         # A context engine is made ready when it is named: before the first agent, and when another one is.
         engine = str(cli_config.cfg_get(after.settings, "context", "engine") or "")
         if engine != self._engine:
@@ -151,11 +153,6 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return facts.st_mtime_ns, facts.st_size, facts.st_ino
-
-
-def is_settled(stamp: Stamp, now: int) -> bool:
-    """Whether the next edit changes it for sure; a file that was written just now is looked at once more."""
-    return all(file is None or abs(now - file[0]) > SETTLED for file in stamp)
 
 
 def read_known(before: Known | None) -> Known:

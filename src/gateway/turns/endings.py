@@ -1,7 +1,7 @@
 """Ends sessions, tasks and what people have going, by what is stored: it is the same whether an agent is warm or not,
 and after a restart. Who is told and what is closed is the table "The end of things" in `docs/architecture.md`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from gateway.run import GatewayRunner
@@ -61,8 +61,11 @@ class Endings:
         return self._drop(session, lambda name: self._store.delete_stale(name, before), EXPIRED)
 
     def end_person(self, person: str) -> None:
-        """Everything that goes on for a person in their own chats. What was said stays."""
-        theirs = set(self.list_chats(person))
+        """Everything that goes on for a person: in conversations that are theirs, and in direct chats in which they
+        spoke last. What was said stays."""
+        people = self._store.people
+        direct = (key for key in people.spoken_last_by(person) if parse_key(key).kind == "dm")
+        theirs = {*people.conversations_of(person), *direct}
         for conversation in theirs:
             info = self._store.current(conversation)
             if info is None:
@@ -74,12 +77,6 @@ class Endings:
             left = self._store.last_of(task)
             if left is not None and left.conversation in theirs:
                 end_task(task)
-
-    def list_chats(self, person: str) -> Sequence[str]:
-        """Conversations that belong to the person, and direct chats in which they spoke last."""
-        last = self._store.people.spoken_last_by(person)
-        direct = [conversation for conversation in last if parse_key(conversation).kind == "dm"]
-        return [*dict.fromkeys([*self._store.people.conversations_of(person), *direct])]
 
     def _drop(self, session: str, drop: Callable[[str], bool], reason: str) -> bool:
         """The store decides whether it goes; only then somebody is told, by what was read before."""

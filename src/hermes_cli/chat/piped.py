@@ -47,19 +47,14 @@ def read_question(given: str) -> PipedQuestion:
     if not piped.strip():
         return PipedQuestion(question)
     if len(piped.encode()) <= MOST_INLINE:
-        return PipedQuestion(join_piped(question, piped))
+        fence = "`" * max([3, *(len(found) + 1 for found in _FENCES.findall(piped))])  # one that the text does not have
+        return PipedQuestion(f"{question}\n\n{fence}\n{piped.rstrip()}\n{fence}")
     folder = get_hermes_home() / UPLOADS / secrets.token_hex(16)  # where the agent can read it
     folder.mkdir(parents=True, mode=0o700)
     path = folder / FILE_NAME
     path.write_text(piped, encoding="utf-8")
     path.chmod(0o600)
     return PipedQuestion(question, (FileRef(str(path), FILE_NAME, "file", path.stat().st_size),))
-
-
-def join_piped(question: str, piped: str) -> str:
-    """The question first, then the text between fences that do not occur in it."""
-    fence = "`" * max([3, *(len(found) + 1 for found in _FENCES.findall(piped))])
-    return f"{question}\n\n{fence}\n{piped.rstrip()}\n{fence}"
 
 
 def open_stdin() -> BinaryIO:

@@ -52,10 +52,6 @@ class Hunk:
     def old(self) -> list[str]:
         return [step.body for step in self.steps if step.kind != ADD]
 
-    @property
-    def adds_last(self) -> bool:
-        return [step.kind for step in self.steps if step.kind != DROP][-1:] == [ADD]
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -265,7 +261,8 @@ def _splice(lines: Sequence[FileLine], match: Match, hunk: Hunk) -> list[FileLin
             end = there[taken].end or end
         taken += 1
     done = [*lines[: match.at], *made, *lines[stop:]]
-    if made and hunk.adds_last and stop == len(lines):
+    adds_last = [step.kind for step in hunk.steps if step.kind != DROP][-1:] == [ADD]
+    if made and adds_last and stop == len(lines):
         had_end = not lines or bool(lines[-1].end)
         wants_end = not hunk.end_new and (had_end or hunk.end_old)
         done[-1] = FileLine(done[-1].body, done[-1].end if wants_end else "")

@@ -73,16 +73,14 @@ def read_state(data: bytes, before: ShellState, began_with: Mapping[str, str]) -
     changes = dict(before.changes)
     for name in {*after, *began_with}:
         value = after.get(name)
+        if name in OWN_NAMES or not NAME.fullmatch(name) or RUNS_CODE.fullmatch(name):
+            continue
+        if value is not None and (len(value) > LONGEST_VALUE or BROKEN in value):
+            continue
         ours = value is None and name not in before.changes and not INHERITED.fullmatch(name)  # not missed by anybody
-        if began_with.get(name) != value and is_kept(name, value) and not ours:
+        if began_with.get(name) != value and not ours:
             changes[name] = value
     return ShellState(folder, changes)
-
-
-def is_kept(name: str, value: str | None) -> bool:
-    if name in OWN_NAMES or not NAME.fullmatch(name) or RUNS_CODE.fullmatch(name):
-        return False
-    return value is None or (len(value) <= LONGEST_VALUE and BROKEN not in value)
 
 
 def take_state(folder: str, name: str) -> bytes:

@@ -68,7 +68,8 @@ class ChatRoutes:
             Address(web.spec.name, web.account, conversation),
             id,
             OWNER_ID,
-            add_way(text, mode),
+            # What becomes of it while a turn is under way; commands know by themselves.
+            f"/{mode} {text}" if mode and text.strip() and commands.parse(text) is None else text,
             files=files,
             conversation=conversation,
             seen=read_text(fields, "seen", ""),
@@ -106,8 +107,3 @@ class ChatRoutes:
         fields = await read_object(request)
         question, text = read_text(fields, "question"), read_text(fields, "text", most=MOST_TEXT)
         return answer_json({"ok": await self._parts.queries.turns.answer(self._parts.caller, question, text)})
-
-
-def add_way(text: str, mode: str) -> str:
-    """The message with the word that says what becomes of it while a turn is under way; commands know by themselves."""
-    return f"/{mode} {text}" if mode and text.strip() and commands.parse(text) is None else text

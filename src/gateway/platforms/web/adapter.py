@@ -44,6 +44,6 @@ class WebAdapter(HubAdapter):
                 self._pictures.popitem(last=False)
         elif picture is not None and not isinstance(event, Dealt):
             picture.add(event)
-        elif picture is not None and isinstance(event, Dealt) and picture.is_of(event.seqs):
+        elif picture is not None and isinstance(event, Dealt) and not set(picture.seqs).isdisjoint(event.seqs):
             del self._pictures[conversation]
         await super().show(conversation, event)

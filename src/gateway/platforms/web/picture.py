@@ -1,7 +1,6 @@
 """What a turn under way has shown so far, for pages that come in the middle of it; bounded, whatever the turn says."""
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gateway.platforms.face import LiveEvent, Taken
@@ -90,9 +89,6 @@ class Picture:
     @property
     def tools(self) -> tuple[ToolShown, ...]:
         return tuple(self._tools.values())
-
-    def is_of(self, seqs: Iterable[int]) -> bool:
-        return not set(self.seqs).isdisjoint(seqs)
 
     def add(self, event: LiveEvent) -> None:
         match event:
