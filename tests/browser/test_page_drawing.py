@@ -117,7 +117,7 @@ def test_the_axes_of_plots_end_on_round_numbers(tab: Tab) -> None:
 
 
 def test_every_module_says_what_it_does_and_stays_small() -> None:
-    folder = Path(__file__).resolve().parents[2] / "src" / "gateway" / "web" / "static"
+    folder = Path(__file__).resolve().parents[2] / "src" / "gateway" / "http" / "static"
     modules = sorted(folder.glob("*.js"))
     assert len(modules) > 20
     for module in modules:

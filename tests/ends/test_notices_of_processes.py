@@ -80,7 +80,7 @@ def test_a_removed_person_has_nothing_going_and_hears_nothing(
         house.operate("people.remove", id=find_person(house, "ann"))
         assert not process.runs
         assert of_ben.runs
-        house.gateway.builder._notices.post(task, "late", "Background process late ended.")
+        house.gateway.builder._post_notice(task, "late", "Background process late ended.")
         house.wait_quiet()
         assert (len(ann.seen), len(lab.requests)) == (seen, calls)
 
