@@ -59,7 +59,9 @@ class WarmProcess:
         return code
 
     def _read_end(self, seconds: float) -> int | None:
-        if self._returncode is None and select.select([self._told], [], [], seconds)[0]:
+        waiting = select.poll()  # `select` takes no descriptor above 1,024
+        waiting.register(self._told, select.POLLIN)
+        if self._returncode is None and waiting.poll(seconds * 1000):
             self._returncode = int(self._told.readline())
         return self._returncode
 
