@@ -31,19 +31,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """An empty home."""
-    return tmp_path / "home"
-
-
 @pytest.fixture(autouse=True)
-def _own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The home and the keys of the machine's owner do not reach a test, whatever home that makes for itself."""
-    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "home"))
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home; keys of the machine's owner must not reach a test."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("HERMES_HOME", str(folder))
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_TOKEN")) or name == "HERMES_PROFILE":
             monkeypatch.delenv(name)
+    return folder
 
 
 @pytest.fixture(scope="session", autouse=True)

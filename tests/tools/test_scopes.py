@@ -30,8 +30,9 @@ MakeContext = Callable[[str], ToolContext]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
+    monkeypatch.setenv("HERMES_HOME", str(home))
     for folder in ("workspace", "people/p-1/workspace", "people/p-2/workspace"):
         (home / folder).mkdir(parents=True)
     return home
