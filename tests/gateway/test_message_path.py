@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,12 @@ def test_everyone_who_knows_a_session_learns_the_new_one(house: LocalHouse, pers
 # --- one order
 
 
-def test_messages_that_come_together_are_one_turn(person: Person, lab: LabServer) -> None:
+def test_messages_that_come_together_are_one_turn(
+    person: Person, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """C3: a burst keeps all its items, in order."""
+    patient = replace(lanes.spec_of("local"), burst_seconds=3.0)
+    monkeypatch.setattr("gateway.turns.lane.spec_of", lambda _platform: patient)
     for text in ("first", "second", "[[say got both]]"):
         person.say(text)
     wait_until(lambda: person.shown() == ["got both"])

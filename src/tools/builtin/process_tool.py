@@ -28,6 +28,7 @@ NOTICE_BYTES = 1_000
 COMMAND_CHARS = 200
 WAIT_SECONDS = 60.0
 MAX_WAIT_SECONDS = 600.0
+DRAIN_SECONDS = 5.0
 SLICE_SECONDS = 0.2
 END_OF_INPUT = b"\x04"  # what a terminal takes for the end of the file
 
@@ -170,7 +171,7 @@ def _state(entry: TaskProcess) -> dict[str, Any]:
 def _show_news(entry: TaskProcess) -> dict[str, Any]:
     """State, and the newest output that was not shown before."""
     if not entry.is_running:
-        entry.drained.wait(1.0)  # the last words may still be on their way
+        entry.drained.wait(DRAIN_SECONDS)  # the last words, and why it ended, may still be on their way
     state = _state(entry)
     shown = _show_output(entry, max(entry.seen, entry.running.spool.total - SHOWN_BYTES))
     entry.seen = shown["next_offset"]
