@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benches.gateway_load import measure_gateway
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
+from benches.stops import measure_stops
 from benches.walls import measure_walls
 from benches.web_load import measure_web
 from hermes_base.hooks import NoHooks
@@ -157,6 +158,7 @@ def main() -> int:
             *measure_walls(Path(folder)),
             *measure_prompt(base_url),
             *measure_gateway(base_url, Path(folder)),
+            *measure_stops(base_url, Path(folder)),
             *measure_web(),
         ]
     for figure in figures:
