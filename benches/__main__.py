@@ -21,8 +21,8 @@ from benches.stops import measure_stops
 from benches.walls import measure_walls
 from benches.web_load import measure_web
 from hermes_base.hooks import NoHooks
-from hermes_state.journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.registry import registry
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_base.keys import ConversationKey
+from hermes_base.conversation_key import ConversationKey
 
 PERSON, NOTICE = "person", "notice"  # origins of an inbound message
 ANSWER, NOTE, QUESTION, FILE = "answer", "note", "question", "file"  # kinds of outgoing messages

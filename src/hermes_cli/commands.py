@@ -1,6 +1,6 @@
 """Looks up built-in slash commands, so that a plugin cannot take one of their names."""
 
-from hermes_base.commands import Command, find_command
+from hermes_base.command_table import Command, find_command
 
 
 def resolve_command(name: str) -> Command | None:

@@ -11,10 +11,10 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import Address
 from hermes_base.journal import LOST
-from hermes_base.keys import parse_key
 
 T = TypeVar("T")
 Key = tuple[str | int | bytes, ...]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hermes_base.errors import StoreFailure
-from hermes_state.people import ROLE_NAMES, Pairing, QuestionRow
+from hermes_state.people_store import ROLE_NAMES, Pairing, QuestionRow
 from hermes_state.texts import clean
 
 #: Without signs that look like another one when they are read aloud or copied by hand.

@@ -9,9 +9,9 @@ from typing import Any
 from hermes_base.errors import Fenced
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, TurnEnd, UsageRow
-from hermes_state.journal import StoreJournal, read_place
 from hermes_state.records import digest
 from hermes_state.store import NewSession, SessionInfo, Store
+from hermes_state.store_journal import StoreJournal, read_place
 from hermes_state.turns import BegunTurn, Claim, TurnStore, Written
 
 

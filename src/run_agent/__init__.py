@@ -40,8 +40,8 @@ from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
-from hermes_state.journal import memory_journal
 from hermes_state.records import make_session_id
+from hermes_state.store_journal import memory_journal
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines, summaries
 from run_agent.assembly import make_ports

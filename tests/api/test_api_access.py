@@ -18,7 +18,7 @@ from hermes_cli import main as entry
 from hermes_cli.cmds import api_keys_cmd
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
-from hermes_state.people import MEMBER
+from hermes_state.people_store import MEMBER
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore
 

@@ -11,7 +11,7 @@ from api_house import ApiHouse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.api.formats.reading import BODY_BYTES
+from gateway.http.api.formats.request_fields import BODY_BYTES
 from hermes_lab.server import LabServer
 
 CHAT = "/v1/chat/completions"

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.api.formats import reading
+from gateway.http.api.formats import request_fields
 from gateway.http.api.formats.asking import NOTHING_ASKED, ClientMessage, fold
-from gateway.http.api.formats.reading import Fields, parse_json
 from gateway.http.api.formats.reading_chat import read_chat
+from gateway.http.api.formats.request_fields import Fields, parse_json
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome, join_turn, read_outcome
-from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.repeats import Repeats
+from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
@@ -214,8 +214,8 @@ def test_any_object_is_read_or_refused(body: dict[str, object]) -> None:
 
 def test_the_limit_of_a_text_holds() -> None:
     """Also for a text in pieces."""
-    piece = {"role": "user", "content": "x" * (reading.MOST_CHARS // 2 + 1)}
+    piece = {"role": "user", "content": "x" * (request_fields.MOST_CHARS // 2 + 1)}
     with pytest.raises(ApiProblem, match="longer than"):
         read_chat(Fields({"model": "hermes", "messages": [piece, piece]}))
     with pytest.raises(ApiProblem, match="longer than"):
-        Fields({"a": "x" * (reading.MOST_CHARS + 1)}).text("a")
+        Fields({"a": "x" * (request_fields.MOST_CHARS + 1)}).text("a")

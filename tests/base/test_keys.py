@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_base.conversation_key import ConversationKey, parse_key
 from hermes_base.errors import HermesError
-from hermes_base.keys import ConversationKey, parse_key
 
 PARTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(lambda part: part != "main")
 KEYS = st.builds(ConversationKey, PARTS, PARTS, PARTS, PARTS, st.none() | PARTS)

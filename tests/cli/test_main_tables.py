@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_base import commands
+from hermes_base import command_table
 from hermes_base.errors import ConfigProblem
 from hermes_cli import profiles
 from hermes_cli.commands import resolve_command
 
 
 def test_the_table_holds_every_command_once() -> None:
-    names = [name for command in commands.COMMANDS for name in (command.name, *command.aliases)]
+    names = [name for command in command_table.COMMANDS for name in (command.name, *command.aliases)]
     assert len(names) == len(set(names))
-    assert {command.when_busy for command in commands.COMMANDS} <= {commands.NOW, commands.AFTER}
+    assert {command.when_busy for command in command_table.COMMANDS} <= {command_table.NOW, command_table.AFTER}
 
 
 @pytest.mark.parametrize(
@@ -31,40 +31,40 @@ def test_the_table_holds_every_command_once() -> None:
     ],
 )
 def test_a_command_is_parsed(text: str, name: str | None, args: str) -> None:
-    parsed = commands.parse(text)
+    parsed = command_table.parse(text)
     assert parsed is not None
     assert (parsed[0].name if parsed[0] else None, parsed[1]) == (name, args)
 
 
 @pytest.mark.parametrize("text", ["", "hello", "/", "//", "/usr/bin/env fails", "a /help", "/ help", "/12"])
 def test_a_message_is_not_taken_for_a_command(text: str) -> None:
-    assert commands.parse(text) is None
+    assert command_table.parse(text) is None
 
 
 @given(st.text())
 def test_parsing_takes_any_text(text: str) -> None:
-    parsed = commands.parse(text)
+    parsed = command_table.parse(text)
     assert parsed is None or text.strip().startswith("/")
-    commands.close_matches(text)
+    command_table.close_matches(text)
 
 
 def test_misspelt_commands_find_their_neighbours() -> None:
     """H8."""
-    assert commands.close_matches("/hlep me")[0] == "/help"
-    assert commands.close_matches("/exti")[0] == "/quit"
-    assert commands.close_matches("/") == []
+    assert command_table.close_matches("/hlep me")[0] == "/help"
+    assert command_table.close_matches("/exti")[0] == "/quit"
+    assert command_table.close_matches("/") == []
 
 
 def test_help_shows_every_command_in_columns() -> None:
-    lines = commands.help_lines()
-    assert len(lines) == len(commands.COMMANDS)
-    for line, command in zip(lines, commands.COMMANDS, strict=True):
+    lines = command_table.help_lines()
+    assert len(lines) == len(command_table.COMMANDS)
+    for line, command in zip(lines, command_table.COMMANDS, strict=True):
         assert line.startswith(f"/{command.name}")
         assert command.summary in line
 
 
 def test_plugins_ask_for_built_in_names() -> None:
-    assert resolve_command("/Reset") is commands.find_command("new")
+    assert resolve_command("/Reset") is command_table.find_command("new")
     assert resolve_command("lcm") is None
 
 

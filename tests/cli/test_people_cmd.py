@@ -12,7 +12,7 @@ from hermes_cli import main as entry
 from hermes_cli.cmds import people_cmd
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
-from hermes_state.people import MEMBER, Person
+from hermes_state.people_store import MEMBER, Person
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession

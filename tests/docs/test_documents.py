@@ -16,7 +16,7 @@ from script_loading import load_script
 
 from agent.providers import embedded
 from agent.providers.table import PROVIDERS
-from hermes_base.commands import COMMANDS
+from hermes_base.command_table import COMMANDS
 from hermes_base.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,11 +19,11 @@ from hermes_base.journal import Row
 from hermes_base.query_values import Caller, Conflict
 from hermes_cli import config
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
 

@@ -25,8 +25,8 @@ from gateway.run import GatewayRunner
 from hermes_base.errors import Fenced, HermesError
 from hermes_base.hooks import NoHooks
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
 NAMES = st.text(max_size=6)

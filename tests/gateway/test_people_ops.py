@@ -15,7 +15,7 @@ from gateway.turns.admission import LOCAL_OWNER, STRANGER, admit, open_folder, s
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row
 from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.people import ADMIN, MEMBER, OWNER
+from hermes_state.people_store import ADMIN, MEMBER, OWNER
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession
 

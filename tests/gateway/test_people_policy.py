@@ -20,8 +20,8 @@ from gateway.core.people import (
     members_approve,
     scope_of,
 )
-from hermes_base.commands import COMMANDS, Command, find_command
-from hermes_state.people import ROLE_NAMES
+from hermes_base.command_table import COMMANDS, Command, find_command
+from hermes_state.people_store import ROLE_NAMES
 
 STRANGERS = ["", "king", "Owner", "OWNER ", "members"]
 

@@ -15,7 +15,7 @@ from gateway.turns.questions import NOBODY, Questions
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
 from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.people import ANSWERED, OPEN, VOID
+from hermes_state.people_store import ANSWERED, OPEN, VOID
 
 OWNER, ADMIN, ANNA, BEN = (
     Standing("olga", "owner"),

@@ -20,7 +20,7 @@ from gateway.core.route import (
     Steer,
     route,
 )
-from hermes_base.commands import COMMANDS
+from hermes_base.command_table import COMMANDS
 from hermes_base.inbound import NOTICE, PERSON, Address, FileRef, Inbound
 
 TEXTS = st.one_of(

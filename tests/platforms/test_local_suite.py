@@ -10,7 +10,7 @@ from typing import Any
 from platform_suite import CLOSED_AFTER, CLOSED_BEFORE, PlatformSuite, Rig
 from pretending import HeardCore
 
-from gateway.platforms import registry
+from gateway.platforms import platform_list
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import OpenedConversation, SeenMessage, StoredRow
 from hermes_base import local_wire as wire
@@ -56,7 +56,7 @@ class ListeningHouse(HeardCore):
 
 class LocalRig(Rig):
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
-        adapter = registry.make_adapter(registry.find_spec("local"), "local", settings, home)
+        adapter = platform_list.make_adapter(platform_list.find_spec("local"), "local", settings, home)
         assert isinstance(adapter, LocalAdapter)
         self.adapter = adapter
         self.address = Address("local", "local", "talk")

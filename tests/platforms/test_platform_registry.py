@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway import platforms
-from gateway.platforms import registry
+from gateway.platforms import platform_list
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter
 from hermes_base.errors import ConfigProblem
@@ -45,14 +45,14 @@ class Pigeon(BaseAdapter):
 
 def test_a_new_folder_is_a_new_platform(folder: Path) -> None:
     write_platform(folder, "pigeon", SPEC, ADAPTER)
-    spec = registry.find_spec("pigeon")
-    assert spec in registry.all_specs()
-    adapter = registry.make_adapter(spec, "home", {"loft": 3}, folder)
+    spec = platform_list.find_spec("pigeon")
+    assert spec in platform_list.all_specs()
+    adapter = platform_list.make_adapter(spec, "home", {"loft": 3}, folder)
     assert (adapter.account, adapter.spec) == ("home", spec)
 
 
 def test_those_that_ship_are_found() -> None:
-    names = [spec.name for spec in registry.all_specs()]
+    names = [spec.name for spec in platform_list.all_specs()]
     assert names == sorted(names)
     assert "pretend" in names
 
@@ -60,7 +60,7 @@ def test_those_that_ship_are_found() -> None:
 def test_a_broken_folder_is_told_and_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_platform(folder, "broken", "raise RuntimeError('no wings')")
     write_platform(folder, "empty", "")
-    names = [spec.name for spec in registry.all_specs()]
+    names = [spec.name for spec in platform_list.all_specs()]
     assert "pretend" in names
     assert not {"broken", "empty"} & set(names)
     assert "no wings" in caplog.text
@@ -69,23 +69,23 @@ def test_a_broken_folder_is_told_and_left_out(folder: Path, caplog: pytest.LogCa
 
 def test_an_unknown_name_is_a_problem_that_the_owner_can_fix() -> None:
     with pytest.raises(ConfigProblem, match=r"no platform 'nosuch'.*pretend"):
-        registry.find_spec("nosuch")
+        platform_list.find_spec("nosuch")
 
 
 def test_what_an_adapter_needs_may_be_missing(folder: Path) -> None:
     write_platform(folder, "pigeon", SPEC, "import a_library_that_is_not_there")
     with pytest.raises(ConfigProblem, match=r"Pigeon cannot be loaded.*a_library_that_is_not_there"):
-        registry.make_adapter(registry.find_spec("pigeon"), "home", {}, folder)
+        platform_list.make_adapter(platform_list.find_spec("pigeon"), "home", {}, folder)
 
 
 def test_a_plugin_registers_one_at_run_time(tmp_path: Path) -> None:
     spec = PlatformSpec("smoke", "Smoke signals", "")
-    registry.register(spec, PretendAdapter)
+    platform_list.register(spec, PretendAdapter)
     try:
-        assert registry.find_spec("smoke") is spec
-        assert spec in registry.all_specs()
-        assert registry.make_adapter(spec, "hill", {}, tmp_path).account == "hill"
+        assert platform_list.find_spec("smoke") is spec
+        assert spec in platform_list.all_specs()
+        assert platform_list.make_adapter(spec, "hill", {}, tmp_path).account == "hill"
     finally:
-        registry.unregister("smoke")
+        platform_list.unregister("smoke")
     with pytest.raises(ConfigProblem):
-        registry.find_spec("smoke")
+        platform_list.find_spec("smoke")

@@ -9,7 +9,7 @@ from pathlib import Path
 from platform_suite import CLOSED_AFTER, CLOSED_BEFORE, NOT_STORED, PENALTY, REFUSED, PlatformSuite, Rig
 from pretending import HeardCore, place
 
-from gateway.platforms import registry
+from gateway.platforms import platform_list
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import PretendRules, PretendService, Update
 from hermes_base.inbound import Inbound
@@ -18,8 +18,8 @@ from hermes_base.inbound import Inbound
 class PretendRig(Rig):
     def __init__(self, rules: PretendRules, home: Path) -> None:
         self.service = PretendService(rules)
-        spec = registry.find_spec("pretend")
-        adapter = registry.make_adapter(spec, "bot", {"service": self.service}, home)
+        spec = platform_list.find_spec("pretend")
+        adapter = platform_list.make_adapter(spec, "bot", {"service": self.service}, home)
         assert isinstance(adapter, PretendAdapter)
         self.adapter = adapter
         self.address = place()
@@ -97,8 +97,8 @@ def test_an_account_without_a_service_has_its_own(tmp_path: Path) -> None:
 def test_its_light_part_loads_no_adapter() -> None:
     """Reading a spec costs next to nothing: the adapter's module is loaded when an account is opened."""
     code = (
-        "import sys; from gateway.platforms import registry; "
-        "registry.find_spec('pretend'); print('asyncio' in sys.modules)"
+        "import sys; from gateway.platforms import platform_list; "
+        "platform_list.find_spec('pretend'); print('asyncio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hermes_base.journal import Row
-from hermes_state.journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store_journal import StoreJournal
 
 SHORT, LONG = 20, 2_000  # messages
 SLACK = 300  # calls

@@ -6,8 +6,8 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from hermes_cli.plugins import VALID_HOOKS, PluginHooks, PluginManager
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.store_journal import StoreJournal
 
 KINDS = ("llm_request", "llm_execution", "tool_request", "tool_execution")
 

@@ -15,8 +15,8 @@ from hermes_base.text.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, Foreign
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
 from tools.builtin.file_tools import patch, read_file, search_files, write_file

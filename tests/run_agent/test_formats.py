@@ -10,8 +10,8 @@ import pytest
 
 from hermes_base.cancel import CancelToken
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store_journal import StoreJournal
 
 KEY = "lab-key-12345678"
 PIXEL = (

@@ -15,8 +15,8 @@ from waiting import wait_until
 from agent.turn import parallel
 from hermes_base.chat import Answer, Question, ToolEnded
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.process_registry import process_registry
 

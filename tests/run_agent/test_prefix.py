@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store_journal import StoreJournal
 from tools.registry import registry
 
 TURNS = 30
@@ -65,7 +65,7 @@ def test_30_turns_with_tools_over_evictions_and_reopened_stores(
 CHILD = """
 import json, sys
 from hermes_base.hooks import NoHooks
-from hermes_state.journal import StoreJournal
+from hermes_state.store_journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
 from pathlib import Path
 from run_agent import AIAgent

@@ -12,8 +12,8 @@ import pytest
 
 from agent.http import transport
 from hermes_base.hooks import NoHooks
-from hermes_state.journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
 CONVERSATIONS, TURNS = 200, 10

@@ -15,10 +15,10 @@ from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.hooks import NoHooks
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
 

@@ -8,10 +8,10 @@ import pytest
 from agent.auxiliary_client import call_llm
 from agent.turn.shortening import fit_text
 from hermes_lab.server import LabServer
-from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import Store
+from hermes_state.store_journal import StoreJournal
 
 SMALL = {"compression": {"protect_first_n": 1, "protect_last_n": 6}}
 

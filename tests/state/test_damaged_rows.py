@@ -15,7 +15,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Inbound, read_inbound, write_inbound
 from hermes_base.journal import LOST, Row, head_row
 from hermes_state.damage import LOST_TEXT, WORDS, DamagedRow, find_address, make_marker
-from hermes_state.people import VOID, QuestionRow
+from hermes_state.people_store import VOID, QuestionRow
 from hermes_state.sql.connection import MARK
 from hermes_state.sql.damage_sqlite import find_damaged
 from hermes_state.sql.sqlite import SqliteStore

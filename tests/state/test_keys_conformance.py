@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hermes_base.errors import StoreFailure
-from hermes_state.keys import USED_SECONDS
+from hermes_state.key_store import USED_SECONDS
 from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.people import MEMBER
+from hermes_state.people_store import MEMBER
 from hermes_state.sql.sqlite import SqliteStore
 
 Store = SqliteStore | MemoryStore

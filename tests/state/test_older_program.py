@@ -15,7 +15,7 @@ import pytest
 from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.journal import head_row
-from hermes_state.people import MEMBER, QuestionRow
+from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql import schema
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.sqlite import SqliteStore

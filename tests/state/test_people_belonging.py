@@ -11,7 +11,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
 from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.people import MEMBER, OWNER, QuestionRow
+from hermes_state.people_store import MEMBER, OWNER, QuestionRow
 from hermes_state.sql import people_queries
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession

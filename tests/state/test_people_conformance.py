@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hermes_base.errors import StoreFailure
 from hermes_state.memory.memory_state import MemoryState
 from hermes_state.memory.people_memory import MemoryPeople
-from hermes_state.people import (
+from hermes_state.people_records import CODE_LENGTH, CODE_SIGNS
+from hermes_state.people_store import (
     ADMIN,
     ANSWERED,
     EXPIRED,
@@ -23,7 +24,6 @@ from hermes_state.people import (
     PeopleStore,
     QuestionRow,
 )
-from hermes_state.people_records import CODE_LENGTH, CODE_SIGNS
 from hermes_state.sql.connection import Database
 from hermes_state.sql.people_sqlite import SqlitePeople
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from test_store_kill import check_file, run_and_kill
 from turn_bench import ACCOUNT, CHAT, ENGINES, OTHER, USAGE, Bench, answer, make_bench, say
 
-from hermes_state.people import QuestionRow
+from hermes_state.people_store import QuestionRow
 from hermes_state.sql import retention_sqlite
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import SqliteStore

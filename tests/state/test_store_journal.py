@@ -4,8 +4,8 @@ import pytest
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.journal import Row, UsageRow, shown_text
-from hermes_state.journal import StoreJournal, memory_journal
 from hermes_state.store import Store
+from hermes_state.store_journal import StoreJournal, memory_journal
 
 CHAT = "agent:main:local:dm:1"
 

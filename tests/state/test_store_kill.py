@@ -36,7 +36,7 @@ while True:
 ROTATOR = """
 import sys
 from hermes_base.journal import Row
-from hermes_state.journal import StoreJournal
+from hermes_state.store_journal import StoreJournal
 from hermes_state.sql.sqlite import SqliteStore
 
 journal = StoreJournal(lambda: SqliteStore(sys.argv[1]), "c")

@@ -9,10 +9,10 @@ import pytest
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
-from hermes_state.journal import StoreJournal
-from hermes_state.sql import queries, schema
+from hermes_state.sql import schema, statements
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession, Store, UsageSum
+from hermes_state.store_journal import StoreJournal
 
 CHAT = "agent:main:local:dm:1"
 CALL = UsageRow("p", "m", "turn", 1, 2, 4, 8, 3, cost=0.5, turn="t1", saved=0.25)
@@ -160,7 +160,7 @@ def test_the_program_of_layout_1_works_on_layout_2(tmp_path: Path) -> None:
     with closing(SqliteStore(path)) as store:
         store.charge(begin(store), [CALL])
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        assert db.execute(queries.GET_META, ("min_reader",)).fetchone() == ("1",)
+        assert db.execute(statements.GET_META, ("min_reader",)).fetchone() == ("1",)
         db.execute(OLD_ADD_USAGE)
     with closing(SqliteStore(path)) as store:
         assert store.usage().calls == 2

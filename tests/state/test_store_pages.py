@@ -14,7 +14,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, head_row, placed, visible
 from hermes_state import paging
 from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql import queries
+from hermes_state.sql import statements
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession, Store
 
@@ -93,10 +93,12 @@ def test_a_page_reads_what_is_on_it(tmp_path: Path) -> None:
         session = fill(store, [say(number) for number in range(20)])
         store.append(session, "w", 20, [head_row(18)])
         with closing(sqlite3.connect(path)) as db:
-            for statement, wanted in ((queries.GET_HEADS, (session,)), (queries.GET_PAGE, (session, 5, 9))):
+            for statement, wanted in ((statements.GET_HEADS, (session,)), (statements.GET_PAGE, (session, 5, 9))):
                 plan = [step[3] for step in db.execute(f"explain query plan {statement}", wanted)]
                 assert all(step.startswith("SEARCH") for step in plan), plan
-            assert "message_head" in str(db.execute(f"explain query plan {queries.GET_HEADS}", (session,)).fetchall())
+            assert "message_head" in str(
+                db.execute(f"explain query plan {statements.GET_HEADS}", (session,)).fetchall()
+            )
             db.execute("update message set body = 'not JSON' where kind = 'message' and position < 10")
             db.execute("delete from sent")
             db.commit()

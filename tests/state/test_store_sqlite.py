@@ -15,7 +15,7 @@ import pytest
 
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.journal import Row, UsageRow
-from hermes_state.sql import queries, schema, search_index
+from hermes_state.sql import schema, search_index, statements
 from hermes_state.sql.connection import MARK, READERS
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
 from hermes_state.sql.sqlite import SqliteStore
@@ -57,7 +57,7 @@ def ask(path: Path, query: str) -> list[tuple[object, ...]]:
 LISTINGS = {"RECENT_SESSIONS(False, False)", "RECENT_OF_OWNER", "SEARCH", "TITLES"}
 STATEMENTS = {
     f"{name}{asked or ''}": text
-    for name, found in vars(queries).items()
+    for name, found in vars(statements).items()
     if name.isupper() and not name.startswith("_")
     for asked, text in (found.items() if isinstance(found, dict) else [((), found)])
     if not text.startswith(("create", "drop"))
@@ -87,18 +87,18 @@ def ask_plan(path: Path, text: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("text", "index"),
     [
-        (queries.SUM_USAGE[False, False], "usage_created (created>"),
-        (queries.SUM_USAGE[True, False], "usage_session (session=? AND created>"),
-        (queries.SUM_USAGE[False, True], "usage_task (task=? AND created>"),
-        (queries.SPLIT_USAGE[False, False], "usage_created (created>"),
-        (queries.SPLIT_USAGE[True, False], "usage_session (session=? AND created>"),
-        (queries.SPLIT_USAGE[False, True], "usage_task (task=? AND created>"),
-        (queries.GET_BREAKS[False, False], "break_created (created>"),
-        (queries.GET_BREAKS[True, False], "break_session (session=? AND created>"),
-        (queries.GET_BREAKS[False, True], "break_task (task=? AND created>"),
-        (queries.RECENT_SESSIONS[True, False], "session_of_conversation (conversation=? AND updated<"),
-        (queries.RECENT_SESSIONS[False, False], "session_recent"),
-        (queries.DROP_UNUSED_BLOB, "sent_hash (hash=?)"),
+        (statements.SUM_USAGE[False, False], "usage_created (created>"),
+        (statements.SUM_USAGE[True, False], "usage_session (session=? AND created>"),
+        (statements.SUM_USAGE[False, True], "usage_task (task=? AND created>"),
+        (statements.SPLIT_USAGE[False, False], "usage_created (created>"),
+        (statements.SPLIT_USAGE[True, False], "usage_session (session=? AND created>"),
+        (statements.SPLIT_USAGE[False, True], "usage_task (task=? AND created>"),
+        (statements.GET_BREAKS[False, False], "break_created (created>"),
+        (statements.GET_BREAKS[True, False], "break_session (session=? AND created>"),
+        (statements.GET_BREAKS[False, True], "break_task (task=? AND created>"),
+        (statements.RECENT_SESSIONS[True, False], "session_of_conversation (conversation=? AND updated<"),
+        (statements.RECENT_SESSIONS[False, False], "session_recent"),
+        (statements.DROP_UNUSED_BLOB, "sent_hash (hash=?)"),
     ],
 )
 def test_sums_and_lists_use_their_own_index(store: SqliteStore, path: Path, text: str, index: str) -> None:
@@ -153,7 +153,7 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 def test_importing_and_constructing_creates_no_file(tmp_path: Path) -> None:
     code = (
         "import hermes_state.sql.sqlite, hermes_state.memory.memory_store\n"
-        "import hermes_state.home_lock as lock, hermes_state.journal as j\n"
+        "import hermes_state.home_lock as lock, hermes_state.store_journal as j\n"
         "journal = j.StoreJournal(lambda: hermes_state.sql.sqlite.SqliteStore('store.db'), 'c')\n"
         "held = lock.HomeLock('home')\n"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, written
 
-from hermes_state.sql import queries, schema, turn_queries
+from hermes_state.sql import schema, statements, turn_statements
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.sqlite import SqliteStore
 from hermes_state.store import NewSession
@@ -36,7 +36,7 @@ def ask(path: Path, query: str) -> list[tuple[object, ...]]:
 
 # --- query plans
 
-STATEMENTS = {name: text for name, text in vars(turn_queries).items() if name.isupper() and not name.startswith("_")}
+STATEMENTS = {name: text for name, text in vars(turn_statements).items() if name.isupper() and not name.startswith("_")}
 #: These read an index that holds open rows alone, so what they read is what there is to do.
 OPEN_ONLY = {
     "HOLDINGS": ("conversation_ready", "conversation_owner"),
@@ -97,8 +97,8 @@ def test_what_is_first_is_found_without_sorting(bench: Bench, path: Path, name: 
 @pytest.mark.parametrize(
     ("text", "index"),
     [
-        (queries.LAST_ROW_OF_TURN, "message_turn (conversation=? AND seq=?)"),
-        (queries.LAST_CALL_OF_TURN, "usage_call (conversation=? AND seq=?)"),
+        (statements.LAST_ROW_OF_TURN, "message_turn (conversation=? AND seq=?)"),
+        (statements.LAST_CALL_OF_TURN, "usage_call (conversation=? AND seq=?)"),
     ],
 )
 def test_the_numbers_of_a_turn_are_looked_up(bench: Bench, path: Path, text: str, index: str) -> None:

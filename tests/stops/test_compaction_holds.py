@@ -19,8 +19,8 @@ from agent.turn.shortening import shorten_rows
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row
 from hermes_constants import get_hermes_home
-from hermes_state.journal import StoreJournal
 from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.registry import registry
 

@@ -8,7 +8,7 @@ import httpx2
 from openai import AsyncOpenAI, OpenAI
 from web_house import WebHouse
 
-from hermes_state.people import MEMBER
+from hermes_state.people_store import MEMBER
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from waiting import wait_until
 
-from gateway.platforms import registry
+from gateway.platforms import platform_list
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendMessage, PretendRules, PretendService, Update
@@ -49,7 +49,7 @@ class House:
 
     def start(self) -> None:
         spec: PlatformSpec = describe(self.service.rules)
-        registry.register(
+        platform_list.register(
             spec, lambda account, given, home: PretendAdapter(account, {**given, "service": self.service}, home)
         )
         self._life = _Life(self.home)
@@ -71,7 +71,7 @@ class House:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        registry.unregister("pretend")
+        platform_list.unregister("pretend")
 
     @property
     def gateway(self) -> Gateway:

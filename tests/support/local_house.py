@@ -15,6 +15,7 @@ from gateway.platforms.face import Accepted, Dealt, Heard, LiveEvent, Moved, Ref
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
 from hermes_base.chat import Question, TextDelta, ToolEnded, ToolStarted
+from hermes_base.conversation_key import ConversationKey
 from hermes_base.errors import HermesError
 from hermes_base.inbound import (
     ANSWER,
@@ -28,7 +29,6 @@ from hermes_base.inbound import (
     read_inbound,
     write_inbound,
 )
-from hermes_base.keys import ConversationKey
 from hermes_base.local_wire import Hello
 from hermes_state.home_lock import HomeLock
 from hermes_state.memory.memory_store import MemoryStore

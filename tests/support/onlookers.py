@@ -12,7 +12,7 @@ from waiting import wait_until
 from web_house import PageState, Stream, Visitor
 
 from agent.turn.driver import EXCUSES
-from gateway.platforms import registry
+from gateway.platforms import platform_list
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendRules, PretendService
 from gateway.turns.run_turn import GOING_ON
@@ -43,7 +43,7 @@ class EveryHouse(ApiHouse):
         super().__init__(home, base_url, platforms={"pretend": pretend}, **settings)
 
     def start(self) -> None:
-        registry.register(
+        platform_list.register(
             describe(self.service.rules),
             lambda account, given, home: PretendAdapter(account, {**given, "service": self.service}, home),
         )
@@ -51,7 +51,7 @@ class EveryHouse(ApiHouse):
 
     def stop(self) -> None:
         super().stop()
-        registry.unregister("pretend")
+        platform_list.unregister("pretend")
 
     def visit(self, **headers: str) -> Visitor:
         """Somebody at the page, who came by the printed address."""

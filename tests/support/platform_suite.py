@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from gateway.platforms import registry
+from gateway.platforms import platform_list
 from gateway.platforms.face import Adapter, NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
@@ -73,7 +73,7 @@ class PlatformSuite:
     def test_the_spec_is_whole_and_found(self, tmp_path: Path) -> None:
         async def steps(rig: Rig) -> None:
             spec = rig.adapter.spec
-            assert registry.find_spec(spec.name).factory == spec.factory
+            assert platform_list.find_spec(spec.name).factory == spec.factory
             assert spec.label
             assert spec.length_unit in _FILLERS
             assert spec.markup in ("markdown", "plain")

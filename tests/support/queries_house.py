@@ -12,7 +12,7 @@ from local_gateway import LocalHouse
 from waiting import wait_until
 
 from gateway.platforms.face import Accepted
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.query_values import Caller, Timeline
 

@@ -17,7 +17,7 @@ from web_house import PageState, Visitor, WebHouse, find_free_port
 from gateway.http import access, connections, server
 from gateway.http.page import live
 from gateway.platforms import hub
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 from hermes_base.query_values import Caller, PastExchange
 from hermes_lab.server import LabServer
 

@@ -11,7 +11,7 @@ from gateway.http.server import HttpServer, ServerSettings, open_server
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.gateway import Gateway
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 from gateway.service.stopping import CLEAN_UP_SECONDS, LastResort
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config

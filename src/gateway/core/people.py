@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from hermes_base.commands import Command, needed_role
+from hermes_base.command_table import Command, needed_role
 from hermes_base.inbound import PEOPLE
 
 OWNER, ADMIN, MEMBER = "owner", "admin", "member"

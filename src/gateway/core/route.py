@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gateway.core.people import may_answer, may_run, may_stop, may_talk
-from hermes_base import commands
-from hermes_base.commands import Command
+from hermes_base import command_table
+from hermes_base.command_table import Command
 from hermes_base.inbound import NOTICE, Inbound
 
 MAX_WAITING = 100  # messages of one conversation that may wait
@@ -195,7 +195,7 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
         return _take_answer(question, answer, view) or ReplyAtOnce(
             NOT_A_CHOICE.format(choices=", ".join(question.choices))
         )
-    if inbound.files or commands.parse(inbound.text) is not None:
+    if inbound.files or command_table.parse(inbound.text) is not None:
         return None
     if answer not in question.choices and not _may_answer(question, view):
         return None  # free text of somebody else is a message like any other, and must not be lost
@@ -216,7 +216,7 @@ def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) ->
 
 
 def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
-    asked = commands.parse(inbound.text)
+    asked = command_table.parse(inbound.text)
     if asked is None:
         return None
     command, args = asked
@@ -224,7 +224,7 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
         name = inbound.text.split()[0].removeprefix("/")
         if name.lower() in view.plugin_commands:  # nobody knows what it touches, so it never runs beside a turn
             return Queue(QUEUED_COMMAND.format(name=name)) if view.busy else RunCommand(name.lower(), args, plugin=True)
-        near = commands.close_matches(name)
+        near = command_table.close_matches(name)
         hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
         return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
     if not may_run(view.sender.role, command, args):
@@ -276,7 +276,7 @@ _CHECKS: tuple[Check, ...] = (
 
 
 def _run_by_table(command: Command, args: str, _: Inbound, view: ConversationView) -> Decision:
-    if view.busy and command.when_busy == commands.AFTER:
+    if view.busy and command.when_busy == command_table.AFTER:
         return Queue(QUEUED_COMMAND.format(name=command.name))
     return RunCommand(command.name, args)
 
@@ -306,13 +306,13 @@ _SPECIAL: Mapping[str, Callable[[Command, str, Inbound, ConversationView], Decis
 
 def message_text(text: str) -> str:
     """What a message says to the model: its text, without the word that says what becomes of it."""
-    asked = commands.parse(text)
+    asked = command_table.parse(text)
     return asked[1] if asked is not None and _says_its_way(asked[0]) else text
 
 
 def is_command(text: str) -> bool:
     """Whether a text is carried out by Hermes itself; otherwise it is for the model."""
-    asked = commands.parse(text)
+    asked = command_table.parse(text)
     return asked is not None and not _says_its_way(asked[0])
 
 

@@ -28,7 +28,7 @@ from gateway.http.pages import PageRoutes
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.hub import Hub, StreamEnded
 from gateway.platforms.web.adapter import WebAdapter
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import Caller
 

@@ -20,7 +20,7 @@ from gateway.core.people import members_approve
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
-from gateway.platforms.registry import all_specs, find_spec, make_adapter
+from gateway.platforms.platform_list import all_specs, find_spec, make_adapter
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
 from gateway.service.chores import Chores

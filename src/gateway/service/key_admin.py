@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import HermesError
-from hermes_state.keys import KeyRow
-from hermes_state.people import OWNER
+from hermes_state.key_store import KeyRow
+from hermes_state.people_store import OWNER
 from hermes_state.sql.sqlite import SqliteStore
 
 PREFIX = "hk_"

@@ -12,9 +12,9 @@ from gateway.turns.admission import LOCAL_OWNER
 from gateway.turns.agent_builder import Choices
 from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
+from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, Inbound, read_inbound
-from hermes_base.keys import ONCE, ConversationKey, parse_key
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import list_changed

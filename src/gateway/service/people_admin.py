@@ -10,8 +10,8 @@ from typing import Any
 
 from hermes_base.errors import HermesError
 from hermes_base.inbound import PEOPLE
-from hermes_state.people import MEMBER, OWNER, ROLE_NAMES
 from hermes_state.people_records import pick_pairing
+from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES
 from hermes_state.sql.sqlite import SqliteStore
 
 Args = Mapping[str, Any]

@@ -16,9 +16,9 @@ from gateway.core.meters import MeteredJournal, Meters
 from gateway.core.people import Scope
 from gateway.run import GatewayRunner
 from gateway.turns.threads import forbid_store_thread
+from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
-from hermes_base.keys import parse_key
 from hermes_base.tool_context import PostNotice
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.run import GatewayRunner
 from gateway.turns.agent_builder import Choices
-from hermes_base.keys import parse_key
+from hermes_base.conversation_key import parse_key
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home

@@ -38,7 +38,7 @@ from gateway.turns.run_turn import LiveTurn, TurnPerformer
 from gateway.turns.sender import Senders, spec_of
 from gateway.turns.slash_commands import CommandPerformer
 from gateway.turns.threads import StoreFace, start_thread
-from hermes_base import commands
+from hermes_base import command_table
 from hermes_base.errors import Fenced, HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Inbound, Outgoing
 from hermes_state.turns import Claim, TurnStore
@@ -235,7 +235,7 @@ class Lane:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
         # One that asks the model takes as long as a turn, so that it can be stopped like one.
-        asked = commands.parse(self.slot.job.first.inbound.text) if self.slot and not self.slot.is_turn else None
+        asked = command_table.parse(self.slot.job.first.inbound.text) if self.slot and not self.slot.is_turn else None
         slow = asked is not None and asked[0] is not None and asked[0].asks_model
         return replace(
             arrival.view,
@@ -304,12 +304,12 @@ class Lane:
     async def _take_command(self, item: Item, asked: RunCommand) -> None:
         """What may run beside a turn runs now; the rest takes its place in the order, and so does a plugin's command:
         nobody knows what it touches."""
-        command = None if asked.plugin else commands.find_command(asked.name)
+        command = None if asked.plugin else command_table.find_command(asked.name)
         if asked.name == "stop":
             reason = f"stopped by {item.inbound.sender_name or 'the user'}"
             stopped = bool(self.slot or self._queue) and self.stop(reason)  # what comes behind it is not meant
             await self._close(item, "" if stopped else NOTHING_RUNS)
-        elif command is not None and command.when_busy == commands.NOW:
+        elif command is not None and command.when_busy == command_table.NOW:
             self._start(self._run_beside(item))
         else:
             self._enqueue(item)

@@ -15,7 +15,7 @@ from gateway.core.people import may_answer
 from gateway.core.route import OpenQuestion, Standing, read_answer
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
-from hermes_state.people import PeopleStore, QuestionRow
+from hermes_state.people_store import PeopleStore, QuestionRow
 
 log = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from typing import Any
 from gateway.core import people
 from gateway.core.route import ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
-from gateway.platforms.registry import find_spec
+from gateway.platforms.platform_list import find_spec
 from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
 from gateway.turns.jobs import LOOKED_AT, Arrival
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
-from hermes_state.people import PeopleStore
+from hermes_state.people_store import PeopleStore
 from hermes_state.turns import Claim, TurnStore, Waiting
 
 Settings = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What each slash command does and answers in a conversation; the table itself is in `hermes_base.commands`.
+"""What each slash command does and answers in a conversation; the table itself is in `hermes_base.command_table`.
 
 A command runs on a thread, for one stored message. What it writes is fenced like a turn; its answer closes the message.
 """
@@ -22,7 +22,7 @@ from gateway.turns.jobs import Again, Item, Job, JobDone
 from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer, hold_agent
 from gateway.turns.sender import spec_of
 from gateway.turns.sessions import find_session, list_sessions
-from hermes_base import commands
+from hermes_base import command_table
 from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing, as_fields
@@ -33,7 +33,7 @@ from hermes_cli.plugins import (
     get_plugin_command_handler,
     resolve_plugin_command_result,
 )
-from hermes_state.people import MEMBER, OWNER
+from hermes_state.people_store import MEMBER, OWNER
 from hermes_state.store import SessionInfo
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn
@@ -146,7 +146,7 @@ class CommandPerformer:
         return JobDone(job.seqs, moved=result.moved)
 
     def _run(self, job: Job, live: LiveTurn) -> Result:
-        asked = commands.parse(job.first.inbound.text)
+        asked = command_table.parse(job.first.inbound.text)
         assert asked is not None
         command, args = asked
         scene = CommandScene(self._parts, self._performer, job, live, args, self._operator)
@@ -452,7 +452,7 @@ PEOPLE_ACTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Iterator[s
 )
 HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
     {
-        "help": lambda scene: Result(commands.help_lines()),
+        "help": lambda scene: Result(command_table.help_lines()),
         "new": start_new,
         "resume": resume,
         "branch": branch,

@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
-from hermes_base.commands import COMMANDS
+from hermes_base.command_table import COMMANDS
 from hermes_cli.chat.terminal_words import clean_typed
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from hermes_base.commands import COMMANDS
+from hermes_base.command_table import COMMANDS
 from hermes_cli.chat.terminal_input import TypedLine
 
 if TYPE_CHECKING:

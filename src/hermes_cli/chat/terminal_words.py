@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes_base import commands
+from hermes_base import command_table
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
 from hermes_base.text.tool_views import PATCHES
 
@@ -40,9 +40,9 @@ def clean_typed(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def read_command(text: str) -> commands.Command | None:
+def read_command(text: str) -> command_table.Command | None:
     """The slash command that a typed text is; None: it is a message, or there is no such command."""
-    parsed = commands.parse(text)
+    parsed = command_table.parse(text)
     return parsed[0] if parsed else None
 
 

@@ -39,8 +39,8 @@ from hermes_state.home_lock import holder
 from hermes_state.sql.connection import Database, was_made
 from hermes_state.sql.damage_sqlite import find_damaged, list_damaged
 from hermes_state.sql.ownership_sqlite import CLOCK
-from hermes_state.sql.queries import GET_META
 from hermes_state.sql.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+from hermes_state.sql.statements import GET_META
 from hermes_state.turn_rules import measure_setback
 from plugins import context_engine
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable

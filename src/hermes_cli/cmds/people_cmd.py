@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_cli.cmds import owner
-from hermes_state.people import MEMBER, ROLE_NAMES
+from hermes_state.people_store import MEMBER, ROLE_NAMES
 
 _NOBODY = "Nobody but the owner of this machine may speak. Who writes on a connected platform gets a code to approve."
 

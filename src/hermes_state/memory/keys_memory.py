@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from hermes_state.keys import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
+from hermes_state.key_store import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
 from hermes_state.memory.memory_state import MemoryState, locked
 
 

@@ -11,9 +11,9 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow, visible
 from hermes_state import records
-from hermes_state.keys import KeyRow
+from hermes_state.key_store import KeyRow
 from hermes_state.memory.turn_tables import TurnTables
-from hermes_state.people import QuestionRow
+from hermes_state.people_store import QuestionRow
 from hermes_state.store import BreakRow, NewSession, SessionInfo
 from hermes_state.texts import clean
 

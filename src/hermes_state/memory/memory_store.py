@@ -8,13 +8,13 @@ from itertools import islice
 
 from hermes_base.journal import Row, Transcript, UsageRow, visible
 from hermes_state import paging, records
-from hermes_state.keys import KeyStore
+from hermes_state.key_store import KeyStore
 from hermes_state.memory import retention_memory
 from hermes_state.memory.keys_memory import MemoryKeys
 from hermes_state.memory.memory_state import MemoryRow, MemoryState, locked, read_message
 from hermes_state.memory.people_memory import MemoryPeople
 from hermes_state.memory.turns_memory import MemoryTurns
-from hermes_state.people import PeopleStore
+from hermes_state.people_store import PeopleStore
 from hermes_state.store import (
     TITLE,
     TITLES_LOOKED_AT,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hermes_state import people_records as rules
 from hermes_state.memory.memory_state import Charge, MemoryState, locked
 from hermes_state.memory.turn_tables import TurnTables
-from hermes_state.people import (
+from hermes_state.people_store import (
     ANSWERED,
     EXPIRED,
     MAX_PAIRINGS,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from hermes_state.memory.memory_state import Kept, MemoryState
-from hermes_state.people import OPEN
+from hermes_state.people_store import OPEN
 
 
 def sweep(state: MemoryState, before: float, limit: int) -> int:

@@ -26,8 +26,8 @@ from hermes_state.damage import (
     make_marker,
     name_key,
 )
-from hermes_state.people import MEMBER, ROLE_NAMES
-from hermes_state.sql import turn_queries as sql
+from hermes_state.people_store import MEMBER, ROLE_NAMES
+from hermes_state.sql import turn_statements as sql
 
 log = logging.getLogger(__name__)
 

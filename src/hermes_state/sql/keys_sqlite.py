@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hermes_state.keys import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
+from hermes_state.key_store import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
 from hermes_state.sql.connection import StorePart
 
 _KEY = "id, name, person, created, last_used, revoked"

@@ -8,7 +8,7 @@ from typing import Any
 from hermes_base.inbound import Outgoing
 from hermes_state import turn_rules
 from hermes_state.damage import as_texts, decode
-from hermes_state.sql import turn_queries as sql
+from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.connection import StorePart
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Progress

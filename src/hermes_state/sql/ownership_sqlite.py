@@ -8,8 +8,8 @@ from typing import Any
 
 from hermes_state import turn_rules
 from hermes_state.damage import as_object, decode
-from hermes_state.sql import queries
-from hermes_state.sql import turn_queries as sql
+from hermes_state.sql import statements
+from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.connection import StorePart
 from hermes_state.texts import clean
 from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, ControlSent, Holding, NodeInfo
@@ -132,13 +132,13 @@ class SqliteOwnership(StorePart):
 
 def follow_clock(db: sqlite3.Connection, now: float) -> None:
     """Note the time. When the clock was set back since it was last noted, what waits for its time goes along."""
-    known = db.execute(queries.GET_META, (CLOCK,)).fetchone()
+    known = db.execute(statements.GET_META, (CLOCK,)).fetchone()
     by = turn_rules.measure_setback("" if known is None else known[0], now)
     if by:
         log.warning("the clock was set back by %.0f s; what waits for its time does not wait for that", by)
         for statement in _MOVES:
             db.execute(statement, {"by": by, "now": now})
-    db.execute(queries.SET_META, (CLOCK, repr(now)))
+    db.execute(statements.SET_META, (CLOCK, repr(now)))
 
 
 def name_claim(claim: Claim) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def claim_free(db: sqlite3.Connection, node: str, conversation: str, now: float)
         return Claim(conversation, epoch, node)
     if live or not _may_claim(db, node, now):
         return None
-    db.execute(queries.ADD_CONVERSATION, (conversation,))
+    db.execute(statements.ADD_CONVERSATION, (conversation,))
     return _take(db, node, conversation)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes_state import people_records as rules
 from hermes_state.damage import as_texts, decode
-from hermes_state.people import (
+from hermes_state.people_store import (
     ANSWERED,
     MAX_PAIRINGS,
     MEMBER,
@@ -21,7 +21,7 @@ from hermes_state.people import (
     QuestionRow,
 )
 from hermes_state.sql import people_queries as sql
-from hermes_state.sql import queries, search_index
+from hermes_state.sql import search_index, statements
 from hermes_state.sql.connection import StorePart
 from hermes_state.sql.damage_sqlite import check_role
 from hermes_state.texts import clean
@@ -160,8 +160,8 @@ class SqlitePeople(StorePart):
     def assign(self, conversation: str, person: str) -> str:
         key = clean(conversation)
         with self._db.write() as db:
-            db.execute(queries.ADD_CONVERSATION, (key,))
-            db.execute(queries.ASSIGN, (clean(person), key))
+            db.execute(statements.ADD_CONVERSATION, (key,))
+            db.execute(statements.ASSIGN, (clean(person), key))
             return str(db.execute(sql.PERSON_OF, (key,)).fetchone()[0])
 
     def person_of(self, conversation: str) -> str:
@@ -282,7 +282,7 @@ def _forget(db: sqlite3.Connection, person: str, now: float) -> Forgotten:
 def delete_session(db: sqlite3.Connection, session: str) -> None:
     """A session with its rows, search entries and the blobs that nobody else uses."""
     search_index.take_session(db, session)
-    hashes = db.execute(queries.GET_HASHES, (session,)).fetchall()
-    db.execute(queries.DELETE_SESSION, (session,))
-    db.execute(queries.DELETE_DAMAGED, (session,))
-    db.executemany(queries.DROP_UNUSED_BLOB, hashes)
+    hashes = db.execute(statements.GET_HASHES, (session,)).fetchall()
+    db.execute(statements.DELETE_SESSION, (session,))
+    db.execute(statements.DELETE_DAMAGED, (session,))
+    db.executemany(statements.DROP_UNUSED_BLOB, hashes)

@@ -2,8 +2,8 @@
 
 import sqlite3
 
-from hermes_state.sql import queries
 from hermes_state.sql import sqlite_steps as steps
+from hermes_state.sql import statements
 from hermes_state.sql.people_sqlite import delete_session
 
 OLD_MESSAGES = (
@@ -64,6 +64,6 @@ def delete_stale(db: sqlite3.Connection, session: str, before: float, now: float
     """Delete the session if it is stale; False when somebody came back to it meanwhile."""
     if db.execute(IS_STALE, {"session": session, "before": before, "now": now}).fetchone() is None:
         return False
-    db.execute(queries.MOVE_CURRENT, (None, steps.get_head(db, session).conversation, session))
+    db.execute(statements.MOVE_CURRENT, (None, steps.get_head(db, session).conversation, session))
     delete_session(db, session)
     return True

@@ -12,7 +12,7 @@ from itertools import islice
 from hermes_base.journal import Row
 from hermes_state.damage import as_object, decode
 from hermes_state.records import no_index, read_text
-from hermes_state.sql import queries
+from hermes_state.sql import statements
 from hermes_state.store import TITLE, TITLES_LOOKED_AT, SearchHit
 from hermes_state.texts import cut_excerpt, mark_title, match_title, space_letters, split_query, write_match
 
@@ -32,7 +32,7 @@ class IndexState:
 
 def read_state(db: sqlite3.Connection) -> IndexState | None:
     """How far the index reaches; None: it was dropped."""
-    row = db.execute(queries.GET_META, ("search",)).fetchone()
+    row = db.execute(statements.GET_META, ("search",)).fetchone()
     if row is None:
         return None
     done, until = str(row[0]).split()
@@ -44,7 +44,7 @@ def add_texts(db: sqlite3.Connection, texts: list[tuple[int, str]]) -> None:
     state = read_state(db)
     if state is not None:
         held = [(row_id, space_letters(text)) for row_id, text in texts if state.holds(row_id)]
-        db.executemany(queries.ADD_SEARCH, held)
+        db.executemany(statements.ADD_SEARCH, held)
 
 
 def take_session(db: sqlite3.Connection, session: str) -> None:
@@ -52,9 +52,9 @@ def take_session(db: sqlite3.Connection, session: str) -> None:
     state = read_state(db)
     if state is None:
         return
-    for row_id, text in _read_texts(db.execute(queries.MESSAGES_OF_SESSION, (session,)).fetchall()):
+    for row_id, text in _read_texts(db.execute(statements.MESSAGES_OF_SESSION, (session,)).fetchall()):
         if text and state.holds(row_id):
-            db.execute(queries.TAKE_SEARCH, (row_id, space_letters(text)))
+            db.execute(statements.TAKE_SEARCH, (row_id, space_letters(text)))
 
 
 def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = None) -> list[SearchHit]:
@@ -64,11 +64,11 @@ def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = No
     runs = split_query(words)
     if not runs:
         return []
-    titles = db.execute(queries.TITLES, (person, person, TITLES_LOOKED_AT))
+    titles = db.execute(statements.TITLES, (person, person, TITLES_LOOKED_AT))
     named = ((session, title, at) for session, title, at in titles if match_title(runs, title))
     hits = [SearchHit(session, -1, TITLE, mark_title(runs, title), at) for session, title, at in islice(named, limit)]
     wanted = (write_match(runs), person, person, limit - len(hits))
-    for row_id, session, position, kind, raw, shown, created in db.execute(queries.SEARCH, wanted).fetchall():
+    for row_id, session, position, kind, raw, shown, created in db.execute(statements.SEARCH, wanted).fetchall():
         row = Row(decode("message", (row_id,), raw, as_object), shown, kind=kind)
         excerpt = cut_excerpt(runs, read_text(row))
         hits.append(SearchHit(session, position, str(row.message.get("role", "")), excerpt, created))
@@ -76,15 +76,15 @@ def find(db: sqlite3.Connection, words: str, limit: int, person: str | None = No
 
 
 def drop(db: sqlite3.Connection) -> None:
-    db.execute(queries.DROP_SEARCH)
-    db.execute(queries.STOP_SEARCH)
+    db.execute(statements.DROP_SEARCH)
+    db.execute(statements.STOP_SEARCH)
 
 
 def restart(db: sqlite3.Connection) -> IndexState:
     """An empty index that new rows enter at once and the present ones by `extend`."""
     drop(db)
-    db.execute(queries.CREATE_SEARCH)
-    (last,) = db.execute(queries.LAST_MESSAGE).fetchone()
+    db.execute(statements.CREATE_SEARCH)
+    (last,) = db.execute(statements.LAST_MESSAGE).fetchone()
     return _keep(db, IndexState(0, last))
 
 
@@ -92,9 +92,9 @@ def extend(db: sqlite3.Connection, state: IndexState) -> tuple[IndexState, int]:
     """Index the next rows; the state after it (done = until: nothing left) and how many texts went in."""
     if read_state(db) != state:  # dropped meanwhile: whoever did it has the last word
         return IndexState(state.until, state.until), 0
-    rows = db.execute(queries.MESSAGES_BETWEEN, (state.done, state.until, BATCH)).fetchall()
+    rows = db.execute(statements.MESSAGES_BETWEEN, (state.done, state.until, BATCH)).fetchall()
     held = [(row_id, space_letters(text)) for row_id, text in _read_texts(rows) if text]
-    db.executemany(queries.ADD_SEARCH, held)
+    db.executemany(statements.ADD_SEARCH, held)
     done = rows[-1][0] if len(rows) == BATCH else state.until
     return _keep(db, IndexState(done, state.until)), len(held)
 
@@ -106,5 +106,5 @@ def _read_texts(rows: Iterable[tuple[int, str, bytes, str | None]]) -> Iterator[
 
 
 def _keep(db: sqlite3.Connection, state: IndexState) -> IndexState:
-    db.execute(queries.SET_META, ("search", f"{state.done} {state.until}"))
+    db.execute(statements.SET_META, ("search", f"{state.done} {state.until}"))
     return state

@@ -12,9 +12,9 @@ from typing import Any, Self
 from hermes_base.journal import Row, Transcript, UsageRow
 from hermes_state import records
 from hermes_state.damage import Damaged, DamagedRow
-from hermes_state.keys import KeyStore
-from hermes_state.people import PeopleStore
-from hermes_state.sql import damage_sqlite, queries, retention_sqlite, search_index
+from hermes_state.key_store import KeyStore
+from hermes_state.people_store import PeopleStore
+from hermes_state.sql import damage_sqlite, retention_sqlite, search_index, statements
 from hermes_state.sql import sqlite_steps as steps
 from hermes_state.sql.connection import Database
 from hermes_state.sql.damage_sqlite import SetAside
@@ -60,18 +60,18 @@ class SqliteStore:
         with self._db.write() as db:
             task = steps.get_head(db, new.parent).task if new.parent else ""
             session = steps.add_session(db, new, task)
-            db.execute(queries.SET_CURRENT, (session, clean(new.conversation)))
-            db.execute(queries.ASSIGN, (clean(new.person), clean(new.conversation)))
+            db.execute(statements.SET_CURRENT, (session, clean(new.conversation)))
+            db.execute(statements.ASSIGN, (clean(new.person), clean(new.conversation)))
             return steps.get_info(db, session)
 
     def current(self, conversation: str) -> SessionInfo | None:
-        return self._db.read(lambda db: steps.find_info(db, queries.GET_CURRENT, clean(conversation)))
+        return self._db.read(lambda db: steps.find_info(db, statements.GET_CURRENT, clean(conversation)))
 
     def session(self, session: str) -> SessionInfo | None:
-        return self._db.read(lambda db: steps.find_info(db, queries.GET_SESSION, session))
+        return self._db.read(lambda db: steps.find_info(db, statements.GET_SESSION, session))
 
     def last_of(self, task: str) -> SessionInfo | None:
-        return self._db.read(lambda db: steps.find_info(db, queries.LAST_OF_TASK, task))
+        return self._db.read(lambda db: steps.find_info(db, statements.LAST_OF_TASK, task))
 
     def sessions(
         self,
@@ -82,19 +82,21 @@ class SqliteStore:
         before: float | None = None,
     ) -> list[SessionInfo]:
         asked = conversation is not None, person is not None
-        query = queries.RECENT_OF_OWNER if (conversation, person) == (None, "") else queries.RECENT_SESSIONS[asked]
+        query = (
+            statements.RECENT_OF_OWNER if (conversation, person) == (None, "") else statements.RECENT_SESSIONS[asked]
+        )
         named = (clean(value) for value in (conversation, person) if value is not None)
         wanted = (*named, math.inf if before is None else before, limit)
         return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
 
     def begun_so(self, text: str, *, conversations: str, limit: int) -> list[SessionInfo]:
         wanted = (clean(text), clean(conversations), limit)
-        found = self._db.read(lambda db: db.execute(queries.SESSIONS_BEGUN_SO, wanted).fetchall())
+        found = self._db.read(lambda db: db.execute(statements.SESSIONS_BEGUN_SO, wanted).fetchall())
         return [SessionInfo(*columns) for columns in found]
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
         with self._db.write() as db:
-            steps.go_on_in(db, session, clean(conversation), queries.SET_CURRENT_OF_IDLE)
+            steps.go_on_in(db, session, clean(conversation), statements.SET_CURRENT_OF_IDLE)
             return steps.get_info(db, session)
 
     def branch(
@@ -104,7 +106,7 @@ class SqliteStore:
             old = steps.get_info(db, session)
             copy = steps.copy_session(db, old, before, clean(conversation) or old.conversation)
             if current:
-                steps.go_on_in(db, copy.id, copy.conversation, queries.SET_CURRENT_OF_IDLE)
+                steps.go_on_in(db, copy.id, copy.conversation, statements.SET_CURRENT_OF_IDLE)
             return copy
 
     def end(self, session: str, reason: str) -> None:
@@ -114,17 +116,17 @@ class SqliteStore:
 
     def set_title(self, session: str, title: str) -> None:
         with self._db.write() as db:
-            if db.execute(queries.SET_TITLE, (clean(title), session)).rowcount == 0:
+            if db.execute(statements.SET_TITLE, (clean(title), session)).rowcount == 0:
                 raise records.missing(session)
 
     def delete(self, session: str) -> bool:
         with self._db.write() as db:
-            info = steps.find_info(db, queries.GET_SESSION, session)
+            info = steps.find_info(db, statements.GET_SESSION, session)
             if info is None:
                 return False
-            if db.execute(queries.IS_AT_WORK, (self._clock(), info.conversation, session)).fetchone() is not None:
+            if db.execute(statements.IS_AT_WORK, (self._clock(), info.conversation, session)).fetchone() is not None:
                 raise records.at_work(info.conversation)
-            db.execute(queries.MOVE_CURRENT, (None, info.conversation, session))
+            db.execute(statements.MOVE_CURRENT, (None, info.conversation, session))
             delete_session(db, session)
             return True
 
@@ -170,7 +172,7 @@ class SqliteStore:
     def usage(
         self, *, session: str | None = None, task: str | None = None, since: float = 0.0, person: str | None = None
     ) -> UsageSum:
-        rows = self._read_ledger(queries.SUM_USAGE, session, task, (since, person, person))
+        rows = self._read_ledger(statements.SUM_USAGE, session, task, (since, person, person))
         return UsageSum(*rows[0])
 
     def usage_by(
@@ -183,17 +185,17 @@ class SqliteStore:
         person: str | None = None,
     ) -> list[UsageGroup]:
         flags = records.find_flags(group)
-        rows = self._read_ledger(queries.SPLIT_USAGE, session, task, (since, person, person), flags)
+        rows = self._read_ledger(statements.SPLIT_USAGE, session, task, (since, person, person), flags)
         return [UsageGroup(records.pick_keys(flags, row[:4]), UsageSum(*row[5:]), row[4]) for row in rows]
 
     def note_break(self, session: str, reason: str, position: int) -> None:
         said = records.check_reason(reason)
         with self._db.write() as db:
             owner = steps.own(session, steps.find_head(db, session))
-            db.execute(queries.ADD_BREAK, (*owner, said, position, time.time()))
+            db.execute(statements.ADD_BREAK, (*owner, said, position, time.time()))
 
     def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
-        return [BreakRow(*row) for row in self._read_ledger(queries.GET_BREAKS, session, task, (since,))]
+        return [BreakRow(*row) for row in self._read_ledger(statements.GET_BREAKS, session, task, (since,))]
 
     # --- damage
 

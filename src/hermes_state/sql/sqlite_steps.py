@@ -9,7 +9,7 @@ from typing import Any
 from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
 from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
-from hermes_state.sql import queries, search_index
+from hermes_state.sql import search_index, statements
 from hermes_state.sql.damage_sqlite import check_blob
 from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
@@ -50,14 +50,14 @@ def find_info(db: sqlite3.Connection, query: str, key: str) -> SessionInfo | Non
 
 
 def get_info(db: sqlite3.Connection, session: str) -> SessionInfo:
-    info = find_info(db, queries.GET_SESSION, session)
+    info = find_info(db, statements.GET_SESSION, session)
     if info is None:
         raise records.missing(session)
     return info
 
 
 def find_head(db: sqlite3.Connection, session: str) -> Head | None:
-    found = db.execute(queries.GET_HEAD, (session,)).fetchone()
+    found = db.execute(statements.GET_HEAD, (session,)).fetchone()
     return None if found is None else Head(*found)
 
 
@@ -70,12 +70,12 @@ def get_head(db: sqlite3.Connection, session: str) -> Head:
 
 def add_session(db: sqlite3.Connection, new: NewSession, task: str) -> str:
     """Insert the session and, if missing, its conversation; an id that the store chose is chosen until it is new."""
-    db.execute(queries.ADD_CONVERSATION, (clean(new.conversation),))
+    db.execute(statements.ADD_CONVERSATION, (clean(new.conversation),))
     while True:
         session = clean(new.id) or records.make_session_id()
         it = records.complete_session(new, session, task)
         columns = (it.id, it.conversation, it.task, it.parent, it.platform, it.model, it.title)
-        if db.execute(queries.ADD_SESSION, columns).rowcount:
+        if db.execute(statements.ADD_SESSION, columns).rowcount:
             return session
         if new.id:
             raise records.taken(session)
@@ -85,12 +85,12 @@ def keep_encoded(db: sqlite3.Connection, session: str, place: int, dialect: str,
     """Keep the encoded form of a part or a row; its content hash. What it takes the place of goes if nobody uses it."""
     digest = records.digest(body)
     records.check_place(place, get_head(db, session).version, session)
-    former = db.execute(queries.GET_SENT_HASH, (session, place, dialect)).fetchone()
-    db.execute(queries.ADD_BLOB, (digest, body))
+    former = db.execute(statements.GET_SENT_HASH, (session, place, dialect)).fetchone()
+    db.execute(statements.ADD_BLOB, (digest, body))
     if former is None or former[0] != digest:
-        db.execute(queries.SET_SENT, (session, place, dialect, digest))
+        db.execute(statements.SET_SENT, (session, place, dialect, digest))
     if former is not None and former[0] != digest:
-        db.execute(queries.DROP_UNUSED_BLOB, former)
+        db.execute(statements.DROP_UNUSED_BLOB, former)
     return digest.hex()
 
 
@@ -123,11 +123,11 @@ def rotate_session(
         head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
     )
     child = add_session(db, new, head.task)
-    db.execute(queries.COPY_PARTS, (child, session))
+    db.execute(statements.COPY_PARTS, (child, session))
     add_rows(db, child, get_head(db, child), place.writer, batch, mark)
-    db.execute(queries.END_SESSION, (clean(reason), session))
-    db.execute(queries.SET_SUCCESSOR, (child, session))
-    db.execute(queries.MOVE_CURRENT, (child, head.conversation, session))
+    db.execute(statements.END_SESSION, (clean(reason), session))
+    db.execute(statements.SET_SUCCESSOR, (child, session))
+    db.execute(statements.MOVE_CURRENT, (child, head.conversation, session))
     return get_info(db, child)
 
 
@@ -135,7 +135,7 @@ def go_on_in(db: sqlite3.Connection, session: str, conversation: str, statement:
     """Open the session again and make it the current one; AtWork when the statement finds that it may not be."""
     if get_head(db, session).conversation != conversation:
         raise records.foreign(session, conversation)
-    db.execute(queries.REOPEN_SESSION, (session,))
+    db.execute(statements.REOPEN_SESSION, (session,))
     if not db.execute(statement, (session, conversation)).rowcount:
         raise records.at_work(conversation)
 
@@ -150,8 +150,8 @@ def copy_session(db: sqlite3.Connection, old: SessionInfo, before: int | None, c
         person=old.person,
     )
     copy = add_session(db, new, "")
-    db.execute(queries.ASSIGN, (clean(old.person), conversation))
-    db.execute(queries.COPY_PARTS, (copy, old.id))
+    db.execute(statements.ASSIGN, (clean(old.person), conversation))
+    db.execute(statements.COPY_PARTS, (copy, old.id))
     rows = [row for row in read_transcript(db, old.id).rows if before is None or row.position < before]
     if rows:
         add_rows(db, copy, get_head(db, copy), records.make_writer_id(), records.write_batch(rows))
@@ -159,8 +159,8 @@ def copy_session(db: sqlite3.Connection, old: SessionInfo, before: int | None, c
 
 
 def end_session(db: sqlite3.Connection, session: str, conversation: str, reason: str) -> None:
-    db.execute(queries.END_SESSION, (clean(reason), session))
-    db.execute(queries.MOVE_CURRENT, (None, conversation, session))
+    db.execute(statements.END_SESSION, (clean(reason), session))
+    db.execute(statements.MOVE_CURRENT, (None, conversation, session))
 
 
 def add_rows(
@@ -170,23 +170,23 @@ def add_rows(
     texts = []
     numbers: Iterator[tuple[int | None, int | None, int]] = repeat((None, None, 0))  # turn, number in it, epoch
     if mark is not None:
-        last = db.execute(queries.LAST_ROW_OF_TURN, (head.conversation, mark.seq)).fetchone()[0]
+        last = db.execute(statements.LAST_ROW_OF_TURN, (head.conversation, mark.seq)).fetchone()[0]
         numbers = zip(repeat(mark.seq), count(last + 1), repeat(mark.epoch), strict=False)
     for position, row in enumerate(batch.written, head.version):
         columns = (session, position, head.conversation, *next(numbers), writer, row.kind, row.body, row.shown)
-        row_id = db.execute(queries.ADD_MESSAGE, columns).lastrowid
+        row_id = db.execute(statements.ADD_MESSAGE, columns).lastrowid
         if row.text and row_id is not None:
             texts.append((row_id, row.text))
         for dialect, digest, body in row.sent:
-            db.execute(queries.ADD_BLOB, (digest, body))
-            db.execute(queries.SET_SENT, (session, position, dialect, digest))
+            db.execute(statements.ADD_BLOB, (digest, body))
+            db.execute(statements.SET_SENT, (session, position, dialect, digest))
     if texts:
         search_index.add_texts(db, texts)
     version = head.version + len(batch.written)
     summary = records.extend_summary(records.Summary(head.messages, head.preview), batch.rows)
     if summary is None:
         summary = _summarize_anew(db, session, head, version)
-    db.execute(queries.ADVANCE_SESSION, (version, writer, summary.messages, summary.preview, session))
+    db.execute(statements.ADVANCE_SESSION, (version, writer, summary.messages, summary.preview, session))
 
 
 def _summarize_anew(db: sqlite3.Connection, session: str, head: Head, version: int) -> records.Summary:
@@ -215,9 +215,9 @@ def add_usage(
     owner = own(session, head)
     numbers: Iterator[tuple[int | None, int | None]] = repeat((None, None))
     if mark is not None:
-        last = db.execute(queries.LAST_CALL_OF_TURN, (owner[0], mark.seq)).fetchone()[0]
+        last = db.execute(statements.LAST_CALL_OF_TURN, (owner[0], mark.seq)).fetchone()[0]
         numbers = zip(repeat(mark.seq), count(last + 1), strict=False)
-    db.executemany(queries.ADD_USAGE, [(*owner, *next(numbers), *records.write_usage(call)) for call in usage])
+    db.executemany(statements.ADD_USAGE, [(*owner, *next(numbers), *records.write_usage(call)) for call in usage])
 
 
 def own(session: str, head: Head | None) -> tuple[str, str, str]:
@@ -251,7 +251,7 @@ def read_page(db: sqlite3.Connection, session: str, before: int | None, limit: i
     return [
         PagedRow(Row(read_body(row, kind, raw), shown, kind=kind, position=position), created)
         for run in paging.pick_last(paging.find_standing(version, heads), before, limit)
-        for row, position, kind, raw, shown, created in _fetch(db, queries.GET_PAGE, session, run.start, run.stop)
+        for row, position, kind, raw, shown, created in _fetch(db, statements.GET_PAGE, session, run.start, run.stop)
     ]
 
 
@@ -259,20 +259,20 @@ def _read_heads(db: sqlite3.Connection, session: str) -> list[tuple[int, int]]:
     """The rows that take back: position, and how many visible rows are kept."""
     return [
         (position, int(read_body(row, records.HEAD, raw)["keep"]))
-        for row, position, raw in db.execute(queries.GET_HEADS, (session,)).fetchall()
+        for row, position, raw in db.execute(statements.GET_HEADS, (session,)).fetchall()
     ]
 
 
 def read_sent(db: sqlite3.Connection, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
     """What was sent; what the disk damaged is set aside and encoded anew by who needs it."""
-    for place, dialect, body, known in _fetch(db, queries.GET_SENT, session, first, last):
+    for place, dialect, body, known in _fetch(db, statements.GET_SENT, session, first, last):
         yield place, dialect, check_blob(known, body)
 
 
 def read_messages(
     db: sqlite3.Connection, session: str, first: int, last: int, sent: Mapping[int, Mapping[str, bytes]]
 ) -> Iterator[Row]:
-    for row, position, kind, raw, shown in _fetch(db, queries.GET_MESSAGES, session, first, last):
+    for row, position, kind, raw, shown in _fetch(db, statements.GET_MESSAGES, session, first, last):
         yield Row(read_body(row, kind, raw), shown, sent.get(position) or {}, kind, position)
 
 

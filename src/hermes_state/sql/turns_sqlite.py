@@ -9,9 +9,9 @@ from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, UsageRow
 from hermes_state import records, turn_rules
 from hermes_state.damage import as_object, decode, read_text
-from hermes_state.sql import queries, retention_sqlite
+from hermes_state.sql import retention_sqlite, statements
 from hermes_state.sql import sqlite_steps as steps
-from hermes_state.sql import turn_queries as sql
+from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.outbox_sqlite import SqliteOutbox, add_answers
 from hermes_state.sql.ownership_sqlite import SqliteOwnership, check_claim, claim_free, name_claim
 from hermes_state.store import SessionInfo
@@ -34,7 +34,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             if db.execute(sql.SEEN, row).fetchone() is not None:
                 return None
             now = self._clock()
-            db.execute(queries.ADD_CONVERSATION, (name,))
+            db.execute(statements.ADD_CONVERSATION, (name,))
             seq = int(db.execute(sql.COUNT_IN, {"conversation": name, "now": now}).fetchone()[0])
             db.execute(sql.ADD_MESSAGE, {**row, "seq": seq, "now": now})
             if node:
@@ -183,11 +183,11 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             if answers:
                 add_answers(db, claim.conversation, turn, answers, self._clock())
             if end_session:
-                current = steps.find_info(db, queries.GET_CURRENT, claim.conversation)
+                current = steps.find_info(db, statements.GET_CURRENT, claim.conversation)
                 if current is not None:
                     steps.end_session(db, current.id, claim.conversation, end_session)
             if go_on_in:
-                steps.go_on_in(db, go_on_in, claim.conversation, queries.SET_CURRENT)
+                steps.go_on_in(db, go_on_in, claim.conversation, statements.SET_CURRENT)
         return version
 
     def fail(self, claim: Claim, seq: int, error: str, retry_at: float) -> None:
@@ -209,7 +209,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
 
     def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
         with self._db.write() as db:
-            db.execute(queries.ADD_CONVERSATION, (clean(conversation),))
+            db.execute(statements.ADD_CONVERSATION, (clean(conversation),))
             _set_choices(db, clean(conversation), choices)
 
 
@@ -287,7 +287,7 @@ def _charge(db: sqlite3.Connection, claim: Claim, seq: int, usage: Sequence[Usag
     """Calls of a turn that wrote no rows stand under the session that the conversation goes on in."""
     if not usage:
         return
-    current = steps.find_info(db, queries.GET_CURRENT, claim.conversation)
+    current = steps.find_info(db, statements.GET_CURRENT, claim.conversation)
     session = "" if current is None else current.id
     mark = None if current is None else steps.TurnMark(seq, claim.epoch)
     steps.add_usage(db, session, steps.find_head(db, session), usage, mark)

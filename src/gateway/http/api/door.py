@@ -15,7 +15,7 @@ from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 from hermes_base.errors import HermesError
 from hermes_base.query_values import Caller
 

@@ -10,7 +10,7 @@ from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
 from gateway.platforms.api.adapter import ApiAdapter
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 
 #: Calls that need a key.
 CALLS: tuple[tuple[str, str, Closed], ...] = (

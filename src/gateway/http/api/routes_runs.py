@@ -9,10 +9,10 @@ from starlette.responses import JSONResponse, Response
 from gateway.http.answers import write_question
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
-from gateway.http.api.formats.reading import read_json
+from gateway.http.api.formats.request_fields import read_json
 from gateway.http.api.formats.writing_chat import problem_with, write_extras, write_usage
 from gateway.http.api.problems import ApiProblem, wrong
-from gateway.http.api.runs.records import CLOSING, ENDED, Record
+from gateway.http.api.runs.run_record import CLOSING, ENDED, Record
 from gateway.http.api.runs.tickets import RUN
 from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.http.streams import PULSE, PULSE_SECONDS, stream, write_event

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway.http.api.door import Api
-from gateway.http.api.formats.reading import read_json
+from gateway.http.api.formats.request_fields import read_json
 from gateway.http.api.problems import wrong
 from hermes_base.query_values import Caller, Thread, TimelineEntry
 

@@ -7,12 +7,12 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import Ask
-from gateway.http.api.formats.reading import read_json
 from gateway.http.api.formats.reading_chat import read_chat
 from gateway.http.api.formats.reading_responses import read_response_request
+from gateway.http.api.formats.request_fields import read_json
 from gateway.http.api.formats.writing_chat import problem_with, write_chunks, write_completion
 from gateway.http.api.formats.writing_responses import write_response, write_typed_events
-from gateway.http.api.runs.records import Record
+from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE
 from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.http.streams import stream

@@ -13,12 +13,12 @@ from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.images import keep_images
 from gateway.http.api.problems import ApiProblem, wrong
-from gateway.http.api.runs.records import Record
 from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request
+from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
+from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address, FileRef, Inbound
-from hermes_base.keys import parse_key
 from hermes_base.query_values import Caller, NotThere
 
 PLATFORM = "api"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gateway.http.page.files import FileShelf
 from gateway.platforms.web.adapter import WebAdapter
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 from hermes_base.query_values import Caller
 
 

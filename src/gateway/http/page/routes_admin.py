@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.http.answers import Refusal, answer_json, answer_nothing, guarded
 from gateway.http.page.parts import Parts
 from gateway.http.reading import query_count, read_fields, read_object, read_text, wrong_field
-from hermes_base.commands import COMMANDS
+from hermes_base.command_table import COMMANDS
 from hermes_base.query_values import ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again

@@ -15,7 +15,7 @@ from gateway.http.page.parts import Parts
 from gateway.http.reading import query_text, read_choice, read_name, read_names, read_object, read_text, wrong_field
 from gateway.http.streams import stream
 from gateway.platforms.face import Refused
-from hermes_base import commands
+from hermes_base import command_table
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.query_values import OWNER_ID
 
@@ -69,7 +69,7 @@ class ChatRoutes:
             id,
             OWNER_ID,
             # What becomes of it while a turn is under way; commands know by themselves.
-            f"/{mode} {text}" if mode and text.strip() and commands.parse(text) is None else text,
+            f"/{mode} {text}" if mode and text.strip() and command_table.parse(text) is None else text,
             files=files,
             conversation=conversation,
             seen=read_text(fields, "seen", ""),

@@ -10,7 +10,7 @@ from gateway.http.answers import write_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Heard
 from gateway.platforms.web.picture import Picture
-from hermes_base import commands
+from hermes_base import command_table
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.query_values import Thread, Timeline, TimelineEntry
 
@@ -95,5 +95,5 @@ def view_end(answers: Iterable[Outgoing]) -> Mapping[str, Any]:
 
 def strip_way(text: str) -> str:
     """A message without the word that says what becomes of it."""
-    asked = commands.parse(text)
+    asked = command_table.parse(text)
     return asked[1] if asked is not None and asked[0] is not None and asked[0].name in _WAYS else text

@@ -13,9 +13,9 @@ from gateway.platforms.local.house import LocalHouse, OpenedConversation, Stored
 from gateway.platforms.local.missed import find_missed, read_rows
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said
+from hermes_base.conversation_key import parse_key
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing
-from hermes_base.keys import parse_key
 
 PLATFORM = "local"
 CONFIRM_SECONDS = 10.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gateway.service.key_admin import digest_of
 from hermes_base.query_values import Caller
-from hermes_state.people import OWNER
+from hermes_state.people_store import OWNER
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway

@@ -12,10 +12,10 @@ from gateway.core.timeline import list_entries, list_exchanges, list_notes, merg
 from gateway.turns.agent_builder import Choices
 from gateway.turns.sessions import ROTATED, list_sessions
 from gateway.turns.threads import start_thread
+from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import AtWork, HermesError
 from hermes_base.inbound import read_inbound
 from hermes_base.journal import Row
-from hermes_base.keys import ONCE, ConversationKey, parse_key
 from hermes_base.query_values import (
     Caller,
     Conflict,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
-from hermes_state.sql import queries
+from hermes_state.sql import statements
 from hermes_state.sql.schema import schema_daily, schema_damage, schema_people, schema_turns
 
 STORE_FILE = "hermes-store.db"
@@ -123,7 +123,7 @@ _TURNS_AND_BREAKS = (
 _FIRST_TEXTS = ("create index session_first_text on session(preview, updated, id) where messages > 0",)
 
 MIGRATIONS: tuple[Migration, ...] = (
-    Migration(1, 1, (*_TABLES, *_INDEXES, queries.CREATE_SEARCH, queries.START_SEARCH)),
+    Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
     Migration(3, 1, schema_turns.STATEMENTS),
     Migration(4, 1, schema_people.STATEMENTS),
@@ -136,7 +136,7 @@ SCHEMA_VERSION = MIGRATIONS[-1].version
 
 def check_readable(db: sqlite3.Connection) -> int:
     """The layout version of the store (0: no tables yet); StoreFailure when this program is too old for it."""
-    if db.execute(queries.HAS_META).fetchone() is None:
+    if db.execute(statements.HAS_META).fetchone() is None:
         return 0
     min_reader = _read_number(db, "min_reader")
     if min_reader > SCHEMA_VERSION:
@@ -161,8 +161,8 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS
             if migration.version > version:
                 for statement in migration.statements:
                     db.execute(statement)
-                db.execute(queries.SET_META, ("schema", str(migration.version)))
-                db.execute(queries.SET_META, ("min_reader", str(migration.min_reader)))
+                db.execute(statements.SET_META, ("schema", str(migration.version)))
+                db.execute(statements.SET_META, ("min_reader", str(migration.min_reader)))
         db.execute("commit")
     except BaseException:
         if db.in_transaction:
@@ -171,7 +171,7 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS
 
 
 def _read_number(db: sqlite3.Connection, key: str) -> int:
-    row = db.execute(queries.GET_META, (key,)).fetchone()
+    row = db.execute(statements.GET_META, (key,)).fetchone()
     if row is None or not str(row[0]).isdigit():
         raise StoreFailure(
             "This file is not a store of Hermes, or its description is damaged.",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gateway.http.api.formats.asking import ONLY_IMAGES, Ask, ClientMessage, fold, join
 from gateway.http.api.formats.images import MOST_IMAGES, Image, read_image
-from gateway.http.api.formats.reading import MOST_CHARS, Fields
+from gateway.http.api.formats.request_fields import MOST_CHARS, Fields
 from gateway.http.api.problems import wrong
 
 TOOLS_ARE_OURS = "the agent works with its own tools and cannot call yours."

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.http.api.formats.asking import MODEL, Ask, ClientMessage
-from gateway.http.api.formats.reading import Fields
 from gateway.http.api.formats.reading_chat import TOOLS_ARE_OURS, check_last, read_message, read_place, refuse_formats
+from gateway.http.api.formats.request_fields import Fields
 from gateway.http.api.problems import wrong
 
 _REFUSED: Mapping[str, str] = {

@@ -5,7 +5,7 @@ with an error: what the client has joined is then never taken for the answer.
 """
 
 from gateway.http.api.problems import ApiProblem
-from gateway.http.api.runs.records import TEXT, TEXT_ENDED, Record, RunEvent
+from gateway.http.api.runs.run_record import TEXT, TEXT_ENDED, Record, RunEvent
 from gateway.http.api.runs.tickets import RUN
 
 PARTED = (

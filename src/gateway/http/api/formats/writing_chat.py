@@ -6,7 +6,7 @@ from typing import Any
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
-from gateway.http.api.runs.records import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record
+from gateway.http.api.runs.run_record import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record
 from gateway.http.api.runs.tickets import COMPLETION, RUN
 from gateway.http.streams import DONE, PULSE, PULSE_SECONDS, write_event
 from hermes_base.journal import CUT, FILTERED

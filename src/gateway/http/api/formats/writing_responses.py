@@ -7,7 +7,7 @@ from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.formats.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
-from gateway.http.api.runs.records import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
+from gateway.http.api.runs.run_record import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
 from gateway.http.api.runs.tickets import ITEM, RESPONSE
 from gateway.http.streams import PULSE, PULSE_SECONDS, write_event
 

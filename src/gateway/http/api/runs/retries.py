@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from gateway.http.api.formats.asking import Ask
-from gateway.http.api.runs.records import Record
+from gateway.http.api.runs.run_record import Record
 from hermes_base.query_values import Caller
 
 HEADER = "x-stainless-retry-count"

@@ -14,12 +14,12 @@ from typing import Any
 
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome, find_model, read_outcome
-from gateway.http.api.runs.records import Record
+from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import Ticket, read_ticket
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.face import Asking, Begun, Dealt, Refused
 from gateway.platforms.hub import Lost, StreamEnded, Watch, Watched
-from gateway.service.queries.queries import Queries
+from gateway.service.queries.all_queries import Queries
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Inbound

@@ -10,7 +10,7 @@ from gateway.service.queries.gateway_queries import GatewayQueries
 from gateway.service.queries.key_queries import KeyQueries
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
-from gateway.service.queries.turn_queries import TurnQueries
+from gateway.service.queries.turns_under_way import TurnQueries
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway
