@@ -24,6 +24,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait more than they compute: two for each core, and not more than memory carries."""
+    return min(8, 2 * (os.cpu_count() or 1))
+
+
 def pytest_collection_finish() -> None:
     """Ten thousand collected tests are never garbage. Looked through again and again they cost seconds, a third of one
     at a time, on whichever thread it falls: on an event loop that is watched, too."""

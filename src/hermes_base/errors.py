@@ -80,7 +80,7 @@ class FailureKind(StrEnum):
     """What a failed model call calls for."""
 
     RETRY = "retry"  # the same call again, after a pause
-    ROTATE = "rotate"  # another key of the same provider
+    ROTATE = "rotate"  # this key does not do; the next in the chain, which may be another key of the same provider
     NEXT = "next"  # another provider
     OVERFLOW = "overflow"  # the request is too long: compact and try again
     FIX = "fix"  # the request itself is refused: no provider would take it

@@ -413,6 +413,11 @@ def is_open(key: str) -> bool:
     return False
 
 
+def when_owned(key: str) -> str:
+    """When a change of a key takes effect that no row of the table is about."""
+    return NEXT_START if key.startswith("platforms.") else "when its owner reads it"
+
+
 def is_secret(key: str) -> bool:
     """Whether the value must not be shown: marked in the table, or named like a key in an open section."""
     row = find(key)

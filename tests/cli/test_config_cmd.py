@@ -113,3 +113,24 @@ def test_list_shows_all_settings_with_their_meaning(home: Path, capsys: pytest.C
 def test_path(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert config_cmd.main(["path"]) == 0
     assert capsys.readouterr().out == f"{home / 'config.yaml'}\n"
+
+
+def test_unset_takes_back_what_was_set_also_by_mistake(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """H2: comments stay, a section that is left empty goes, and what is not there is said."""
+    kept = "# mine\ndisplay:\n  markdown: false # no stars\n"
+    (home / "config.yaml").write_text(kept)
+    assert main(["config", "set", "platforms.pretnd.enabled", "true"]) == 0
+    said = capsys.readouterr().out
+    assert "There is no platform 'pretnd'. Did you mean pretend?" in said
+    assert "when hermes starts again" in said
+    assert main(["doctor", "--offline"]) == 0
+    assert "Did you mean pretend?" in capsys.readouterr().out
+    assert main(["config", "unset", "platforms.pretnd.enabled"]) == 0
+    assert (home / "config.yaml").read_text() == kept
+    main(["config", "set", "OPENROUTER_API_KEY", SECRET])
+    main(["config", "set", "OTHER_TOKEN", SECRET])
+    assert main(["config", "unset", "OPENROUTER_API_KEY"]) == 0
+    assert (home / ".env").read_text() == f"OTHER_TOKEN={SECRET}\n"
+    capsys.readouterr()
+    assert main(["config", "unset", "display.motto"]) == 1
+    assert "display.motto is not set in" in capsys.readouterr().err

@@ -2,15 +2,19 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from house import House
 
 from gateway import platforms
 from gateway.platforms import platform_list
-from gateway.platforms.face import PlatformSpec
-from gateway.platforms.pretend.adapter import PretendAdapter
+from gateway.platforms.face import Adapter, Core, PlatformSpec
+from gateway.platforms.pretend.adapter import PretendAdapter, describe
+from gateway.platforms.pretend.service import PretendRules, PretendService
 from hermes_base.errors import ConfigProblem
+from hermes_lab.server import LabServer
 
 
 @pytest.fixture
@@ -89,3 +93,29 @@ def test_a_plugin_registers_one_at_run_time(tmp_path: Path) -> None:
         platform_list.unregister("smoke")
     with pytest.raises(ConfigProblem):
         platform_list.find_spec("smoke")
+
+
+def test_one_that_cannot_be_keeps_nobody_else(folder: Path, lab: LabServer, caplog: pytest.LogCaptureFixture) -> None:
+    """C13: neither settings that break its maker nor a folder that cannot be made end the gateway."""
+
+    class Breaking(PretendAdapter):
+        async def connect(self, core: Core) -> None:
+            raise FileNotFoundError("/proc/nope")
+
+    def refuse(*_: object) -> Adapter:
+        raise TypeError("5 is no folder")
+
+    platform_list.register(replace(describe(PretendRules()), name="odd", label="Odd"), refuse)
+    service = PretendService(PretendRules())
+    shaky = replace(describe(PretendRules()), name="shaky", label="Shaky")
+    platform_list.register(shaky, lambda account, given, home: Breaking(account, {**given, "service": service}, home))
+    switched_on = {name: {"enabled": True} for name in ("odd", "shaky", "shakey")}
+    try:
+        with House(folder / "home", lab.base_url, pretend={"owner": "ann"}, platforms=switched_on) as house:
+            assert house.person("ann").ask("hello")
+    finally:
+        platform_list.unregister("odd")
+        platform_list.unregister("shaky")
+    assert "Odd is left out: its settings do not do: 5 is no folder" in caplog.text
+    assert "Pretend is not connected, and will be tried again" in caplog.text
+    assert "There is no platform 'shakey'. Did you mean shaky?" in caplog.text

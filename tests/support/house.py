@@ -43,7 +43,8 @@ class House:
         pretend = {"enabled": True, "account": ACCOUNT, **self.settings.get("pretend", {})}
         given = {name: section for name, section in self.settings.items() if name != "pretend"}
         model = {"base_url": self.base_url, "default": "lab"}
-        written = {"model": model, "approvals": {"mode": "auto"}, **given, "platforms": {"pretend": pretend}}
+        others = given.get("platforms", {})
+        written = {"model": model, "approvals": {"mode": "auto"}, **given, "platforms": {**others, "pretend": pretend}}
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "config.yaml").write_text(json.dumps(written))
 

@@ -15,6 +15,7 @@ from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, Inbound
 
 LOOK_SECONDS = 0.5
+QUIET_SECONDS = 1.0  # a letter is whole when nobody has written to it for so long
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +31,7 @@ class LetterboxAdapter(BaseAdapter):
     async def connect(self, core: Core) -> None:
         for folder in (self._in, self._out):
             folder.mkdir(parents=True, exist_ok=True)
+        self.last_seen = time.time()
         self._reading = asyncio.create_task(self._read(core))
 
     async def disconnect(self) -> None:
@@ -54,13 +56,16 @@ class LetterboxAdapter(BaseAdapter):
             for path in await asyncio.to_thread(lambda: sorted(self._in.glob("*.txt"))):
                 try:
                     await self._take(core, path)
-                except (OSError, UnicodeDecodeError):
-                    _log.exception("The letter %s could not be read; it stays where it is.", path)
+                except (OSError, UnicodeDecodeError) as error:
+                    _log.error("The letter %s could not be read: %s. It is put aside.", path, error)
+                    await asyncio.to_thread(path.rename, path.with_suffix(".unread"))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _take(self, core: Core, path: Path) -> None:
         """`NAME.txt` is a letter of NAME; the time of the file makes the next one of the same name another."""
         text, written = await asyncio.to_thread(lambda: (path.read_text(), path.stat().st_mtime_ns))
+        if time.time_ns() - written < QUIET_SECONDS * 1e9:
+            return  # it may still be written
         address = Address(self.spec.name, self.account, path.stem)
         taken = await core.take(Inbound(address, str(written), path.stem, text, mentioned=True))
         if isinstance(taken, Refused):

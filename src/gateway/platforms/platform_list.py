@@ -1,10 +1,11 @@
 """Finds the platforms: every folder beside this file that has a `SPEC`, and what plugins register at run time."""
 
+import difflib
 import importlib
 import logging
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,16 @@ def find_spec(name: str) -> PlatformSpec:
         names = ", ".join(spec.name for spec in all_specs())
         raise ConfigProblem(f"There is no platform '{name}'.", fix=f"Those that exist: {names}.")
     return spec
+
+
+def find_misspelt(names: Iterable[str]) -> Iterator[str]:
+    """A sentence for each of these names that no platform has."""
+    known = [spec.name for spec in all_specs()]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f". Did you mean {near[0]}?" if near else ", unless a plugin brings it."
+            yield f"There is no platform '{name}'{hint}"
 
 
 def make_adapter(spec: PlatformSpec, account: str, settings: Mapping[str, Any], home: Path) -> Adapter:

@@ -160,25 +160,31 @@ class Chores:
     # --- platforms
 
     async def connect(self, adapter: Adapter, core: Core) -> None:
-        """Connect a platform; a network that is down now is tried again, our own socket has to work."""
-        try:
+        """Connect a platform; one that cannot be now is tried again, our own socket has to work."""
+        if adapter.spec.always_on:
             await adapter.connect(core)
-        except HermesError as problem:
-            if adapter.spec.always_on:
-                raise
-            log.error("%s is not connected: %s", adapter.spec.label, problem)
+        elif not await _try_connect(adapter, core):
             self._gateway.spawn(self._connect_later(adapter, core))
 
     async def _connect_later(self, adapter: Adapter, core: Core) -> None:
         pause = FIRST_PAUSE
         while not self._gateway.closing:
             await asyncio.sleep(pause)
-            try:
-                await adapter.connect(core)
+            if await _try_connect(adapter, core):
                 return
-            except HermesError as problem:
-                log.warning("%s is still not connected: %s", adapter.spec.label, problem)
-                pause = min(LONGEST_PAUSE, 2 * pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+
+
+async def _try_connect(adapter: Adapter, core: Core) -> bool:
+    try:
+        await adapter.connect(core)
+    except HermesError as problem:
+        log.error("%s is not connected, and will be tried again: %s", adapter.spec.label, problem)
+        return False
+    except Exception:  # the boundary to platforms: what one of them did not expect is no end of the others
+        log.exception("%s is not connected, and will be tried again.", adapter.spec.label)
+        return False
+    return True
 
 
 def read_signs(lane: Lane, live: LiveTurn) -> clocks.Signs:

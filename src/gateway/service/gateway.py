@@ -20,7 +20,7 @@ from gateway.core.people import members_approve
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
-from gateway.platforms.platform_list import all_specs, find_spec, make_adapter
+from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
 from gateway.service.chores import Chores
@@ -40,7 +40,7 @@ from gateway.turns.slash_commands import CommandPerformer, OperatorCalls
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from hermes_base.chat import Notice, Question
-from hermes_base.errors import StoreFailure
+from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import (
     FILE,
     OUTBOX,
@@ -403,13 +403,22 @@ def drop_copy(file: FileRef) -> None:
 
 
 def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:
-    """The platforms of our own, and those that the settings switch on."""
+    """The platforms of our own, and those that the settings switch on; one that cannot be made is told and left out."""
     sections = settings.get("platforms") or {}
+    for problem in find_misspelt(map(str, sections)):
+        log.warning("platforms: %s", problem)
     made = []
     for spec in all_specs():
         section = sections.get(spec.name) or {}
-        if spec.always_on or section.get("enabled") is True:
-            made.append(make_adapter(find_spec(spec.name), str(section.get("account") or spec.name), section, home))
+        if not spec.always_on and section.get("enabled") is not True:
+            continue
+        try:
+            made.append(make_adapter(spec, str(section.get("account") or spec.name), section, home))
+        except Exception as error:  # the boundary to platforms: one of them must not keep the others
+            if spec.always_on:
+                raise
+            sentence = str(error) if isinstance(error, HermesError) else f"its settings do not do: {error}"
+            log.error("%s is left out: %s", spec.label, sentence, exc_info=not isinstance(error, HermesError))
     return made
 
 

@@ -28,8 +28,6 @@ KEPT_CHANGES = 50
 SETTLED = 1_500_000_000  # nanoseconds
 #: What somebody in an open chat notices.
 _FELT = ("model.", "agent.", "gateway.busy", "approvals.")
-_OWNERS = "when its owner reads it"
-_PLATFORMS = "platforms."
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -62,7 +60,7 @@ def find_changes(before: Known, after: Known) -> Iterator[SettingChange]:
         if cli_config.cfg_get(before.settings, *keys) != cli_config.cfg_get(after.settings, *keys):
             yield SettingChange(row.key, row.takes_effect)
     for key in _differ(*map(_foreign, (before.settings, after.settings))):
-        yield SettingChange(key, table.NEXT_START if key.startswith(_PLATFORMS) else _OWNERS)
+        yield SettingChange(key, table.when_owned(key))
     keys_of_models = find_key_names(after.settings)
     for name in _differ(before.env, after.env):
         yield SettingChange(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from agent.providers.key_names import find_key_names, find_meant
 from agent.providers.table import find_provider
+from gateway.platforms.platform_list import find_misspelt
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_base.text.addresses import check_address
@@ -20,12 +21,14 @@ _UNCHANGED = "Nothing was changed."
 
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("hermes config", description="Read, change and explain the settings.")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="get|set|explain|list|path")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="get|set|unset|explain|list|path")
     get = actions.add_parser("get", help="print the value of a setting")
     get.add_argument("key", metavar="KEY")
     change = actions.add_parser("set", help="change a setting, or keep a secret such as OPENROUTER_API_KEY")
     change.add_argument("key", metavar="KEY")
     change.add_argument("value", metavar="VALUE", nargs="?", help="left out: asked for, which keeps a secret unseen")
+    drop = actions.add_parser("unset", help="take a setting or a secret out of its file, so that the default holds")
+    drop.add_argument("key", metavar="KEY")
     explain = actions.add_parser("explain", help="print a setting's value, where it comes from and what it does")
     explain.add_argument("key", metavar="KEY")
     actions.add_parser("list", help="print all settings")
@@ -56,8 +59,16 @@ def _set(parsed: argparse.Namespace) -> int:
     print(f"{found.key} = {found.shown or '(empty)'}, kept in {kept_in}. It takes effect {found.takes_effect}.")
     if found.source == "the environment":
         print(f"Note: the environment sets {found.key} too, and wins over the file.")
+    if (section := key.split("."))[0] == "platforms":
+        for problem in find_misspelt(section[1:2]):
+            print(f"Note: {problem}")
     if found.breaks_prefix:
         print("Note: a conversation under way then sends its whole prompt anew once, at full price.")
+    return 0
+
+
+def _unset(parsed: argparse.Namespace) -> int:
+    print(f"{parsed.key} was taken out of {config.unset_value(parsed.key)}.")
     return 0
 
 
@@ -118,5 +129,5 @@ def _path(parsed: argparse.Namespace) -> int:  # noqa: ARG001 - all actions are 
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(
-    {"get": _get, "set": _set, "explain": _explain, "list": _list, "path": _path}
+    {"get": _get, "set": _set, "unset": _unset, "explain": _explain, "list": _list, "path": _path}
 )

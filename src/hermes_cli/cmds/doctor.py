@@ -24,6 +24,7 @@ from agent.auxiliary_client import find_runtime
 from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
+from gateway.platforms.platform_list import find_misspelt
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
@@ -311,6 +312,15 @@ def _check_plugins(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
 
 
+def _check_platforms(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+    try:
+        sections = config.load_config_readonly().get("platforms") or {}
+    except ConfigProblem:
+        return  # reported by its own check
+    for problem in find_misspelt(map(str, sections)):
+        yield DoctorFinding(WARN, problem, "`hermes config unset platforms.NAME` takes a mistake back.")
+
+
 def _check_engine(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Whether the context engine that the settings name is there; none of it is run."""
     missing = context_engine.find_missing()
@@ -336,5 +346,6 @@ CHECKS: tuple[Check, ...] = (
     _check_tools,
     _check_sandbox,
     _check_plugins,
+    _check_platforms,
     _check_engine,
 )

@@ -380,6 +380,27 @@ def set_value(key: str, text: str) -> Explanation:
     return explain(key)
 
 
+def unset_value(key: str) -> Path:
+    """Take one setting or variable out of its file, whether it is known or misspelt; returns which file that is."""
+    path = get_env_path() if is_env_name(key) else get_config_path()
+
+    def change(text: str) -> str:
+        if path == get_config_path():
+            _parse(path, text)  # a broken file is reported, not written over
+        try:
+            drop = config_edit.drop_from_env if is_env_name(key) else config_edit.drop_from_yaml
+            after = drop(text, key)
+        except config_edit.CannotEdit as error:
+            what = f"{key} cannot be taken out of {path}."
+            raise ConfigProblem(what, kept=_UNCHANGED, fix="Make the change by hand.") from error
+        if after == text:
+            raise ConfigProblem(f"{key} is not set in {path}.", kept=_UNCHANGED)
+        return after
+
+    _rewrite(path, change)
+    return path
+
+
 def is_env_name(key: str) -> bool:
     return _ENV_NAME.fullmatch(key) is not None
 
@@ -522,7 +543,7 @@ def _explain_config(key: str) -> Explanation:
     if row is None:  # a key of a plugin, a provider or another program
         source = "not set" if value is None else _find_place(key)
         doc = "Not a setting of Hermes itself; kept for whoever owns it."
-        return Explanation(key, show(_hide_secrets(key, value)), source, (), doc, "when its owner reads it")
+        return Explanation(key, show(_hide_secrets(key, value)), source, (), doc, settings.when_owned(key))
     found = Explanation(key, show(row.default), "default", (), row.doc, row.takes_effect, row.breaks_prefix)
     if value is not None:
         found = replace(

@@ -208,6 +208,20 @@ def make_yaml_hold(text: str, wanted: Mapping[Any, Any]) -> str:
     return text
 
 
+def drop_from_yaml(text: str, key: str) -> str:
+    """The text without this key, and without the sections that it leaves empty; the same text when it has no such."""
+    before = parse_yaml(text) or {}
+    return make_yaml_hold(text, _without(before, key.split(".")))
+
+
+def _without(tree: Any, keys: Sequence[str]) -> Any:
+    if not isinstance(tree, Mapping) or keys[0] not in tree:
+        return tree
+    rest = _without(tree[keys[0]], keys[1:]) if keys[1:] else None
+    others = {name: value for name, value in tree.items() if name != keys[0]}
+    return {**tree, keys[0]: rest} if rest else others
+
+
 _GONE = object()
 
 
@@ -265,6 +279,12 @@ def write_env_value(value: str) -> str:
     for letter, char in _ENV_ESCAPES.items():
         escaped = escaped.replace(char, "\\" + letter)
     return f'"{escaped}"'
+
+
+def drop_from_env(text: str, name: str) -> str:
+    """The text without the lines that set NAME."""
+    lines = text.split("\n")
+    return "\n".join(line for line in lines if not ((found := ENV_LINE.fullmatch(line)) and found[1] == name))
 
 
 def set_in_env(text: str, name: str, value: str) -> str:
