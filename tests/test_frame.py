@@ -23,7 +23,7 @@ def test_pins_hold_names_and_versions_only() -> None:
 
 def test_importing_the_rooms_creates_no_file_and_loads_no_sdk(tmp_path: Path) -> None:
     code = """
-import sys, run_agent, gateway.run, hermes_cli.plugins, hermes_cli.chat.joining, hermes_state.sql.sqlite
+import sys, run_agent, gateway.run, hermes_cli.plugins, hermes_cli.chat.joining, hermes_state.sql.store_sql
 slow = [name for name in ("openai", "anthropic", "httpx2", "xllamacpp", "uvicorn") if name in sys.modules]
 assert not slow, slow
 """

@@ -1,7 +1,7 @@
 """What becomes of a stored row that cannot be read: where it is noticed, what takes its place, what people are told.
 
 Every stored text is read by `decode`, which knows the row. What it cannot read is a `DamagedRow`; the file of the store
-then sets the row aside (`damage_sqlite`) and goes on. Pure, but for that error.
+then sets the row aside (`damage_sql`) and goes on. Pure, but for that error.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What both stores of people share: codes and ids, how they are compared, and the sentences of their refusals."""
+"""What the store of people decides: codes and ids, how they are compared, and the sentences of their refusals."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""What both stores share: how a row is written down and read back, what a session's list entry shows of it, new ids."""
+"""How a row is written down and read back, what a session's list entry shows of it, new ids."""
 
 import hashlib
 import json
@@ -261,3 +261,13 @@ def _has_surrogates(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def read_place(part: str) -> int:
+    """Where a part or a row is kept, by its name or position."""
+    place = PART_PLACES.get(part)
+    if place is not None:
+        return place
+    if not part.isdecimal():
+        raise StoreFailure(f"There is no part called {part!r}: it is `tools`, `system` or the position of a row.")
+    return int(part)

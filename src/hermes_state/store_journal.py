@@ -6,11 +6,10 @@ Nothing is opened or created before the first use.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hermes_base.errors import StoreFailure
-from hermes_base.journal import PART_PLACES, Row, Step, Transcript, TurnEnd, UsageRow
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.records import make_writer_id
-from hermes_state.store import NewSession, SessionInfo, Store
+from hermes_base.journal import Row, Step, Transcript, TurnEnd, UsageRow
+from hermes_state.records import make_writer_id, read_place
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession, SessionInfo
 
 
 class StoreJournal:
@@ -110,18 +109,3 @@ class StoreJournal:
     def _open_session(self) -> SessionInfo:
         new = NewSession(self._conversation, id=self._named, platform=self._platform, model=self._model)
         return self._get_store().open_session(new)
-
-
-def memory_journal(conversation: str = "", session: str = "") -> StoreJournal:
-    """A journal on a store of its own in memory: nothing is written to disk."""
-    return StoreJournal(MemoryStore, conversation, session=session)
-
-
-def read_place(part: str) -> int:
-    """Where a part or a row is kept, by its name or position."""
-    place = PART_PLACES.get(part)
-    if place is not None:
-        return place
-    if not part.isdecimal():
-        raise StoreFailure(f"There is no part called {part!r}: it is `tools`, `system` or the position of a row.")
-    return int(part)

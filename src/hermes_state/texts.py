@@ -1,4 +1,4 @@
-"""How text becomes words, for the search index and for its twin in memory, and how a found place is shown.
+"""How text becomes words, for the search index, and how a found place is shown.
 
 A word is a run of letters and digits, compared without case and accents. Scripts written without spaces are taken
 letter by letter, and what the user typed without a space has to occur without one. What was typed may be the beginning

@@ -9,10 +9,12 @@ from typing import Any
 from hermes_base.errors import Fenced
 from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, TurnEnd, UsageRow
-from hermes_state.records import digest
-from hermes_state.store import NewSession, SessionInfo, Store
-from hermes_state.store_journal import StoreJournal, read_place
-from hermes_state.turns import BegunTurn, Claim, TurnStore, Written
+from hermes_state.records import digest, read_place
+from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.store import NewSession, SessionInfo
+from hermes_state.store_journal import StoreJournal
+from hermes_state.turns import BegunTurn, Claim, Written
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What both stores decide in the same way about turns and deliveries: pure, on values read inside the transaction."""
+"""What the store decides about turns and deliveries: pure, on values read inside the transaction."""
 
 import math
 import os

@@ -40,8 +40,8 @@ from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
+from hermes_state.memory_journal import MemoryJournal
 from hermes_state.records import make_session_id
-from hermes_state.store_journal import memory_journal
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines, summaries
 from run_agent.assembly import make_ports
@@ -103,7 +103,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         self.reasoning_config = options.get("reasoning_config")
         self.max_iterations = options.get("max_iterations") or 90
         self._gateway_session_key = options.get("gateway_session_key") or ""
-        self._journal = options.get("journal") or memory_journal(self._gateway_session_key, self.session_id)
+        self._journal = options.get("journal") or MemoryJournal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
         self._asker = options.get("asker")
         self._running = threading.Lock()

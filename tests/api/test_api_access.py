@@ -20,7 +20,7 @@ from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.people_store import MEMBER
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 Output = pytest.CaptureFixture[str]
 HELLO: Any = [{"role": "user", "content": "[[say Hello.]]"}]
@@ -64,10 +64,10 @@ def test_a_key_is_revoked_once(capsys: Output) -> None:
 def test_a_key_belongs_to_somebody_who_is_there(capsys: Output) -> None:
     with pytest.raises(HermesError, match="nobody"):
         api_keys_cmd.main(["create", "--person", "p-none"])
-    with closing(SqliteStore(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
         ann = store.people.add("Ann", MEMBER, "chat", "1")
     assert ann.id in run(capsys, "create", "--person", ann.id)
-    with closing(SqliteStore(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
         store.people.remove(ann.id)
     assert "revoked" in run(capsys, "list")
 

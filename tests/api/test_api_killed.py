@@ -12,7 +12,7 @@ from web_house import find_free_port
 from gateway.http import access
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def test_a_client_survives_a_killed_gateway(home: Path, lab: LabServer) -> None:
         asking.join(60)
         assert answers == ["Survived."]
         assert gateway.terminate() == 0
-    store = SqliteStore.open_readonly(home / STORE_FILE)
+    store = Store.open_readonly(home / STORE_FILE)
     (session,) = store.sessions()
     assert [row.message["role"] for row in store.load(session.id).rows] == ["user", "assistant"]
     store.close()

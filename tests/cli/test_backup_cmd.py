@@ -8,7 +8,7 @@ import pytest
 from hermes_cli import main as entry
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 Output = pytest.CaptureFixture[str]
@@ -16,7 +16,7 @@ Output = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def filled(home: Path) -> Path:
-    with closing(SqliteStore(home / STORE_FILE)) as store:
+    with closing(Store(home / STORE_FILE)) as store:
         store.open_session(NewSession("c"))
     (home / "config.yaml").write_text("{}\n")
     (home / ".env").write_text("OPENAI_API_KEY=abc\n")
@@ -31,7 +31,7 @@ def run(output: Output, *args: str, code: int = 0) -> str:
 
 def test_a_backup_is_made_beside_an_owner_checked_and_put_back(filled: Path, tmp_path: Path, capsys: Output) -> None:
     """H5: success is told after the archive was read back; the answers say what is in it and where the old is."""
-    with HomeLock(filled), closing(SqliteStore(filled / STORE_FILE)):
+    with HomeLock(filled), closing(Store(filled / STORE_FILE)):
         told = run(capsys, "create")
     path = next((filled / "backups").iterdir())
     assert f"Written and checked: {path}" in told

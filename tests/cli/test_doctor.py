@@ -16,7 +16,7 @@ from hermes_cli.cmds import doctor
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 CANARY = "sk-canary-0123456789"
@@ -39,7 +39,7 @@ def _find(findings: list[dict[str, Any]], word: str) -> dict[str, Any]:
 
 
 def _make_store(home: Path) -> None:
-    store = SqliteStore(home / STORE_FILE)
+    store = Store(home / STORE_FILE)
     store.open_session(NewSession("agent:main:local:dm:me"))
     store.close()
 

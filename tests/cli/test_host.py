@@ -15,7 +15,7 @@ from hermes_cli.chat.joining import ChatOptions, open_host
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 
 class Chat:
@@ -290,7 +290,7 @@ def test_a_killed_chat_keeps_what_was_said_and_frees_the_home(settings: None, ho
     wait_until(lambda: lab.in_flight == 1, 60)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    store = SqliteStore.open_readonly(home / STORE_FILE)
+    store = Store.open_readonly(home / STORE_FILE)
     (info,) = store.sessions()
     assert "remember me" in info.preview
     store.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from local_house import HouseThread, host_here
 from waiting import wait_until
 
@@ -23,9 +24,8 @@ from hermes_cli.chat.local_client import LocalClient
 from hermes_cli.cmds import owner
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock, holder
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
@@ -170,7 +170,7 @@ def test_closing_while_waiting_ends_the_wait(home: Path) -> None:
 def test_a_gateway_that_is_started_again_keeps_the_home(home: Path) -> None:
     """B6: a terminal leaves it the time to come back, and joins it."""
     home.mkdir()
-    store = MemoryStore()
+    store = fresh_store()
     first = HouseThread(home, store=store)
     first.start()
     joined = HomeGateway(home, host_here, patience=60.0)
@@ -197,7 +197,7 @@ def test_a_gateway_that_is_started_again_keeps_the_home(home: Path) -> None:
 @pytest.fixture
 def session(home: Path) -> str:
     home.mkdir()
-    store = SqliteStore(home / STORE_FILE)
+    store = Store(home / STORE_FILE)
     store.open_session(NewSession(KEY, id="one"))
     store.close()
     return "one"

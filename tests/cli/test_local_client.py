@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 from local_house import EchoHouse, HouseThread
@@ -17,7 +18,7 @@ from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, NOTE, QUESTION, Address, Outgoing
 from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, call, connect
 from hermes_cli.chat.local_follow import Follower
-from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.store_sql import Store
 
 KEY = "agent:main:local:dm:talk"
 HERE = Address("local", "local", "talk")
@@ -54,12 +55,12 @@ class Person:
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+def store() -> Store:
+    return fresh_store()
 
 
 @pytest.fixture
-def open_house(home: Path, store: MemoryStore) -> Iterator[Callable[[], HouseThread]]:
+def open_house(home: Path, store: Store) -> Iterator[Callable[[], HouseThread]]:
     opened: list[HouseThread] = []
 
     def open_one() -> HouseThread:

@@ -14,7 +14,7 @@ from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
 from hermes_state.people_store import MEMBER, Person
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 Output = pytest.CaptureFixture[str]
@@ -23,7 +23,7 @@ Output = pytest.CaptureFixture[str]
 @pytest.fixture
 def code() -> str:
     """The code of a stranger whose name tries to steer the terminal."""
-    with closing(SqliteStore(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
         pairing = store.people.pair("chat", "77", "Bob\x1b[2J\x07", "c77")
         assert pairing is not None
         return pairing.code
@@ -31,7 +31,7 @@ def code() -> str:
 
 @pytest.fixture
 def ann() -> Person:
-    with closing(SqliteStore(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store(get_hermes_home() / STORE_FILE)) as store:
         person = store.people.add("Ann", MEMBER, "chat", "1")
         session = store.open_session(NewSession("c", person=person.id))
         store.append(session.id, "w", 0, [Row({"role": "user", "content": "hello"})], [UsageRow("p", "m")])
@@ -74,7 +74,7 @@ def test_a_removed_person_is_gone_and_their_data_stays(capsys: Output, ann: Pers
     """G3."""
     assert f"hermes people forget {ann.id}" in run(capsys, "remove", ann.id)
     assert "Ann" not in run(capsys, "list")
-    with closing(SqliteStore.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store.open_readonly(get_hermes_home() / STORE_FILE)) as store:
         assert len(store.sessions(person=ann.id)) == 1
 
 
@@ -88,7 +88,7 @@ def test_forgetting_deletes_and_says_what(capsys: Output, ann: Person) -> None:
     assert "files 1" in said
     assert "1 model calls stay counted" in said
     assert not note.parents[1].exists()
-    with closing(SqliteStore.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store.open_readonly(get_hermes_home() / STORE_FILE)) as store:
         assert store.sessions() == []
         assert store.usage().calls == 1
 
@@ -121,5 +121,5 @@ def test_the_home_is_not_changed_behind_its_owners_back(ann: Person, monkeypatch
     monkeypatch.setattr("hermes_cli.cmds.owner._PATIENCE_SECONDS", 0.0)
     with HomeLock(get_hermes_home()), pytest.raises(HermesError):
         people_cmd.main(["remove", ann.id])
-    with closing(SqliteStore.open_readonly(get_hermes_home() / STORE_FILE)) as store:
+    with closing(Store.open_readonly(get_hermes_home() / STORE_FILE)) as store:
         assert store.people.people() == [ann]

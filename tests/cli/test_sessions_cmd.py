@@ -12,7 +12,7 @@ from hermes_base.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 CANARY = "sk-canary-0123456789"
@@ -27,8 +27,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store(home: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(home / STORE_FILE)
+def store(home: Path) -> Iterator[Store]:
+    store = Store(home / STORE_FILE)
     for name, question in (("aaa-1", "where is the blue whale"), ("aab-2", "tell me about tea\x1b[31m")):
         session = store.open_session(NewSession(f"agent:main:local:dm:{name}", id=name, model="m")).id
         rows = [
@@ -52,7 +52,7 @@ def test_without_a_store_it_says_so_kindly(home: Path, capsys: pytest.CaptureFix
     assert list(home.iterdir()) == []
 
 
-def test_list_shows_the_newest_first(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_newest_first(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sessions", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["aab-2", "aaa-1"]
@@ -63,7 +63,7 @@ def test_list_shows_the_newest_first(store: SqliteStore, capsys: pytest.CaptureF
     assert row["id"] == "aab-2"
 
 
-def test_search_finds_words(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_finds_words(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sessions", "search", "blue", "whale"]) == 0
     assert capsys.readouterr().out.startswith("aaa-1 ")
     assert main(["sessions", "search", "nowhere"]) == 0
@@ -72,7 +72,7 @@ def test_search_finds_words(store: SqliteStore, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)[0]["session"] == "aaa-1"
 
 
-def test_show_takes_a_unique_beginning(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_takes_a_unique_beginning(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sessions", "show", "aab"]) == 0
     said = capsys.readouterr().out
     assert "tell me about tea" in said
@@ -83,7 +83,7 @@ def test_show_takes_a_unique_beginning(store: SqliteStore, capsys: pytest.Captur
 
 @pytest.mark.parametrize(("wanted", "word"), [("aa", "Type more"), ("zzz", "sessions list")])
 def test_an_id_that_is_not_one_is_explained(
-    store: SqliteStore, capsys: pytest.CaptureFixture[str], wanted: str, word: str
+    store: Store, capsys: pytest.CaptureFixture[str], wanted: str, word: str
 ) -> None:
     """H8."""
     assert main(["sessions", "show", wanted]) == 1
@@ -91,7 +91,7 @@ def test_an_id_that_is_not_one_is_explained(
 
 
 def test_export_is_whole_and_without_secrets(
-    store: SqliteStore, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: Store, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G6: also a secret that was configured after the session."""
     monkeypatch.setenv("LATER_API_KEY", CANARY)
@@ -108,14 +108,14 @@ def test_export_is_whole_and_without_secrets(
 
 
 def test_an_export_that_cannot_be_written_is_one_sentence(
-    store: SqliteStore, home: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """H8."""
     assert main(["sessions", "export", "aaa-1", "-o", str(home)]) == 1
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_delete_needs_consent(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_delete_needs_consent(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.close()
     command = [sys.executable, "-m", "hermes_cli.main", "sessions", "delete", "aaa-1"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -128,7 +128,7 @@ def test_delete_needs_consent(store: SqliteStore, capsys: pytest.CaptureFixture[
 
 
 def test_while_another_process_owns_the_home_reading_works_and_deleting_waits(
-    store: SqliteStore, home: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """F6, H8."""
     with HomeLock(home):

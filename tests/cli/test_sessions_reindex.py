@@ -14,7 +14,7 @@ from hermes_base.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
@@ -22,21 +22,21 @@ OLD = 900
 
 
 @pytest.fixture
-def store(home: Path) -> Iterator[SqliteStore]:
-    made = SqliteStore(home / STORE_FILE)
+def store(home: Path) -> Iterator[Store]:
+    made = Store(home / STORE_FILE)
     for _ in range(3):
         say(made, *(f"old word {n}" for n in range(OLD // 3)))
     yield made
     made.close()
 
 
-def say(store: SqliteStore, *texts: str) -> str:
+def say(store: Store, *texts: str) -> str:
     session = store.open_session(NewSession("agent:main:local:dm:1")).id
     store.append(session, "w", 0, [Row({"role": "user", "content": text}) for text in texts])
     return session
 
 
-def test_the_index_is_made_anew_while_the_owner_writes(store: SqliteStore, home: Path) -> None:
+def test_the_index_is_made_anew_while_the_owner_writes(store: Store, home: Path) -> None:
     """F8: nothing is missing afterwards, nothing is found twice, and no write of the owner failed."""
     store.drop_search()
     with HomeLock(home), subprocess.Popen([HERMES, "sessions", "reindex"], stdout=subprocess.PIPE, text=True) as child:
@@ -59,7 +59,7 @@ def test_the_index_is_made_anew_while_the_owner_writes(store: SqliteStore, home:
         db.execute("insert into search (search) values ('integrity-check')")
 
 
-def test_two_at_once_leave_one_whole_index(store: SqliteStore) -> None:
+def test_two_at_once_leave_one_whole_index(store: Store) -> None:
     """F8: the later one has the last word."""
     children = [subprocess.Popen([HERMES, "sessions", "reindex"], stdout=subprocess.DEVNULL) for _ in range(2)]
     ends: list[int] = []
@@ -72,7 +72,7 @@ def test_two_at_once_leave_one_whole_index(store: SqliteStore) -> None:
     assert len(store.search("word", limit=100_000)) == OLD
 
 
-def test_it_says_how_many(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_how_many(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """F8"""
     store.drop_search()
     with pytest.raises(StoreFailure):
@@ -89,9 +89,9 @@ def test_without_a_store_nothing_is_made(home: Path, capsys: pytest.CaptureFixtu
     assert not (home / STORE_FILE).exists()
 
 
-def test_an_index_with_holes_is_whole_again(store: SqliteStore) -> None:
+def test_an_index_with_holes_is_whole_again(store: Store) -> None:
     """F8: what is damaged in the index is no loss."""
-    with closing(SqliteStore(store._db._path)) as other, other._db.write() as db:
+    with closing(Store(store._db._path)) as other, other._db.write() as db:
         db.execute("delete from search_data where id > 10")
     assert main(["sessions", "reindex"]) == 0
     assert len(store.search("word", limit=100_000)) == OLD

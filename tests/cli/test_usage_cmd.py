@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +19,8 @@ from hermes_base.journal import Row, UsageRow
 from hermes_cli.cmds.usage_cmd import WIDTH, draw_bar, draw_buckets
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, UsageSum
 
 TODAY, YESTERDAY = date.today().isoformat(), (date.today() - timedelta(days=1)).isoformat()
@@ -35,16 +35,16 @@ def call(turn: str = "", **fields: Any) -> UsageRow:
     return UsageRow("anthropic", "claude", turn=turn, **{**buckets, "cost": 0.25, "saved": 0.5, **fields})
 
 
-def charge(store: SqliteStore, name: str, *calls: UsageRow) -> str:
+def charge(store: Store, name: str, *calls: UsageRow) -> str:
     session = store.open_session(NewSession(f"agent:main:local:dm:{name}", id=name)).id
     store.append(session, "w", 0, [Row({"role": "user", "content": "hello"})], calls)
     return session
 
 
 @pytest.fixture
-def store(home: Path) -> Iterator[SqliteStore]:
+def store(home: Path) -> Iterator[Store]:
     """Yesterday's conversation, and today's with two turns, a title, a cut call and two breaks."""
-    store = SqliteStore(home / STORE_FILE)
+    store = Store(home / STORE_FILE)
     charge(store, "old", call("t0", cost=1.0))
     with closing(sqlite3.connect(home / STORE_FILE)) as db:
         db.execute("update usage set created = ?", (time.time() - 86_400,))
@@ -73,7 +73,7 @@ def test_an_empty_home_has_used_nothing(home: Path, capsys: pytest.CaptureFixtur
     assert not home.exists() or not list(home.glob("*.db*"))
 
 
-def test_turn_conversation_and_day_are_told_apart(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_turn_conversation_and_day_are_told_apart(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """A10: tokens by bucket, hit rate, cost and saving for the last turn, the conversation and the day."""
     lines = ask(capsys).splitlines()
     assert lines[0] == (
@@ -85,7 +85,7 @@ def test_turn_conversation_and_day_are_told_apart(store: SqliteStore, capsys: py
     assert lines[2].startswith("Today:             5 calls")
 
 
-def test_what_the_cost_does_not_hold_is_named(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_cost_does_not_hold_is_named(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """A10, A11: calls without a price and calls that were cut; breaks by reason (A2)."""
     told = ask(capsys)
     assert "Today: 2 calls have no known price" in told
@@ -94,7 +94,7 @@ def test_what_the_cost_does_not_hold_is_named(store: SqliteStore, capsys: pytest
     assert "Prefix breaks: 2 undo, 1 compression" in told
 
 
-def test_days_and_models_are_listed(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_days_and_models_are_listed(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """A10"""
     lines = ask(capsys).splitlines()
     assert any(line.startswith(f"  {YESTERDAY}  1 calls") and "$1.00" in line for line in lines)
@@ -103,7 +103,7 @@ def test_days_and_models_are_listed(store: SqliteStore, capsys: pytest.CaptureFi
     assert YESTERDAY not in ask(capsys, "--days", "1").partition("By day:")[2]
 
 
-def test_json_is_stable(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_stable(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """A10: the names that docs/usage.md promises."""
     told = json.loads(ask(capsys, "--json", "--days", "2"))
     assert list(told) == ["form", "since", "turn", "conversation", "today", "total", "days", "models"]
@@ -125,7 +125,7 @@ def test_json_is_stable(store: SqliteStore, capsys: pytest.CaptureFixture[str]) 
     assert abs(breaks[0]["last"] - time.time()) < 600
 
 
-def test_the_documented_names_are_the_real_ones(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_documented_names_are_the_real_ones(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """H11: docs/usage.md explains each name of the JSON."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "usage.md").read_text("utf-8")
     told = json.loads(ask(capsys, "--json"))
@@ -133,7 +133,7 @@ def test_the_documented_names_are_the_real_ones(store: SqliteStore, capsys: pyte
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
-def test_the_plot_has_a_bar_for_each_day(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plot_has_a_bar_for_each_day(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """A10: tokens by bucket and cost, in plain signs."""
     head, first, second = ask(capsys, "--plot").splitlines()
     assert "█ new input" in head
@@ -146,7 +146,7 @@ def test_the_plot_has_a_bar_for_each_day(store: SqliteStore, capsys: pytest.Capt
 
 
 def test_days_without_a_call_have_an_empty_bar(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = SqliteStore(home / STORE_FILE)
+    store = Store(home / STORE_FILE)
     charge(store, "old", call("t0"))
     with closing(sqlite3.connect(home / STORE_FILE)) as db:
         db.execute("update usage set created = created - 3 * 86400")
@@ -157,7 +157,7 @@ def test_days_without_a_call_have_an_empty_bar(home: Path, capsys: pytest.Captur
     assert ["█" in line for line in lines] == [True, False, False, False]
 
 
-def test_reading_works_beside_the_owner(store: SqliteStore, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reading_works_beside_the_owner(store: Store, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """F6: the ledger is read only."""
     with HomeLock(home):
         assert "5 calls" in ask(capsys)
@@ -169,13 +169,13 @@ def test_wrong_use_is_said(args: list[str], capsys: pytest.CaptureFixture[str]) 
     assert "usage: hermes usage" in capsys.readouterr().err
 
 
-def test_the_chat_says_the_same(store: SqliteStore) -> None:
+def test_the_chat_says_the_same(store: Store) -> None:
     """A10: `/usage` shows turn, conversation and day."""
     lines = list(write_scopes(read_report(store, "old")))
     assert [line.partition(":")[0] for line in lines[:3]] == ["Last turn", "This conversation", "Today"]
     assert "$1.00" in lines[1]
     assert not any("Prefix breaks" in line for line in lines)
-    assert next(write_scopes(read_report(MemoryStore(), "nobody"))) == "Last turn:         no calls"
+    assert next(write_scopes(read_report(fresh_store(), "nobody"))) == "Last turn:         no calls"
 
 
 # --- words and bars

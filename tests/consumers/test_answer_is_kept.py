@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fresh_store import fresh_store
 from gateway_process import read_store
 from house import House
 from pretending import QUICK, Post, place
@@ -15,7 +16,6 @@ from waiting import until, wait_until
 from gateway.core.drafts import UNFINISHED
 from gateway.platforms.pretend.service import CLOSED_AFTER, PretendMessage, PretendRules, PretendService
 from hermes_lab.server import LabServer
-from hermes_state.memory.memory_store import MemoryStore
 
 STREAM = "[[say kept and paid for, word by word]][[chunks 30]][[pause 0.02]]"
 TEXT = "kept and paid for, word by word"
@@ -94,7 +94,7 @@ def test_c7_an_answer_does_not_wait_for_the_event_loop(house: House, home: Path,
 @pytest.mark.parametrize("keys", [True, False])
 def test_c7_an_answer_finds_the_draft_of_a_process_that_is_gone(keys: bool) -> None:
     """C7: the draft was taken, its id never came, the process died. Where keys are taken, nothing is left of it."""
-    post = Post(MemoryStore().turns, PretendRules(takes_keys=keys))
+    post = Post(fresh_store().turns, PretendRules(takes_keys=keys))
     post.service.troubles.append(CLOSED_AFTER)
 
     async def steps() -> None:

@@ -11,7 +11,7 @@ from waiting import wait_until
 from hermes_base.journal import shown_text
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 LONG = "\n".join(f"§first {number} of the lines" for number in range(12))
 OTHER = "§second and for good, end-0"
@@ -20,7 +20,7 @@ KEY = "agent:main:local:dm:one"
 
 
 def read_texts(home: Path) -> list[str]:
-    with closing(SqliteStore.open_readonly(home / STORE_FILE)) as store:
+    with closing(Store.open_readonly(home / STORE_FILE)) as store:
         (session,) = store.sessions()
         rows = store.load(session.id).rows
     return [text for row in rows if row.message["role"] == "assistant" and (text := shown_text(row).strip())]

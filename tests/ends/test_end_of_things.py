@@ -21,7 +21,7 @@ from hermes_cli import config
 from hermes_cli.cmds import sessions_cmd
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"
 WARM, COLD, RESTARTED, COMPACTED = "warm", "not warm", "after a restart", "after a compaction, not warm"
@@ -169,7 +169,7 @@ def perform_process_end(home: Path, lab: LabServer) -> dict[str, str]:
         assert gateway.terminate() == 0
         wait_until(lambda: not is_running(mark))
         ann.close()
-        with closing(SqliteStore.open_readonly(home / STORE_FILE)) as store:
+        with closing(Store.open_readonly(home / STORE_FILE)) as store:
             info = store.current(ann.conversation)
         assert info is not None
         return {

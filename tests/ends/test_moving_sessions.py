@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ends_house import current, ends_house
+from fresh_store import fresh_store
 from house import House
 from queries_house import QueriesHouse
 from raw_client import RawClient
@@ -19,9 +20,8 @@ from hermes_base.journal import Row
 from hermes_base.query_values import Caller, Conflict
 from hermes_cli import config
 from hermes_lab.server import LabServer
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
@@ -106,7 +106,7 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
         refused.close()
         with pytest.raises(Conflict):
             house.run(house.queries.threads.resume(Caller(), old.id))
-        other = SqliteStore(home / STORE_FILE)  # as another process would
+        other = Store(home / STORE_FILE)  # as another process would
         with pytest.raises(AtWork):
             other.resume(key, old.id)
         with pytest.raises(AtWork):
@@ -186,7 +186,7 @@ def test_what_belongs_to_a_session_stays_behind_when_another_is_resumed(
 
 def test_a_compaction_stays_in_the_session_of_its_turn(lab: LabServer) -> None:
     """B4: wherever the conversation goes on meanwhile, the turn goes on in the child of its own session."""
-    store = MemoryStore()
+    store = fresh_store()
     journal = StoreJournal(lambda: store, "c")
     agent = AIAgent(base_url=lab.base_url, model="lab", journal=journal, skip_context_files=True)
     for number in range(3):
@@ -212,7 +212,7 @@ def test_a_branch_is_there_whole_or_not_at_all(house: House, home: Path) -> None
     for number in range(20):
         ann.ask(f"[[say {number}]]")
     size, seen, done = current(ann).version, set(), threading.Event()
-    other = SqliteStore(home / STORE_FILE)
+    other = Store(home / STORE_FILE)
 
     def look() -> None:
         while not done.is_set():

@@ -13,7 +13,7 @@ from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
 from hermes_cli.cmds import owner
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_notice_that_waits_when_its_person_is_removed_is_not_answered(house: H
     key, person = ann.conversation, find_person(house, "ann")
     house.stop()
     notice = Inbound(Address("pretend", ACCOUNT, ann.chat), "1", "hermes", "It ended.", origin=NOTICE)
-    with closing(SqliteStore(house.home / STORE_FILE)) as store:
+    with closing(Store(house.home / STORE_FILE)) as store:
         assert store.turns.accept(key, "house", "proc:1", write_inbound(notice)) is not None
     assert owner.perform("people.remove", {"id": person})["removed"] == person
     calls = len(lab.requests)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
@@ -25,7 +26,6 @@ from gateway.run import GatewayRunner
 from hermes_base.errors import Fenced, HermesError
 from hermes_base.hooks import NoHooks
 from hermes_lab.server import LabServer
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
@@ -136,7 +136,7 @@ def test_a_place_is_current_with_the_same_session_and_version(
 def runner(lab: LabServer) -> Iterator[Any]:
     """A gateway whose conversations live in one store; `talk(key, text)` is a whole turn."""
     gateway = GatewayRunner()
-    store = MemoryStore()
+    store = fresh_store()
 
     def build(key: str) -> AIAgent:
         return AIAgent(

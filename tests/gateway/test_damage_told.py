@@ -18,7 +18,7 @@ from hermes_state.damage import LOST_TEXT, WORDS
 from hermes_state.home_lock import LOCK_FILE, holder
 from hermes_state.sql.connection import MARK
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 ME = Address("local", "local", "me")
 BAD = b"\xa5\xff\x00\xfe\x81"
@@ -49,7 +49,7 @@ def flip(home: Path, word: str) -> None:
 
 def accept(home: Path, person: Person, *texts: str) -> None:
     """Messages that were stored and not looked at before the process died."""
-    with closing(SqliteStore(home / STORE_FILE)) as store:
+    with closing(Store(home / STORE_FILE)) as store:
         for number, text in enumerate(texts, 50):
             inbound = Inbound(ME, f"me-{number}", "owner", text, mentioned=True)
             store.turns.accept(person.conversation, ME.account_key, inbound.ext_id, write_inbound(inbound))
@@ -118,7 +118,7 @@ def test_a_damaged_answer_is_told_in_its_place_and_holds_nothing_up(gateway: Gat
     person.ask("m1.1 [[say answer m1.1]]")
     wait_quiet(gateway.home, [person])
     gateway.terminate()
-    with closing(SqliteStore(gateway.home / STORE_FILE)) as store:
+    with closing(Store(gateway.home / STORE_FILE)) as store:
         for name in ("damaged", "whole"):
             store.turns.post(person.conversation, name, Outgoing(ME, f"the {name} answer"))
     flip(gateway.home, "the damaged answer")
@@ -163,7 +163,7 @@ def test_a_clock_that_was_set_back_silences_nobody(gateway: GatewayProcess, pers
     wait_quiet(gateway.home, [person])
     gateway.kill()
     accept(gateway.home, person, "m1.2 [[say answer m1.2]]")
-    with closing(SqliteStore(gateway.home / STORE_FILE)) as store:
+    with closing(Store(gateway.home / STORE_FILE)) as store:
         store.turns.post(person.conversation, "late", Outgoing(ME, "a late word"))
     for table, column in (("inbox", "accepted"), ("outbox", "retry_at"), ("conversation", "ready_at")):
         write_store(gateway.home, f"update {table} set {column} = unixepoch() + 3600")

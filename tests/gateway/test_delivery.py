@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretending import QUICK, HeardCore, Post, call_off_loop, place
@@ -19,14 +20,14 @@ from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
 from hermes_base.errors import DeliveryFailure, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.turns import FAILED, SENT, TurnStore
+from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import FAILED, SENT
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def turns(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TurnStore]:
-    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+@pytest.fixture
+def turns(tmp_path: Path) -> Iterator[TurnStore]:
+    store = Store(tmp_path / "state.db")
     yield store.turns
     store.close()
 
@@ -425,7 +426,7 @@ def test_any_mix_of_broken_connections_shows_each_text_once(
     troubles: list[str], lengths: list[int], takes_keys: bool
 ) -> None:
     """C7: once with keys; without them each text at most once unmarked, and in order."""
-    post = Post(MemoryStore().turns, PretendRules(max_length=150, takes_keys=takes_keys))
+    post = Post(fresh_store().turns, PretendRules(max_length=150, takes_keys=takes_keys))
     post.service.troubles.extend(troubles)
     texts = [" ".join(f"{n}-{word}" for word in range(length // 4 + 1)) for n, length in enumerate(lengths)]
     for text in texts:

@@ -12,17 +12,16 @@ from waiting import until
 from gateway.core.render import LONG_MARK
 from gateway.platforms.face import Part
 from gateway.platforms.pretend.service import PretendMessage, PretendRules
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.turns import TurnStore
+from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import TurnStore
 
 TEXT = "".join(f"word{n} " for n in range(60))
 RULES = {"keys": PretendRules(max_length=200), "no keys": PretendRules(max_length=200, takes_keys=False)}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def turns(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TurnStore]:
-    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+@pytest.fixture
+def turns(tmp_path: Path) -> Iterator[TurnStore]:
+    store = Store(tmp_path / "state.db")
     yield store.turns
     store.close()
 

@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from hermes_cli import plugins
 from hermes_lab.server import LabServer
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 ENGINE = """
     from agent.context_engine import ContextEngine
@@ -76,7 +76,7 @@ def test_it_is_told_the_output_limit_and_of_sessions_that_there_are(house: House
     with house:
         house.person("olga").ask("hello")
         house.person("olga").ask("hello again")
-        store: SqliteStore = house.gateway.store
+        store: Store = house.gateway.store
         bound = engine_class().bound
         assert bound
         assert all(store.session(session) is not None for session in bound)

@@ -21,7 +21,7 @@ from gateway.turns.run_turn import GOING_ON
 from hermes_base.inbound import Address, Inbound, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo
 
 SEED = int(os.environ.get("HERMES_KILL_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
@@ -417,7 +417,7 @@ def test_an_old_turn_is_not_gone_on_with(gateway: GatewayProcess, lab: LabServer
 def test_messages_that_never_got_into_the_transcript_are_given_up_whole(gateway: GatewayProcess) -> None:
     """C10, C2: two messages whose turn died three times before it wrote anything are kept, and get one word."""
     person = Person(gateway.home, "me")
-    with closing(SqliteStore(gateway.home / STORE_FILE)) as store:
+    with closing(Store(gateway.home / STORE_FILE)) as store:
         turns = store.turns
         node = turns.join(NodeInfo("test", alone=True))
         address = Address("local", "local", "me")

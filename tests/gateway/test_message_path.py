@@ -21,7 +21,7 @@ from hermes_base.journal import Row, text_of
 from hermes_cli import config
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 
 class Person:
@@ -83,7 +83,7 @@ def test_a_conversation_keeps_its_agent(house: LocalHouse, person: Person, lab: 
 def test_what_another_process_wrote_is_in_the_next_turn(house: LocalHouse, person: Person, lab: LabServer) -> None:
     """B3: a row that somebody else committed makes the warm agent the wrong one; reading does not."""
     person.ask("[[say one]]")
-    other = SqliteStore(house.home / STORE_FILE)
+    other = Store(house.home / STORE_FILE)
     session = other.current(person.conversation)
     assert session is not None
     other.load(session.id)
@@ -637,16 +637,16 @@ def test_a_store_that_fails_in_between_loses_no_message(
 ) -> None:
     """C2, F6: what was decided and could not be stored is decided again."""
     from hermes_base.errors import StoreFailure
-    from hermes_state.sql.turns_sqlite import SqliteTurns
+    from hermes_state.sql.turns_sql import TurnStore
 
-    complete, failures = SqliteTurns.complete, [StoreFailure("The store is locked."), StoreFailure("Still locked.")]
+    complete, failures = TurnStore.complete, [StoreFailure("The store is locked."), StoreFailure("Still locked.")]
 
     def fail_twice(*args: Any, **more: Any) -> Any:
         if failures:
             raise failures.pop()
         return complete(*args, **more)
 
-    monkeypatch.setattr(SqliteTurns, "complete", fail_twice)
+    monkeypatch.setattr(TurnStore, "complete", fail_twice)
     assert "no command /nonsense" in person.ask("/nonsense", NOTE)
     assert not failures
     assert person.ask("[[say fine]]") == "fine"

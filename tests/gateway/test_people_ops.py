@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +15,8 @@ from gateway.service.people_admin import OPERATIONS
 from gateway.turns.admission import LOCAL_OWNER, STRANGER, admit, open_folder, standing
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people_store import ADMIN, MEMBER, OWNER
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 CLOSED: dict[str, Any] = {}
@@ -24,13 +24,13 @@ LISTED: dict[str, Any] = {"platforms": {"chat": {"owner": "1", "allow": ["2"]}, 
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    made = SqliteStore(tmp_path / "store.db")
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "store.db")
     yield made
     made.close()
 
 
-def perform(store: SqliteStore, home: Path, name: str, /, **args: object) -> dict[str, Any]:
+def perform(store: Store, home: Path, name: str, /, **args: object) -> dict[str, Any]:
     """The operation as it goes over a socket."""
     told = OPERATIONS[name](store, home, json.loads(json.dumps(args)))
     return dict(json.loads(json.dumps(told)))
@@ -39,7 +39,7 @@ def perform(store: SqliteStore, home: Path, name: str, /, **args: object) -> dic
 # --- who a sender is
 
 
-def test_with_nobody_set_everybody_is_a_stranger(store: SqliteStore) -> None:
+def test_with_nobody_set_everybody_is_a_stranger(store: Store) -> None:
     """G1: first contact gets a code, the same one later, and no standing."""
     assert admit(store.people, CLOSED, "chat", "1", "owner") == STRANGER
     first = store.people.pair("chat", "1", "owner", "c")
@@ -49,7 +49,7 @@ def test_with_nobody_set_everybody_is_a_stranger(store: SqliteStore) -> None:
     assert store.people.people() == []
 
 
-def test_whom_the_settings_list_is_a_person_at_first_contact(store: SqliteStore) -> None:
+def test_whom_the_settings_list_is_a_person_at_first_contact(store: Store) -> None:
     """G1, G2: one owner over all platforms; a member without a code; nobody by name."""
     owner = admit(store.people, LISTED, "chat", "1", "Me")
     assert owner.role == OWNER
@@ -62,7 +62,7 @@ def test_whom_the_settings_list_is_a_person_at_first_contact(store: SqliteStore)
     assert len(store.people.people()) == 2
 
 
-def test_who_is_taken_off_the_list_is_a_stranger(store: SqliteStore) -> None:
+def test_who_is_taken_off_the_list_is_a_stranger(store: Store) -> None:
     """G3: an identity from the settings holds as long as it stands there; an approved one stays."""
     admit(store.people, LISTED, "chat", "2", "Ann")
     assert admit(store.people, CLOSED, "chat", "2", "Ann") == STRANGER
@@ -73,7 +73,7 @@ def test_who_is_taken_off_the_list_is_a_stranger(store: SqliteStore) -> None:
     assert admit(store.people, CLOSED, "chat", "5").role == MEMBER
 
 
-def test_the_settings_do_not_bring_back_who_was_removed(store: SqliteStore, tmp_path: Path) -> None:
+def test_the_settings_do_not_bring_back_who_was_removed(store: Store, tmp_path: Path) -> None:
     """G3."""
     person = admit(store.people, LISTED, "chat", "2", "Ann").person
     assert perform(store, tmp_path, "remove", id=person)["removed"] == person
@@ -81,7 +81,7 @@ def test_the_settings_do_not_bring_back_who_was_removed(store: SqliteStore, tmp_
     assert store.people.pair("chat", "2", "Ann", "c") is not None
 
 
-def test_the_settings_make_a_known_member_the_owner(store: SqliteStore) -> None:
+def test_the_settings_make_a_known_member_the_owner(store: Store) -> None:
     pairing = store.people.pair("chat", "1", "Me", "c")
     assert pairing is not None
     person = store.people.approve(pairing.code)
@@ -101,7 +101,7 @@ ACTS = st.tuples(
 @settings(deadline=None, max_examples=60)
 def test_no_sequence_lets_a_stranger_talk(acts: list[tuple[str, str, bool]]) -> None:
     """G1, G2, G3: who may talk was approved or is listed, and was not removed since; names never help."""
-    store, home = MemoryStore(), Path("/nonexistent")
+    store, home = fresh_store(), Path("/nonexistent")
     listed: set[str] = set()
     approved: set[str] = set()
     barred: set[str] = set()
@@ -133,7 +133,7 @@ def test_no_sequence_lets_a_stranger_talk(acts: list[tuple[str, str, bool]]) -> 
 # --- what an operator does
 
 
-def test_people_are_listed_with_identities_and_requests(store: SqliteStore, tmp_path: Path) -> None:
+def test_people_are_listed_with_identities_and_requests(store: Store, tmp_path: Path) -> None:
     assert perform(store, tmp_path, "list") == {"people": [], "pairings": []}
     admit(store.people, LISTED, "chat", "2", "Ann")
     store.people.pair("chat", "3", "Bob", "c3")
@@ -142,7 +142,7 @@ def test_people_are_listed_with_identities_and_requests(store: SqliteStore, tmp_
     assert (told["pairings"][0]["sender"], told["pairings"][0]["chat"]) == ("3", "c3")
 
 
-def test_a_stranger_is_approved_with_a_role(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_stranger_is_approved_with_a_role(store: Store, tmp_path: Path) -> None:
     """G1: the answer says where they wrote, so that they can be told."""
     pairing = store.people.pair("chat", "3", "Bob", "c3")
     assert pairing is not None
@@ -175,7 +175,7 @@ def test_a_stranger_is_approved_with_a_role(store: SqliteStore, tmp_path: Path) 
     ],
 )
 def test_bad_input_is_a_sentence_and_changes_nothing(
-    store: SqliteStore, tmp_path: Path, name: str, args: dict[str, Any]
+    store: Store, tmp_path: Path, name: str, args: dict[str, Any]
 ) -> None:
     (tmp_path / "people").mkdir()
     (tmp_path / "keep").write_text("x")
@@ -185,7 +185,7 @@ def test_bad_input_is_a_sentence_and_changes_nothing(
     assert (tmp_path / "keep").exists()
 
 
-def test_forgetting_deletes_rows_and_folder(store: SqliteStore, tmp_path: Path) -> None:
+def test_forgetting_deletes_rows_and_folder(store: Store, tmp_path: Path) -> None:
     """G12: the folder goes, links in it are not followed, the neighbours' folders stay; also after a removal."""
     person = store.people.add("Ann", MEMBER, "chat", "2")
     own = open_folder(tmp_path, scope_of("dm", MEMBER, person.id, "c", shared=True))
@@ -209,7 +209,7 @@ def test_forgetting_deletes_rows_and_folder(store: SqliteStore, tmp_path: Path) 
         perform(store, tmp_path, "forget", id=person.id)
 
 
-def test_the_owner_is_not_forgotten(store: SqliteStore, tmp_path: Path) -> None:
+def test_the_owner_is_not_forgotten(store: Store, tmp_path: Path) -> None:
     owner = store.people.add("Me", OWNER, "chat", "1")
     with pytest.raises(HermesError, match="owner"):
         perform(store, tmp_path, "forget", id=owner.id)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
@@ -14,7 +15,6 @@ from gateway.core.route import OpenQuestion, Standing
 from gateway.turns.questions import NOBODY, Questions
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people_store import ANSWERED, OPEN, VOID
 
 OWNER, ADMIN, ANNA, BEN = (
@@ -34,7 +34,7 @@ class House:
     """Questions on a store, what it announced, and threads that ask."""
 
     def __init__(self, members_approve: bool = False) -> None:
-        self.store = MemoryStore().people
+        self.store = fresh_store().people
         self.announced: list[tuple[str, str]] = []
         self.questions = Questions(
             self.store, self._announce, members_approve=lambda: members_approve, node="node", clock=time.time

@@ -19,7 +19,7 @@ from gateway.service.retention import COPIES, DAY, ROWS_AT_ONCE, Retention, find
 from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing, write_inbound
 from hermes_base.journal import Row
 from hermes_base.settings import SETTINGS
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
@@ -32,7 +32,7 @@ class Place:
     """A home with its store, whose clock stands `days` ahead of the machine's."""
 
     home: Path
-    store: SqliteStore
+    store: Store
     days: float = 0.0
     limits: dict[str, float] = field(default_factory=lambda: {"queue_days": 30.0, "session_days": 0.0})
 
@@ -70,7 +70,7 @@ def make_place(home: Path) -> Place:
     def read_clock() -> float:
         return time.time() + made.days * DAY
 
-    made = Place(home, SqliteStore(home / "hermes-store.db", clock=read_clock))
+    made = Place(home, Store(home / "hermes-store.db", clock=read_clock))
     return made
 
 

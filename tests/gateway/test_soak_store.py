@@ -14,7 +14,7 @@ from gateway.service.retention import Retention
 from hermes_base.inbound import Address, Outgoing, write_outgoing
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 GIGABYTE = 1 << 30
 SESSIONS, ROWS_EACH = 4_000, 25
@@ -27,7 +27,7 @@ YEAR = 365 * 86_400.0
 def big_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Years of conversations, written with the tables of this layout."""
     path = tmp_path_factory.mktemp("big") / STORE_FILE
-    SqliteStore(path).close()
+    Store(path).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("pragma synchronous = off")
         db.execute("begin")
@@ -106,7 +106,7 @@ def test_a_large_store_takes_messages_at_once(big_store: Path, lab: LabServer, h
 @pytest.mark.soak
 def test_a_large_store_lets_go_while_others_write(big_store: Path, tmp_path: Path) -> None:
     """F7: two hundred thousand old rows go, and no writer waits long for its turn."""
-    with closing(SqliteStore(big_store)) as store:
+    with closing(Store(big_store)) as store:
         limits = {"retention": {"queue_days": 30.0, "session_days": 0.0}}
         slowest, gone = 0.0, 0
         steps = Retention(tmp_path, store, lambda: limits)._steps()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from local_house import HouseThread
 from raw_client import RawClient
 from waiting import wait_until
@@ -18,7 +19,6 @@ from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said, TextDelta, ToolStarted
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import NOTE, Address, Outgoing
-from hermes_state.memory.memory_store import MemoryStore
 
 KEY = "agent:main:local:dm:talk"
 
@@ -245,7 +245,7 @@ def test_an_answer_for_nobody_waits_until_somebody_comes(house: HouseThread, hom
 def test_an_answer_that_nobody_confirms_comes_again_marked(open_house: Callable[..., HouseThread], home: Path) -> None:
     """C7: with keys a repetition has the same key; without them it carries a visible mark."""
     for keyed in (True, False):
-        house = open_house(store=MemoryStore(), idempotent=keyed)
+        house = open_house(store=fresh_store(), idempotent=keyed)
         silent = RawClient(home, "a", conversation=KEY, confirm=False)
         silent.say("hello")
         first = silent.wait(wire.Deliver)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from fresh_store import fresh_store
+
 from agent.context_engine import ContextEngine
 from hermes_cli.plugins import VALID_HOOKS, PluginHooks, PluginManager
 from hermes_lab.server import LabServer
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.store_journal import StoreJournal
 
 KINDS = ("llm_request", "llm_execution", "tool_request", "tool_execution")
@@ -171,7 +172,7 @@ def fill(agent: Any, turns: int) -> None:
 
 def test_a_full_window_is_compacted_and_the_old_session_stays_whole(make_agent: Any, lab: LabServer) -> None:
     """B5, E1, E2: a child session with the summary; the parent keeps everything."""
-    store = MemoryStore()
+    store = fresh_store()
     rotated: list[str] = []
     agent = make_agent(
         journal=StoreJournal(lambda: store, "c"),

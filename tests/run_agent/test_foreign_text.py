@@ -15,7 +15,7 @@ from hermes_base.text.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, Foreign
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
@@ -30,14 +30,14 @@ SMALL = {"compression": {"protect_first_n": 0, "protect_last_n": 2}}
 class Desk:
     """One stored conversation; `restart` is a new process as far as the store can tell."""
 
-    make: Callable[[SqliteStore], AIAgent]
+    make: Callable[[Store], AIAgent]
     path: Path
     person: Person
     agent: AIAgent
 
     def restart(self) -> None:
         self.agent.close()
-        self.agent = self.make(SqliteStore(self.path))
+        self.agent = self.make(Store(self.path))
 
     def asks_for_a_note(self) -> str:
         """Why a note for memory is asked for; empty: it is not."""
@@ -57,7 +57,7 @@ def desk(make_agent: Any, tool: Any, tmp_path: Path) -> Desk:
     person = Person("deny")
     path = tmp_path / "talk.db"
 
-    def make(store: SqliteStore) -> AIAgent:
+    def make(store: Store) -> AIAgent:
         agent: AIAgent = make_agent(
             settings=SMALL,
             asker=person,
@@ -67,7 +67,7 @@ def desk(make_agent: Any, tool: Any, tmp_path: Path) -> Desk:
         )
         return agent
 
-    return Desk(make, path, person, make(SqliteStore(path)))
+    return Desk(make, path, person, make(Store(path)))
 
 
 def test_a_note_is_asked_for_once_foreign_text_is_in_sight(desk: Desk, home: Path) -> None:
@@ -137,7 +137,7 @@ class Interrupted(StoreJournal):
 
 def test_a_result_that_outlives_its_process_keeps_its_mark(make_agent: Any, tmp_path: Path) -> None:
     """G9, C10."""
-    store, person = SqliteStore(tmp_path / "talk.db"), Person("deny")
+    store, person = Store(tmp_path / "talk.db"), Person("deny")
     journal = Interrupted(lambda: store, "talk")
     journal.load()
     call = {"id": "a", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}

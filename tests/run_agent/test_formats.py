@@ -10,7 +10,7 @@ import pytest
 
 from hermes_base.cancel import CancelToken
 from hermes_lab.server import LabServer
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 
 KEY = "lab-key-12345678"
@@ -33,7 +33,7 @@ def counting_lab() -> Iterator[LabServer]:
 def build(make_agent: Any, tool: Any, counting_lab: LabServer) -> Any:
     tool("look", lambda args: json.dumps({"seen": args["at"]}, ensure_ascii=False))
 
-    def make(api_mode: str, store: SqliteStore) -> Any:
+    def make(api_mode: str, store: Store) -> Any:
         address = counting_lab.address if api_mode == "anthropic_messages" else counting_lab.base_url
         model = "claude-sonnet-4-5" if api_mode == "anthropic_messages" else "gpt-5-mini"
         return make_agent(
@@ -82,7 +82,7 @@ def _without_marks(value: Any) -> Any:
 @pytest.mark.parametrize("api_mode", FORMATS)
 def test_30_turns(build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str) -> None:
     """A1, A6, A8, A9: over evictions and reopened stores; the ledger is the bill to the token; the cache is read."""
-    stores = [SqliteStore(tmp_path / "store.db")]
+    stores = [Store(tmp_path / "store.db")]
     agent = build(api_mode, stores[-1])
     for turn in range(TURNS):
         if turn % 7 == 6:
@@ -90,7 +90,7 @@ def test_30_turns(build: Any, counting_lab: LabServer, tmp_path: Path, api_mode:
             agent = build(api_mode, stores[-1])
         if turn % 10 == 9:
             stores[-1].close()
-            stores.append(SqliteStore(tmp_path / "store.db"))
+            stores.append(Store(tmp_path / "store.db"))
             agent = build(api_mode, stores[-1])
         result = agent.run_conversation(message_of(turn))
         assert (result["completed"], result["error"], result["prefix_breaks"]) == (True, "", [])
@@ -101,7 +101,7 @@ def test_30_turns(build: Any, counting_lab: LabServer, tmp_path: Path, api_mode:
     stores[-1].close()
 
 
-def check_bill(lab: LabServer, store: SqliteStore, task: str) -> None:
+def check_bill(lab: LabServer, store: Store, task: str) -> None:
     bill, spent = lab.bill[KEY], store.usage(task=task)
     assert (spent.calls, spent.unsettled) == (bill.calls, 0)
     assert spent.input_tokens == bill.uncached_tokens
@@ -118,7 +118,7 @@ def test_a_switch_of_the_format_encodes_anew_once_and_the_way_back_sends_the_fir
     build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str
 ) -> None:
     """A1, D7: another format takes the whole conversation over, its own reasoning only; the way back is as it was."""
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     for turn in range(5):
         build(api_mode, store).run_conversation(message_of(turn))
     first = content_of(counting_lab.requests[-1].body)
@@ -137,7 +137,7 @@ def test_a_switch_of_the_format_encodes_anew_once_and_the_way_back_sends_the_fir
 @pytest.mark.parametrize("api_mode", FORMATS)
 def test_failures_in_every_format(build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str) -> None:
     """A cut stream, an error in mid-stream, an overload, a refusal, a call cut at the output limit."""
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     agent = build(api_mode, store)
     again = [{"text": "fine"}]
     cut = [{"text": "half of it", "chunks": 4, "fault": {"cut_after_chunks": 2}}]
@@ -165,7 +165,7 @@ def test_a_refusal_is_told_and_not_asked_for_again(
     build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str
 ) -> None:
     """With words they are the answer, and the person is told that it was stopped; without, that is the answer."""
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     agent = build(api_mode, store)
     told: list[str] = []
     agent.status_callback = lambda notice: told.append(notice.text)

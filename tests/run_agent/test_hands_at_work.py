@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from waiting import wait_until
 
 from agent.turn import parallel
 from hermes_base.chat import Answer, Question, ToolEnded
 from hermes_lab.server import LabServer
-from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.memory_journal import MemoryJournal
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.process_registry import process_registry
@@ -54,7 +55,7 @@ def is_alive(pid: int) -> bool:
 @pytest.fixture
 def local(make_agent: Any, tmp_path: Path) -> Any:
     """Agents of one conversation that work in one folder, on the machine itself."""
-    store = MemoryStore()
+    store = fresh_store()
     made = Agreeing()
 
     def build(**options: Any) -> AIAgent:
@@ -206,7 +207,7 @@ def test_a_running_process_is_a_sign_of_life_and_a_tool_that_hangs_is_not(
     idle.tools = [*idle.tools, {"type": "function", "function": {"name": "hang", "parameters": {"type": "object"}}}]
     signs.clear()
     monkeypatch.setattr(idle, "_touch", lambda what: signs.append(what))
-    idle._journal = type(idle._journal)(MemoryStore, "another")
+    idle._journal = MemoryJournal("another")
     idle.run_conversation(call("hang"))
     assert signs.count("running tools") == 1
 

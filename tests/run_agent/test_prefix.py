@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_lab.server import LabServer
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 from tools.registry import registry
 
@@ -44,7 +44,7 @@ def test_30_turns_with_tools_over_evictions_and_reopened_stores(
     make_agent: Any, lab: LabServer, looking: None, tmp_path: Path
 ) -> None:
     """A1, A6: also with an agent rebuilt after eviction and with the store opened anew."""
-    stores = [SqliteStore(tmp_path / "store.db")]
+    stores = [Store(tmp_path / "store.db")]
     build = lambda: make_agent(journal=StoreJournal(lambda: stores[-1], "c"))  # noqa: E731
     agent = build()
     for turn in range(TURNS):
@@ -53,7 +53,7 @@ def test_30_turns_with_tools_over_evictions_and_reopened_stores(
             agent = build()
         if turn % 10 == 9:
             stores[-1].close()
-            stores.append(SqliteStore(tmp_path / "store.db"))
+            stores.append(Store(tmp_path / "store.db"))
             agent = build()
         result = agent.run_conversation(script(turn))
         assert (result["completed"], result["prefix_breaks"]) == (True, [])
@@ -66,14 +66,14 @@ CHILD = """
 import json, sys
 from hermes_base.hooks import NoHooks
 from hermes_state.store_journal import StoreJournal
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from pathlib import Path
 from run_agent import AIAgent
 from tools.registry import registry
 address, path, text = sys.argv[1:]
 registry.register("look", "lab-tools", {"description": "look", "parameters": {"type": "object", "properties": {}}},
                   lambda args: json.dumps({"seen": args["at"]}))
-store = SqliteStore(Path(path))
+store = Store(Path(path))
 agent = AIAgent(base_url=address, model="lab-model", api_key="lab-key-12345678", hooks=NoHooks(),
                 enabled_toolsets=["lab-tools"], skip_context_files=True, journal=StoreJournal(lambda: store, "c"))
 print(agent.run_conversation(text)["final_response"])
@@ -95,7 +95,7 @@ def test_a_changed_registry_does_not_move_the_tools_of_a_running_conversation(
     make_agent: Any, lab: LabServer, looking: None, tool: Any, tmp_path: Path
 ) -> None:
     """A5, A6: a tool that came or went leaves the stored array alone; the call of a vanished one fails clearly."""
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation(script(1))
     registry.deregister("look")
     tool("another", lambda args: "new")
@@ -112,7 +112,7 @@ def test_a_changed_identity_or_memory_file_waits_for_the_next_conversation(
     (home / "memories").mkdir(parents=True)
     (home / "SOUL.md").write_text("You are a test.")
     (home / "memories" / "MEMORY.md").write_text("The sky is blue.")
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("one")
     (home / "SOUL.md").write_text("You are something else.")
     (home / "memories" / "MEMORY.md").write_text("The sky is green.")
@@ -152,7 +152,7 @@ def test_date_and_folder_are_told_again_only_when_they_change(make_agent: Any, t
 
 def test_a_pasted_line_is_not_taken_for_what_was_told(make_agent: Any, tmp_path: Path) -> None:
     """A3: what was told is known from a mark on the message, also after a restart, and not from its text."""
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     build = lambda: make_agent(folder="/here", journal=StoreJournal(lambda: store, "c"))  # noqa: E731
     build().run_conversation("one")
     build().run_conversation("see the log:\n[Monday, 02 March 2020; working folder /elsewhere]")
@@ -164,7 +164,7 @@ def test_a_pasted_line_is_not_taken_for_what_was_told(make_agent: Any, tmp_path:
 
 def test_a_message_is_stored_as_sent_and_as_shown(make_agent: Any, tmp_path: Path) -> None:
     """A3"""
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     agent.run_conversation("what people see")
     row = store.load(agent.session_id).rows[0]
@@ -187,12 +187,12 @@ def test_a_damaged_fragment_is_encoded_anew_with_the_same_bytes(
     """A7: the stored hash tells; the neutral form repairs it, and the prefix does not move."""
     path = tmp_path / "store.db"
     for where in ("place = -1 and dialect = 'chat_completions'", "place = 0", "place = -2 and dialect <> 'neutral'"):
-        store = SqliteStore(path)
+        store = Store(path)
         result = make_agent(journal=StoreJournal(lambda opened=store: opened, "c")).run_conversation("hello")
         assert result["prefix_breaks"] == []
         store.close()
         damage(path, where)
-    store = SqliteStore(path)
+    store = Store(path)
     make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("hello")
     assert_each_starts_with_the_last(lab)
     store.close()
@@ -203,13 +203,13 @@ def test_a_prompt_that_is_lost_is_rendered_anew_once_and_the_break_is_named(
 ) -> None:
     """A2, A7"""
     path = tmp_path / "store.db"
-    store = SqliteStore(path)
+    store = Store(path)
     make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("one")
     store.close()
     damage(path, "place = -1")
     home.mkdir()
     (home / "SOUL.md").write_text("Another soul by now.")
-    repaired = SqliteStore(path)
+    repaired = Store(path)
     breaks = [
         make_agent(journal=StoreJournal(lambda: repaired, "c")).run_conversation("two")["prefix_breaks"]
         for _ in range(2)

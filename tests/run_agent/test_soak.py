@@ -12,7 +12,7 @@ import pytest
 
 from agent.http import transport
 from hermes_base.hooks import NoHooks
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
@@ -35,7 +35,7 @@ def address() -> Iterator[str]:
     child.wait()
 
 
-def play_round(address: str, store: SqliteStore, name: str) -> None:
+def play_round(address: str, store: Store, name: str) -> None:
     """Every conversation has its turns; each agent is evicted and built anew after a few of them."""
     for conversation in range(CONVERSATIONS):
         for turn in range(TURNS):
@@ -58,7 +58,7 @@ def play_round(address: str, store: SqliteStore, name: str) -> None:
 @pytest.mark.soak
 def test_a_second_round_leaves_nothing_more_behind(address: str, tmp_path: Path) -> None:
     """F1: threads, sockets and descriptors return to the baseline; the second round's memory is the first's."""
-    store = SqliteStore(tmp_path / "store.db")
+    store = Store(tmp_path / "store.db")
     play_round(address, store, "warm-up")
     sizes, descriptors = [], []
     for name in ("first", "second"):

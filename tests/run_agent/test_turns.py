@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from waiting import wait_until
 
 from hermes_base.cancel import CancelToken
@@ -15,8 +16,7 @@ from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.hooks import NoHooks
 from hermes_lab.server import LabServer
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
@@ -311,7 +311,7 @@ def test_what_a_plugin_edited_and_the_caller_gives_back_is_no_second_break(make_
 
 
 def test_taking_back_the_last_turn_deletes_nothing(make_agent: Any) -> None:
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     agent.run_conversation("[[say one]]")
     agent.run_conversation("[[say two]]")
@@ -324,7 +324,7 @@ def test_taking_back_the_last_turn_deletes_nothing(make_agent: Any) -> None:
 
 def test_what_another_writer_committed_is_in_the_next_turn(make_agent: Any) -> None:
     """B2, B3: own writes leave the warm conversation alone; foreign ones are read."""
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(journal=StoreJournal(lambda: store, "c", writer="me"))
     agent.run_conversation("[[say one]]")
     warm = agent._conversation
@@ -345,7 +345,7 @@ def test_without_a_journal_nothing_is_written(make_agent: Any, home: Path) -> No
 
 def test_usage_of_every_call_is_in_the_ledger(make_agent: Any, tool: Any, lab: LabServer, tmp_path: Path) -> None:
     tool("look", lambda args: "seen")
-    store = SqliteStore(tmp_path / "s.db")
+    store = Store(tmp_path / "s.db")
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     result = agent.run_conversation("[[tool look {}]]")
     spent = store.usage(session=agent.session_id)
@@ -368,7 +368,7 @@ def test_notices_reach_the_status_callback_and_a_failing_callback_hurts_nobody(m
 
 
 def test_the_session_of_a_store_is_named_before_the_first_turn(make_agent: Any) -> None:
-    store = MemoryStore()
+    store = fresh_store()
     store.open_session(NewSession("c", id="the-session"))
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     assert agent.run_conversation("[[say hi]]")["session_id"] == "the-session"

@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 
 from agent.auxiliary_client import call_llm
 from agent.turn.shortening import fit_text
 from hermes_lab.server import LabServer
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import Store
+from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 
 SMALL = {"compression": {"protect_first_n": 1, "protect_last_n": 6}}
@@ -42,7 +41,7 @@ def chain_of(store: Store, session: str | None) -> list[str]:
 def test_500_turns_in_a_window_of_8k(make_agent: Any, tool: Any) -> None:
     """E1, E3, E4, E7, E8, E9, E10: a scripted model, tools with short and endless results, some huge messages."""
     tool("look", lambda args: "seen " * args["n"])
-    store = MemoryStore()
+    store = fresh_store()
     with LabServer(window=8192) as lab:
         agent = make_agent(
             base_url=lab.base_url,
@@ -76,7 +75,7 @@ def test_500_turns_in_a_window_of_8k(make_agent: Any, tool: Any) -> None:
 
 def test_a_huge_message_is_stored_whole_and_sent_as_its_ends(make_agent: Any, lab: LabServer, tmp_path: Path) -> None:
     """E8"""
-    store = SqliteStore(tmp_path / "s.db")
+    store = Store(tmp_path / "s.db")
     agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, "c"))
     text = "begin " + "x" * 100_000 + " end"
     agent.run_conversation(text)
@@ -91,7 +90,7 @@ def test_a_huge_message_is_stored_whole_and_sent_as_its_ends(make_agent: Any, la
 def test_endless_results_share_the_window_and_are_stored_whole(make_agent: Any, lab: LabServer, tool: Any) -> None:
     """E9"""
     tool("look", lambda args: str(args["n"]) * 100_000)
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, "c"))
     agent.run_conversation("".join(f'[[tool look {{"n": {n}}}]]' for n in range(4)))
     results = [m["content"] for m in lab.requests[1].json()["messages"] if m["role"] == "tool"]
@@ -130,7 +129,7 @@ def test_a_failed_summary_shortens_old_results_and_is_told_once(make_agent: Any,
     """E1, E3"""
     tool("look", lambda args: "seen " * 400)
     told: list[str] = []
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(
         settings=SMALL,
         journal=StoreJournal(lambda: store, "c"),
@@ -152,7 +151,7 @@ def test_a_failed_summary_shortens_old_results_and_is_told_once(make_agent: Any,
 
 
 def test_compaction_in_place_keeps_the_session(make_agent: Any) -> None:
-    store = MemoryStore()
+    store = fresh_store()
     settings = {"compression": {**SMALL["compression"], "in_place": True}}
     agent = make_agent(settings=settings, journal=StoreJournal(lambda: store, "c"))
     for turn in range(12):
@@ -166,7 +165,7 @@ def test_compaction_in_place_keeps_the_session(make_agent: Any) -> None:
 
 def test_breaks_are_kept_in_the_store_with_reason_and_place(make_agent: Any) -> None:
     """A2"""
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, "c"))
     for turn in range(12):
         agent.run_conversation(f"question {turn}")
@@ -185,7 +184,7 @@ def test_breaks_are_kept_in_the_store_with_reason_and_place(make_agent: Any) -> 
 
 def test_an_undo_after_a_rebuild_is_a_named_break_too(make_agent: Any) -> None:
     """A2: what was sent before is known from the store."""
-    store = MemoryStore()
+    store = fresh_store()
     for turn in range(3):
         make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation(f"question {turn}")
     rebuilt = make_agent(journal=StoreJournal(lambda: store, "c"))
@@ -196,7 +195,7 @@ def test_an_undo_after_a_rebuild_is_a_named_break_too(make_agent: Any) -> None:
 
 def test_a_change_of_the_model_is_one_break_however_often_it_is_tried(make_agent: Any, lab: LabServer) -> None:
     """A2"""
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     agent.run_conversation("one")
     agent.model = "another-model"
@@ -207,7 +206,7 @@ def test_a_change_of_the_model_is_one_break_however_often_it_is_tried(make_agent
 
 def test_an_answer_that_broke_off_stays_in_the_ledger_as_unsettled(make_agent: Any, lab: LabServer) -> None:
     """A8"""
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     lab.set_plan([{"text": "half of it", "chunks": 4, "fault": {"cut_after_chunks": 2}}, {"text": "all of it"}])
     agent.run_conversation("one")
@@ -225,7 +224,7 @@ def test_a_call_that_a_plugin_makes_inside_a_turn_is_charged_to_it(
         return str(answer.choices[0].message.content)
 
     tool("beside", ask_beside)
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     result = agent.run_conversation("[[tool beside {}]]")
     assert result["messages"][2]["content"] == "You said: hm"
@@ -234,7 +233,7 @@ def test_a_call_that_a_plugin_makes_inside_a_turn_is_charged_to_it(
 
 def test_every_call_is_in_the_ledger_summaries_too(make_agent: Any, lab: LabServer) -> None:
     """A8: the sum of the ledger is the sum of what the provider counted."""
-    store = MemoryStore()
+    store = fresh_store()
     agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, "c"))
     for turn in range(12):
         agent.run_conversation(f"question {turn}")

@@ -13,7 +13,7 @@ from waiting import wait_until
 from hermes_base.inbound import Address, Inbound, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 NODES = "select id from node"
 
@@ -77,7 +77,7 @@ def test_a_message_that_nobody_owns_does_not_wait_for_a_turn_of_the_old_node(
     with gateway.held("loop"):
         wait_dead(gateway)
         inbound = Inbound(Address("local", "local", idle.name), "x-1", "owner", "[[say found]]", received=time.time())
-        with closing(SqliteStore(gateway.home / STORE_FILE, busy_timeout=THAW_SECONDS)) as store:
+        with closing(Store(gateway.home / STORE_FILE, busy_timeout=THAW_SECONDS)) as store:
             store.turns.accept(idle.conversation, "local:local", inbound.ext_id, write_inbound(inbound))
     idle.wait_shown("found", THAW_SECONDS)
     assert lab.in_flight == 1

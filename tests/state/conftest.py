@@ -1,17 +1,15 @@
-"""The stores that the conformance tests run against."""
+"""The store that the tests of its calls run against."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import Store
+from hermes_state.sql.store_sql import Store
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made: Store = SqliteStore(tmp_path / "store.db") if request.param == "sqlite" else MemoryStore()
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "store.db")
     yield made
     made.close()

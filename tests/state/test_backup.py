@@ -35,7 +35,7 @@ from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.sql import schema
 from hermes_state.sql.connection import MARK
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 STEPS = ("open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir")
@@ -71,7 +71,7 @@ def filled(home: Path) -> Path:
 
 
 def say(home: Path, text: str) -> None:
-    with closing(SqliteStore(home / STORE_FILE)) as store:
+    with closing(Store(home / STORE_FILE)) as store:
         session = store.current("c") or store.open_session(NewSession("c"))
         version = store.load(session.id).version
         store.append(session.id, "w", version, [Row({"role": "user", "content": text})], [])
@@ -148,7 +148,7 @@ def test_a_backup_under_load_restores_to_the_same_hashes(home: Path, tmp_path: P
     """F6: copies taken while others write are one state each, writers are not refused, and hashes come back."""
     errors: list[Exception] = []
     stop, versions = threading.Event(), [0, 0, 0]
-    store = SqliteStore(home / STORE_FILE)
+    store = Store(home / STORE_FILE)
     sessions = [store.open_session(NewSession(f"c{number}")).id for number in range(3)]
 
     def write(number: int) -> None:
@@ -186,7 +186,7 @@ def check_copy(made: backup.Made, folder: Path, sessions: list[str], told: list[
         assert hash_file(folder / member.name) == member.sha256
     with closing(sqlite3.connect(folder / STORE_FILE)) as db:
         assert db.execute("pragma foreign_key_check").fetchall() == []
-    with closing(SqliteStore(folder / STORE_FILE)) as copy:
+    with closing(Store(folder / STORE_FILE)) as copy:
         for session, least in zip(sessions, told, strict=True):
             loaded = copy.load(session)
             assert loaded.version >= least
@@ -488,7 +488,7 @@ def test_a_home_with_content_is_replaced_only_when_told_and_kept(filled: Path, t
     assert done.old.parent == filled
     assert (done.old / "config.yaml").read_text() == "changed"
     assert {entry.name for entry in done.old.iterdir()} & {".env", "profiles", "logs", "backups", LOCK_FILE} == set()
-    with closing(SqliteStore(done.old / STORE_FILE)) as store:
+    with closing(Store(done.old / STORE_FILE)) as store:
         assert len(store.load(store.current("c").id).rows) == 2  # type: ignore[union-attr]
 
 
@@ -620,7 +620,7 @@ def test_a_home_that_lost_its_store_gets_it_back(filled: Path, tmp_path: Path, l
         if path.name not in (*left, STORE_FILE + MARK):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(HermesError, match="there was one before"):
-        SqliteStore(filled / STORE_FILE)
+        Store(filled / STORE_FILE)
     restore_backup(tmp_path / "b.tar.gz", filled, overwrite=bool(left))
-    with closing(SqliteStore(filled / STORE_FILE)) as store:
+    with closing(Store(filled / STORE_FILE)) as store:
         assert store.current("c") is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from turn_bench import ACCOUNT, CHAT, ENGINES, Bench, answer, make_bench, say, written
+from turn_bench import ACCOUNT, CHAT, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Inbound, read_inbound, write_inbound
@@ -17,8 +17,8 @@ from hermes_base.journal import LOST, Row, head_row
 from hermes_state.damage import LOST_TEXT, WORDS, DamagedRow, find_address, make_marker
 from hermes_state.people_store import VOID, QuestionRow
 from hermes_state.sql.connection import MARK
-from hermes_state.sql.damage_sqlite import find_damaged
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.damage_sql import find_damaged
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo
 
@@ -31,7 +31,7 @@ class Scene:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.store = SqliteStore(path)
+        self.store = Store(path)
         turns = self.store.turns
         self.node = turns.join(NodeInfo("1", alone=True))
         self.claim = self.claim_one()
@@ -195,7 +195,7 @@ def test_many_threads_that_meet_the_same_row_set_it_aside_once(scene: Scene) -> 
 def test_a_reader_beside_the_owner_says_what_is_wrong_and_changes_nothing(scene: Scene) -> None:
     """H8."""
     scene.damage("update message set body = cast(? as text) where position = 0")
-    with closing(SqliteStore.open_readonly(scene.path)) as reader, pytest.raises(StoreFailure, match="cannot be read"):
+    with closing(Store.open_readonly(scene.path)) as reader, pytest.raises(StoreFailure, match="cannot be read"):
         reader.load(scene.session)
     assert scene.store.damaged() == []
 
@@ -251,9 +251,9 @@ def test_an_address_is_told_from_what_is_left() -> None:
 # --- the clock
 
 
-@pytest.fixture(params=ENGINES)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench(request.param, tmp_path)
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = make_bench(tmp_path)
     yield made
     made.store.close()
 
@@ -294,7 +294,7 @@ def test_a_clock_that_goes_back_makes_nothing_wait_longer(bench: Bench, noticed_
 def test_a_lost_store_is_no_new_store(tmp_path: Path, left: bytes | str | None) -> None:
     """F7: nothing is changed until somebody says that it may begin anew."""
     path = tmp_path / "store.db"
-    SqliteStore(path).close()
+    Store(path).close()
     path.unlink()
     if isinstance(left, bytes):
         path.write_bytes(left)
@@ -302,35 +302,35 @@ def test_a_lost_store_is_no_new_store(tmp_path: Path, left: bytes | str | None) 
         with closing(sqlite3.connect(path)) as db:
             db.execute("pragma user_version = 1")
     before = path.read_bytes() if path.exists() else None
-    for open_store in (SqliteStore, SqliteStore.open_readonly):
+    for open_store in (Store, Store.open_readonly):
         with pytest.raises(StoreFailure, match=r"there was one before|is empty or was last used") as caught:
             open_store(path)
         assert caught.value.fix
     assert before == (path.read_bytes() if path.exists() else None)
     path.with_name(path.name + MARK).unlink()
-    SqliteStore(path).close()
+    Store(path).close()
 
 
 def test_a_store_from_before_the_mark_gets_one(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    SqliteStore(path).close()
+    Store(path).close()
     mark = path.with_name(path.name + MARK)
     mark.unlink()
-    SqliteStore(path).close()
+    Store(path).close()
     assert mark.exists()
 
 
 def test_a_broken_file_is_remembered(tmp_path: Path) -> None:
     """F7: so that `/ready` can say so, whoever met it."""
     path = tmp_path / "store.db"
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         session = store.open_session(Scene.new).id
         store.append(session, "w", 0, [Row({"role": "user", "content": "x" * 5000}) for _ in range(50)])
     with open(path, "r+b") as file:
         half = path.stat().st_size // 2
         file.seek(half)
         file.write(b"\xff" * half)
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         assert store.broken == ""
         with pytest.raises(StoreFailure, match="is damaged"):
             store.load(session)

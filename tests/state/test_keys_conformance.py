@@ -1,4 +1,4 @@
-"""What every store of API keys does, run against the SQLite file and its twin in memory."""
+"""What the store of API keys does."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -10,11 +10,10 @@ import pytest
 
 from hermes_base.errors import StoreFailure
 from hermes_state.key_store import USED_SECONDS
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people_store import MEMBER
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
-Store = SqliteStore | MemoryStore
+Store = Store | Store
 
 
 @dataclass
@@ -30,11 +29,9 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    made: Store = (
-        MemoryStore(clock=clock) if request.param == "memory" else SqliteStore(tmp_path / "store.db", clock=clock)
-    )
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    made = Store(tmp_path / "store.db", clock=clock)
     yield made
     made.close()
 
@@ -114,9 +111,9 @@ def test_keys_of_a_forgotten_person_are_gone(store: Store) -> None:
 
 def test_keys_survive_a_restart_and_are_found_by_index(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    with closing(SqliteStore(path)) as first:
+    with closing(Store(path)) as first:
         kept = first.keys.add("one", "", "d1")
-    with closing(SqliteStore(path)) as second:
+    with closing(Store(path)) as second:
         assert second.keys.find("d1") == kept
     with closing(sqlite3.connect(path)) as db:
         plan = db.execute("explain query plan select id from api_key where digest = 'd1'").fetchall()

@@ -18,7 +18,7 @@ from hermes_base.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql import schema
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
@@ -44,7 +44,7 @@ def older_program() -> Iterator[None]:
         yield
 
 
-def work(store: SqliteStore, mark: str) -> str:
+def work(store: Store, mark: str) -> str:
     """A day of the older program: a message, a turn, a delivery, a person, a question, a search, a compaction."""
     turns, people = store.turns, store.people
     node = turns.join(NodeInfo("1", alone=True))
@@ -80,16 +80,16 @@ def work(store: SqliteStore, mark: str) -> str:
 
 def test_the_older_program_works_on_a_store_of_this_layout(path: Path) -> None:
     """H4: it starts, reads what this one wrote, writes, and leaves the layout as it is; this one goes on from there."""
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         mine = work(store, "new")
         store.keys.add("laptop", "", "digest")
     with older_program():
-        with closing(SqliteStore(path)) as store:
+        with closing(Store(path)) as store:
             assert [row.message["content"] for row in store.load(mine).rows] == ["new question", "new answer"]
             theirs = work(store, "old")
-        with closing(SqliteStore.open_readonly(path)) as reader:
+        with closing(Store.open_readonly(path)) as reader:
             assert reader.session(theirs) is not None
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         for session, mark in ((mine, "new"), (theirs, "old")):
             texts = [paged.row.message["content"] for paged in store.page(session)]
             assert texts == [f"{mark} question", f"{mark} answer"]
@@ -107,7 +107,7 @@ def test_the_older_program_works_on_a_store_of_this_layout(path: Path) -> None:
 
 def test_it_is_the_older_program(path: Path) -> None:
     """It needs nothing of this layout: it does the same on a store of its own, which has none of it."""
-    with older_program(), closing(SqliteStore(path)) as store:
+    with older_program(), closing(Store(path)) as store:
         work(store, "old")
         store.delete(store.sessions()[0].id)
     with closing(sqlite3.connect(path)) as db:
@@ -117,9 +117,9 @@ def test_it_is_the_older_program(path: Path) -> None:
 
 def test_a_store_of_the_older_layout_is_brought_up_to_date(path: Path) -> None:
     """H4: what it has done is found by the indexes of today."""
-    with older_program(), closing(SqliteStore(path)) as store:
+    with older_program(), closing(Store(path)) as store:
         session = work(store, "old")
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         assert [paged.row.position for paged in store.page(session)] == [0, 3]
         assert store.turns.sweep(store.turns.now() + 3600, 1000) == 4
         assert store.turns.latest(CHAT)[0] == 2

@@ -10,18 +10,16 @@ import pytest
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.people_store import MEMBER, OWNER, QuestionRow
 from hermes_state.sql import people_queries
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
 CANARY = "zugvogel"
-AnyStore = SqliteStore | MemoryStore
 
 
-def live(store: AnyStore, person: str, chat: str, word: str) -> str:
+def live(store: Store, person: str, chat: str, word: str) -> str:
     """One conversation with everything that can hang on it; its session."""
     conversation = f"agent:main:chat:dm:{chat}"
     store.people.assign(conversation, person)
@@ -50,7 +48,7 @@ def live(store: AnyStore, person: str, chat: str, word: str) -> str:
     return session
 
 
-def read_view(store: AnyStore, person: str) -> dict[str, object]:
+def read_view(store: Store, person: str) -> dict[str, object]:
     return {
         "sessions": {info.id for info in store.sessions(person=person)},
         "hits": {hit.session for hit in store.search("hello", person=person)},
@@ -59,13 +57,12 @@ def read_view(store: AnyStore, person: str) -> dict[str, object]:
     }
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AnyStore]:
-    kept = MemoryStore() if request.param == "memory" else None
-    return lambda: kept if kept is not None else SqliteStore(tmp_path / "store.db")
+@pytest.fixture
+def reopen(tmp_path: Path) -> Callable[[], Store]:
+    return lambda: Store(tmp_path / "store.db")
 
 
-def test_people_see_what_is_theirs_and_the_owner_the_rest(reopen: Callable[[], AnyStore]) -> None:
+def test_people_see_what_is_theirs_and_the_owner_the_rest(reopen: Callable[[], Store]) -> None:
     """G12: sessions, search and usage of one are not seen by the other; without a person asked for, all are there."""
     with closing(reopen()) as store:
         ann, bob = store.people.add("Ann", MEMBER, "chat", "1"), store.people.add("Bob", MEMBER, "chat", "2")
@@ -89,7 +86,7 @@ def test_people_see_what_is_theirs_and_the_owner_the_rest(reopen: Callable[[], A
         assert store.usage(person="p-none").calls == 0
 
 
-def test_usage_stays_with_its_person_when_the_session_is_deleted(reopen: Callable[[], AnyStore]) -> None:
+def test_usage_stays_with_its_person_when_the_session_is_deleted(reopen: Callable[[], Store]) -> None:
     """G12: deleting a conversation's session does not move its cost to somebody else."""
     with closing(reopen()) as store:
         store.delete(live(store, "p-1", "1", "amsel"))
@@ -97,7 +94,7 @@ def test_usage_stays_with_its_person_when_the_session_is_deleted(reopen: Callabl
         assert store.usage(person="").calls == 0
 
 
-def test_children_of_a_session_stay_with_its_person(reopen: Callable[[], AnyStore]) -> None:
+def test_children_of_a_session_stay_with_its_person(reopen: Callable[[], Store]) -> None:
     """G12: compaction opens a new session of the same conversation."""
     with closing(reopen()) as store:
         session = live(store, "p-1", "1", "amsel")
@@ -107,7 +104,7 @@ def test_children_of_a_session_stay_with_its_person(reopen: Callable[[], AnyStor
         assert store.sessions(person="") == []
 
 
-def test_sessions_go_with_their_conversation(reopen: Callable[[], AnyStore]) -> None:
+def test_sessions_go_with_their_conversation(reopen: Callable[[], Store]) -> None:
     """G12: a session that was opened before the conversation had a person is theirs, too."""
     with closing(reopen()) as store:
         session = store.open_session(NewSession("c"))
@@ -117,7 +114,7 @@ def test_sessions_go_with_their_conversation(reopen: Callable[[], AnyStore]) -> 
         assert [info.person for info in store.sessions(person="p-1")] == ["p-1"]
 
 
-def test_forgetting_leaves_nothing_of_the_person_and_all_of_the_others(reopen: Callable[[], AnyStore]) -> None:
+def test_forgetting_leaves_nothing_of_the_person_and_all_of_the_others(reopen: Callable[[], Store]) -> None:
     """G12: counts say what went; everybody else's view is as it was; money stays counted."""
     with closing(reopen()) as store:
         ann, bob = store.people.add("Ann", MEMBER, "chat", "1"), store.people.add("Bob", MEMBER, "chat", "2")
@@ -143,7 +140,7 @@ def test_forgetting_leaves_nothing_of_the_person_and_all_of_the_others(reopen: C
         assert store.people.forget(ann.id).sessions == 0
 
 
-def test_the_owners_data_is_not_forgotten_by_an_empty_name(reopen: Callable[[], AnyStore]) -> None:
+def test_the_owners_data_is_not_forgotten_by_an_empty_name(reopen: Callable[[], Store]) -> None:
     """G12: an empty person is the owner of the machine."""
     with closing(reopen()) as store:
         live(store, "", "0", "ochse")
@@ -155,14 +152,14 @@ def test_the_owners_data_is_not_forgotten_by_an_empty_name(reopen: Callable[[], 
 def test_no_byte_of_a_forgotten_person_is_in_the_file(tmp_path: Path) -> None:
     """G12: not in a row, not in the search index, not in a freed page."""
     path = tmp_path / "store.db"
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         ann = store.people.add(f"Ann {CANARY}", MEMBER, "chat", f"{CANARY}-id")
         store.people.pair("chat", "2", "Bob", "2")
         for number in range(3):
             live(store, ann.id, f"{CANARY}-{number}", f"{CANARY}{number}")
         live(store, "", "0", "ochse")
     assert CANARY.encode() in path.read_bytes()
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         store.people.forget(ann.id)
     with closing(sqlite3.connect(path)) as db:
         names = db.execute("select name from sqlite_master where type = 'table' and name <> 'search'").fetchall()
@@ -174,7 +171,7 @@ def test_no_byte_of_a_forgotten_person_is_in_the_file(tmp_path: Path) -> None:
 
 def test_no_byte_of_a_forgotten_person_is_in_any_file_while_the_store_is_open(tmp_path: Path) -> None:
     """G12: not in the write-ahead log, and not in a page that an earlier deletion freed."""
-    with closing(SqliteStore(tmp_path / "store.db")) as store:
+    with closing(Store(tmp_path / "store.db")) as store:
         ann = store.people.add("Ann", MEMBER, "chat", "1")
         long = f"{CANARY} " * 5_000  # it fills pages of its own
         sessions = [live(store, ann.id, str(number), f"{CANARY}{number}") for number in range(3)]
@@ -190,7 +187,7 @@ def test_no_byte_of_a_forgotten_person_is_in_any_file_while_the_store_is_open(tm
 
 def test_what_was_stored_before_there_were_people_is_the_owners(tmp_path: Path) -> None:
     """G12: a conversation that nobody was given is the owner's; others do not find it."""
-    with closing(SqliteStore(tmp_path / "store.db")) as store:
+    with closing(Store(tmp_path / "store.db")) as store:
         session = store.open_session(NewSession("old"))
         store.append(session.id, "w", 0, [Row({"role": "user", "content": "hello"})])
         assert store.sessions(person="p-1") == []
@@ -215,7 +212,7 @@ def test_what_was_stored_before_there_were_people_is_the_owners(tmp_path: Path) 
 )
 def test_what_each_message_and_each_start_asks_is_found_by_an_index(tmp_path: Path, statement: str) -> None:
     """F3: no query of people at start-up, or for a message, scans a table."""
-    SqliteStore(tmp_path / "store.db").close()
+    Store(tmp_path / "store.db").close()
     query = getattr(people_queries, statement)
     with closing(sqlite3.connect(tmp_path / "store.db")) as db:
         plan = db.execute(f"explain query plan {query}", ("x",) * query.count("?")).fetchall()

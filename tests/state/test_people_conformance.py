@@ -1,16 +1,15 @@
-"""What every store of people does, run against the SQLite file and its twin in memory."""
+"""What the store of people does."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_base.errors import StoreFailure
-from hermes_state.memory.memory_state import MemoryState
-from hermes_state.memory.people_memory import MemoryPeople
 from hermes_state.people_records import CODE_LENGTH, CODE_SIGNS
 from hermes_state.people_store import (
     ADMIN,
@@ -21,11 +20,10 @@ from hermes_state.people_store import (
     OWNER,
     PAIRING_SECONDS,
     VOID,
-    PeopleStore,
     QuestionRow,
 )
 from hermes_state.sql.connection import Database
-from hermes_state.sql.people_sqlite import SqlitePeople
+from hermes_state.sql.people_sql import PeopleStore
 
 
 @dataclass
@@ -41,13 +39,10 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def people(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[PeopleStore]:
-    if request.param == "memory":
-        yield MemoryPeople(MemoryState(), clock)
-        return
+@pytest.fixture
+def people(tmp_path: Path, clock: Clock) -> Iterator[PeopleStore]:
     db = Database(tmp_path / "store.db", busy_timeout=5.0)
-    yield SqlitePeople(db, clock)
+    yield PeopleStore(db, clock)
     db.close()
 
 
@@ -301,7 +296,7 @@ ACTS = st.one_of(
 def test_no_sequence_lets_a_stranger_in(acts: list[tuple[str, str]]) -> None:
     """G1, G2, G3: known are exactly those who were approved by their own code and not removed since."""
     clock = Clock()
-    people = MemoryPeople(MemoryState(), clock)
+    people = fresh_store(clock).people
     codes: dict[str, tuple[str, float]] = {}
     known: dict[str, str] = {}
     for act, sender in acts:

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_store_kill import check_file, run_and_kill
-from turn_bench import ACCOUNT, CHAT, ENGINES, OTHER, USAGE, Bench, answer, make_bench, say
+from turn_bench import ACCOUNT, CHAT, OTHER, USAGE, Bench, answer, make_bench, say
 
 from hermes_state.people_store import QuestionRow
-from hermes_state.sql import retention_sqlite
+from hermes_state.sql import retention_sql
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 MANY = 1_000
 DAY = 86_400.0
 
 
-@pytest.fixture(params=ENGINES)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench(request.param, tmp_path)
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = make_bench(tmp_path)
     yield made
     made.store.close()
 
@@ -243,11 +243,11 @@ moves = st.sampled_from(
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(moves, st.integers(0, 1), st.integers(1, 4)), max_size=40), st.sampled_from(ENGINES))
-def test_whatever_is_open_before_a_sweep_is_there_after(program: list[tuple[str, int, int]], engine: str) -> None:
+@given(st.lists(st.tuples(moves, st.integers(0, 1), st.integers(1, 4)), max_size=40))
+def test_whatever_is_open_before_a_sweep_is_there_after(program: list[tuple[str, int, int]]) -> None:
     """F7: and no number that was given is given again."""
     with tempfile.TemporaryDirectory() as folder:
-        bench = make_bench(engine, Path(folder))
+        bench = make_bench(Path(folder))
         given_rows: set[int] = set()
         given_seqs: set[tuple[str, int]] = set()
         for number, (move, place, count) in enumerate([*program, ("sweep", 0, MANY)]):
@@ -310,12 +310,12 @@ def show_open(bench: Bench) -> dict[str, Any]:
 # --- the file
 
 
-@pytest.mark.parametrize("name", [name for name in vars(retention_sqlite) if name.isupper() and name[0] != "_"])
+@pytest.mark.parametrize("name", [name for name in vars(retention_sql) if name.isupper() and name[0] != "_"])
 def test_no_statement_of_a_sweep_scans_a_table(tmp_path: Path, name: str) -> None:
     """F7, F3: what may go is found by an index of its own."""
-    texts = getattr(retention_sqlite, name)
+    texts = getattr(retention_sql, name)
     path = tmp_path / "store.db"
-    SqliteStore(path).close()
+    Store(path).close()
     with closing(sqlite3.connect(path)) as db:
         for text in (texts,) if isinstance(texts, str) else texts:
             wanted: Any = dict.fromkeys(re.findall(r":(\w+)", text), 1) or (1,) * text.count("?")
@@ -326,10 +326,10 @@ def test_no_statement_of_a_sweep_scans_a_table(tmp_path: Path, name: str) -> Non
 SWEEPER = """
 import sys, time
 from hermes_base.inbound import Address, Outgoing
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo
 
-store = SqliteStore(sys.argv[1])
+store = Store(sys.argv[1])
 turns = store.turns
 node = turns.join(NodeInfo("1", alone=True))
 lease = turns.hold("t:b", node, 60)
@@ -377,7 +377,7 @@ def test_a_sweep_that_is_killed_leaves_a_whole_store(tmp_path: Path) -> None:
 
 def test_writers_go_on_during_a_sweep(tmp_path: Path) -> None:
     """F7: between two calls of a sweep others write."""
-    bench = make_bench("sqlite", tmp_path)
+    bench = make_bench(tmp_path)
     for _ in range(30):
         deal_with(bench)
     bench.clock.move(DAY)
@@ -393,7 +393,7 @@ def test_writers_go_on_during_a_sweep(tmp_path: Path) -> None:
 
 def test_messages_of_an_older_program_go_by_their_arrival(tmp_path: Path) -> None:
     """F7, H4: it does not note when a message was dealt with."""
-    bench = make_bench("sqlite", tmp_path)
+    bench = make_bench(tmp_path)
     deal_with(bench)
     with closing(sqlite3.connect(tmp_path / "store.db")) as db:
         db.execute("update inbox set done = null")

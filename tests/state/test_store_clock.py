@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from hermes_base.journal import Row, UsageRow
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import NewSession, Store
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 
 LONG_AGO = 1_000_000.0
 
@@ -22,10 +21,10 @@ class Hand:
         return self.now
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def clocked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Store, Hand]]:
+@pytest.fixture
+def clocked(tmp_path: Path) -> Iterator[tuple[Store, Hand]]:
     hand = Hand()
-    store = SqliteStore(tmp_path / "store.db", clock=hand) if request.param == "sqlite" else MemoryStore(clock=hand)
+    store = Store(tmp_path / "store.db", clock=hand)
     yield store, hand
     store.close()
 

@@ -1,4 +1,4 @@
-"""What every store does, run against the SQLite file and its twin in memory (I1)."""
+"""What the store does with sessions, transcripts, the ledger and search (I1)."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,8 @@ import pytest
 
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.journal import Row, UsageRow, head_row, shown_text
-from hermes_state.store import NewSession, Store, UsageSum
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession, UsageSum
 
 CHAT = "agent:main:local:dm:1"
 

@@ -1,11 +1,17 @@
-"""The journal of one conversation does the same on every store (I1)."""
+"""The writer of one conversation: on a store and in memory (I1)."""
+
+from typing import Any
 
 import pytest
+from fresh_store import fresh_store
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hermes_base.errors import Fenced, StoreFailure
-from hermes_base.journal import Row, UsageRow, shown_text
-from hermes_state.store import Store
-from hermes_state.store_journal import StoreJournal, memory_journal
+from hermes_base.journal import Journal, Row, UsageRow, head_row, shown_text
+from hermes_state.memory_journal import MemoryJournal
+from hermes_state.sql.store_sql import Store
+from hermes_state.store_journal import StoreJournal
 
 CHAT = "agent:main:local:dm:1"
 
@@ -104,8 +110,47 @@ def test_a_journal_follows_a_new_session_and_a_named_one_does_not(store: Store) 
     assert named.load().session == "s1"
 
 
+parts = st.tuples(st.just("freeze"), st.sampled_from(["tools", "system", "0", "1"]), st.binary(max_size=3))
+moves = st.one_of(
+    st.tuples(st.just("append"), st.lists(st.text(max_size=4) | st.integers(0, 4), max_size=3)),
+    st.tuples(st.just("rotate"), st.lists(st.text(max_size=4), max_size=2)),
+    parts,
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(moves, max_size=8))
+def test_a_journal_in_memory_does_what_one_on_a_store_does(taken: list[tuple[Any, ...]]) -> None:
+    """I1: the same transcript after any steps, but for ids."""
+    journals: list[Journal] = [StoreJournal(fresh_store, CHAT, session="s"), MemoryJournal(CHAT, "s")]
+    for name, *what in taken:
+        for journal in journals:
+            journal.load()
+            if name == "freeze":
+                part, body = what
+                if part.isalpha() or int(part) < journal.load().version:
+                    journal.freeze(part, "d", body)
+                continue
+            rows = [head_row(it) if isinstance(it, int) else say(it) for it in what[0]]
+            _ = journal.append(rows, [UsageRow("p", "m")]) if name == "append" else journal.rotate("compression", rows)
+    kept, held = (journal.load() for journal in journals)
+    assert (kept.rows, kept.frozen, kept.version) == (held.rows, held.frozen, held.version)
+    assert (kept.conversation, kept.task) == (held.conversation, held.task)
+    assert journals[0].standing()[1] == journals[1].standing()[1]
+
+
+def test_what_is_changed_elsewhere_does_not_change_a_journal_in_memory() -> None:
+    message = {"role": "user", "content": "one", "parts": ["a"]}
+    journal = MemoryJournal()
+    journal.append([Row(message)])
+    message["parts"].append("b")  # type: ignore[attr-defined]
+    assert journal.load().rows[0].message["parts"] == ["a"]
+    journal.load().rows[0].message["parts"].append("c")
+    assert journal.load().rows[0].message["parts"] == ["a"]
+
+
 def test_a_memory_journal_is_alone() -> None:
-    first, second = memory_journal(), memory_journal("chat", "my-session")
+    first, second = MemoryJournal(), MemoryJournal("chat", "my-session")
     first.append([say("one")])
     assert second.load().session == "my-session"
     assert second.load().rows == ()

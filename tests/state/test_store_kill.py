@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 APPENDER = """
 import sys
 from hermes_base.journal import Row, UsageRow
 from hermes_state.store import NewSession
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
-store = SqliteStore(sys.argv[1])
+store = Store(sys.argv[1])
 info = store.current("c") or store.open_session(NewSession("c"))
 version = store.load(info.id).version
 print("start", version, flush=True)
@@ -37,9 +37,9 @@ ROTATOR = """
 import sys
 from hermes_base.journal import Row
 from hermes_state.store_journal import StoreJournal
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
-journal = StoreJournal(lambda: SqliteStore(sys.argv[1]), "c")
+journal = StoreJournal(lambda: Store(sys.argv[1]), "c")
 transcript = journal.load()
 print("start", transcript.session, flush=True)
 while True:
@@ -78,12 +78,12 @@ def test_a_killed_writer_loses_nothing_it_was_told(tmp_path: Path) -> None:
         lines = run_and_kill(APPENDER, path, chance)
         assert lines[0] == f"start {told}"
         told = int(lines[-1].split()[1])
-        with closing(SqliteStore.open_readonly(path)) as reader:
+        with closing(Store.open_readonly(path)) as reader:
             info = reader.current("c")
             assert info is not None
             assert info.version in (told, told + 3)  # or one commit more, of which it could not tell
             told = info.version
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         info = store.current("c")
         assert info is not None
         rows = store.load(info.id).rows
@@ -109,7 +109,7 @@ def test_a_killed_rotation_leaves_parent_or_child(tmp_path: Path) -> None:
             ).fetchall()
         assert len(opened) == 1
         assert orphans == [(0,)]
-        with closing(SqliteStore.open_readonly(path)) as reader:
+        with closing(Store.open_readonly(path)) as reader:
             current = reader.current("c")
             assert current is not None
             assert current.id == opened[0][0]

@@ -10,8 +10,8 @@ import pytest
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
 from hermes_state.sql import schema, statements
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import NewSession, Store, UsageSum
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession, UsageSum
 from hermes_state.store_journal import StoreJournal
 
 CHAT = "agent:main:local:dm:1"
@@ -147,7 +147,7 @@ def make_old_store(path: Path) -> None:
 def test_an_old_ledger_is_taken_over(tmp_path: Path) -> None:
     """H4, A8: calls from before the turns were kept are in all sums, outside of turns."""
     make_old_store(tmp_path / "s.db")
-    with closing(SqliteStore(tmp_path / "s.db")) as store:
+    with closing(Store(tmp_path / "s.db")) as store:
         assert store.usage(session="s") == UsageSum(1, 1, 2, 4, 8, 3, 0.5)
         (group,) = store.usage_by("turn")
         assert (group.keys, group.sum) == (("",), UsageSum(1, 1, 2, 4, 8, 3, 0.5))
@@ -157,11 +157,11 @@ def test_an_old_ledger_is_taken_over(tmp_path: Path) -> None:
 def test_the_program_of_layout_1_works_on_layout_2(tmp_path: Path) -> None:
     """H4: the new layout lets it in, and its statements still work beside those of this one."""
     path = tmp_path / "s.db"
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         store.charge(begin(store), [CALL])
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert db.execute(statements.GET_META, ("min_reader",)).fetchone() == ("1",)
         db.execute(OLD_ADD_USAGE)
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         assert store.usage().calls == 2
         assert {group.keys for group in store.usage_by("turn")} == {("",), ("t1",)}

@@ -7,16 +7,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, head_row, placed, visible
 from hermes_state import paging
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql import statements
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import NewSession, Store
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 
 
 def say(number: int) -> Row:
@@ -76,7 +76,7 @@ def test_pages_are_what_visible_says(keeps: list[int | None], limit: int, before
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 6)), max_size=12), st.integers(1, 5))
 def test_paging_back_through_a_store_shows_all(keeps: list[int | None], limit: int) -> None:
-    store = MemoryStore()
+    store = fresh_store()
     session = fill(store, [say(n) if keep is None else head_row(keep) for n, keep in enumerate(keeps)])
     seen: list[int] = []
     before: int | None = None
@@ -89,7 +89,7 @@ def test_paging_back_through_a_store_shows_all(keeps: list[int | None], limit: i
 def test_a_page_reads_what_is_on_it(tmp_path: Path) -> None:
     """F3: a page finds its rows and those that take back by index; the bodies of the others are not read."""
     path = tmp_path / "store.db"
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         session = fill(store, [say(number) for number in range(20)])
         store.append(session, "w", 20, [head_row(18)])
         with closing(sqlite3.connect(path)) as db:

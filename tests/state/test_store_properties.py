@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow, head_row, visible
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import NewSession, SessionInfo, Store
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession, SessionInfo
 from hermes_state.texts import clean, cut_excerpt, match_query, split_query
 
 WORDS = ["alpha", "Beta", "gamma-delta", "naïve", "中文", "x_y", "42", "—", "\ud800", "a\0b"]
@@ -126,16 +125,18 @@ class Driver:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=12))
-def test_both_stores_agree_after_any_steps(taken: list[tuple[str, Any, Any]]) -> None:
-    """I1, E2: same results, same transcripts, same lists, same hits; the transcript is the fold of its history."""
+def test_two_stores_agree_after_any_steps_and_so_does_the_next_process(taken: list[tuple[str, Any, Any]]) -> None:
+    """I1, E2: same results, same transcripts, same lists, same hits, whether a file stays open or is opened anew after
+    each step; the transcript is the fold of its history."""
     with tempfile.TemporaryDirectory() as folder:
-        stores: list[Store] = [SqliteStore(Path(folder) / "s.db"), MemoryStore()]
-        disk, memory = (Driver(store, []) for store in stores)
+        stays, changing = (Driver(Store(Path(folder) / name), []) for name in ("a.db", "b.db"))
         for step in [("open", "c1", None), *taken]:
-            assert disk.perform(step) == memory.perform(step), step
-        assert disk.observe() == memory.observe()
-        for store in stores:
-            store.close()
+            assert stays.perform(step) == changing.perform(step), step
+            changing.store.close()
+            changing.store = Store(Path(folder) / "b.db")
+        assert stays.observe() == changing.observe()
+        stays.store.close()
+        changing.store.close()
 
 
 @settings(max_examples=60, deadline=None)
@@ -143,7 +144,7 @@ def test_both_stores_agree_after_any_steps(taken: list[tuple[str, Any, Any]]) ->
 def test_a_transcript_is_what_a_list_would_be(batches: list[list[str | int]]) -> None:
     """Appends and undos do to a transcript what they do to a plain list; any text comes back."""
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder) / "s.db")
+        store = Store(Path(folder) / "s.db")
         session, version, model = store.open_session(NewSession("c")).id, 0, list[str]()
         for batch in batches:
             written = [head_row(it) if isinstance(it, int) else Row({"role": "user", "content": it}) for it in batch]

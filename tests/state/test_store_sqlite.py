@@ -18,7 +18,7 @@ from hermes_base.journal import Row, UsageRow
 from hermes_state.sql import schema, search_index, statements
 from hermes_state.sql.connection import MARK, READERS
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
 CHAT = "agent:main:local:dm:1"
@@ -30,8 +30,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    made = SqliteStore(path)
+def store(path: Path) -> Iterator[Store]:
+    made = Store(path)
     yield made
     made.close()
 
@@ -40,7 +40,7 @@ def say(text: str, **sent: bytes) -> Row:
     return Row({"role": "user", "content": text}, sent=sent)
 
 
-def begin(store: SqliteStore, *rows: Row) -> str:
+def begin(store: Store, *rows: Row) -> str:
     session = store.open_session(NewSession(CHAT)).id
     store.append(session, "w", 0, rows)
     return session
@@ -65,7 +65,7 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS))
-def test_no_statement_scans_a_table(store: SqliteStore, path: Path, name: str) -> None:
+def test_no_statement_scans_a_table(store: Store, path: Path, name: str) -> None:
     """F3: the time of every statement depends on what it returns, never on the size of the store."""
     text = STATEMENTS[name]
     plan = [str(row[3]) for row in ask_plan(path, text)]
@@ -101,7 +101,7 @@ def ask_plan(path: Path, text: str) -> list[tuple[object, ...]]:
         (statements.DROP_UNUSED_BLOB, "sent_hash (hash=?)"),
     ],
 )
-def test_sums_and_lists_use_their_own_index(store: SqliteStore, path: Path, text: str, index: str) -> None:
+def test_sums_and_lists_use_their_own_index(store: Store, path: Path, text: str, index: str) -> None:
     """F3: an index on something else would be searched too, and yet read everything."""
     assert index in " ".join(str(row[3]) for row in ask_plan(path, text))
 
@@ -109,7 +109,7 @@ def test_sums_and_lists_use_their_own_index(store: SqliteStore, path: Path, text
 # --- layout of the bytes
 
 
-def test_bytes_are_kept_once(store: SqliteStore, path: Path) -> None:
+def test_bytes_are_kept_once(store: Store, path: Path) -> None:
     """A6: the same bytes have one blob, however many rows, parts and sessions sent them; unused ones are dropped."""
     session = begin(store, say("one", d=b"same"), say("two", d=b"same"))
     store.freeze(session, -1, "d", b"system")
@@ -126,42 +126,42 @@ def test_bytes_are_kept_once(store: SqliteStore, path: Path) -> None:
     assert [ask(path, f"select count(*) from {table}") for table in ("blob", "sent", "message")] == [[(0,)]] * 3
 
 
-def test_the_writer_stands_with_each_row(store: SqliteStore, path: Path) -> None:
+def test_the_writer_stands_with_each_row(store: Store, path: Path) -> None:
     """B2"""
     session = begin(store, say("one"))
     store.append(session, "other", 1, [say("two")])
     assert ask(path, "select position, writer, conversation from message") == [(0, "w", CHAT), (1, "other", CHAT)]
 
 
-def test_every_commit_is_written_through(store: SqliteStore) -> None:
+def test_every_commit_is_written_through(store: Store) -> None:
     assert store._db._writer is not None
     pragmas = [store._db._writer.execute(f"pragma {name}").fetchone()[0] for name in
                ("journal_mode", "synchronous", "foreign_keys")]  # fmt: skip
     assert pragmas == ["wal", 2, 1]
 
 
-def test_the_store_is_private(store: SqliteStore, path: Path) -> None:
+def test_the_store_is_private(store: Store, path: Path) -> None:
     begin(store, say("one"))
     assert {oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()} == {"0o600"}
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:
-    SqliteStore(tmp_path / "a" / "b" / STORE_FILE).close()
+    Store(tmp_path / "a" / "b" / STORE_FILE).close()
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
 
 
 def test_importing_and_constructing_creates_no_file(tmp_path: Path) -> None:
     code = (
-        "import hermes_state.sql.sqlite, hermes_state.memory.memory_store\n"
+        "import hermes_state.sql.store_sql, hermes_state.memory_journal\n"
         "import hermes_state.home_lock as lock, hermes_state.store_journal as j\n"
-        "journal = j.StoreJournal(lambda: hermes_state.sql.sqlite.SqliteStore('store.db'), 'c')\n"
+        "journal = j.StoreJournal(lambda: hermes_state.sql.store_sql.Store('store.db'), 'c')\n"
         "held = lock.HomeLock('home')\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(tmp_path)})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_threads_leave_no_descriptors(store: SqliteStore, path: Path) -> None:
+def test_threads_leave_no_descriptors(store: Store, path: Path) -> None:
     """F1: threads that come and go leave nothing open, and close gives everything back."""
     session = begin(store, say("one"))
 
@@ -200,10 +200,10 @@ def count_open(path: Path) -> int:
 # --- reading beside the owner
 
 
-def test_a_reader_works_beside_the_owner(store: SqliteStore, path: Path) -> None:
+def test_a_reader_works_beside_the_owner(store: Store, path: Path) -> None:
     """F6: a read-only command sees what is committed, also while a write is under way, and writes nothing itself."""
     session = begin(store, say("one"))
-    reader = SqliteStore.open_readonly(path)
+    reader = Store.open_readonly(path)
     with store._db.write() as db:
         db.execute("update session set title = 'half' where id = ?", (session,))
         assert [row.message["content"] for row in reader.load(session).rows] == ["one"]
@@ -221,13 +221,13 @@ def test_a_reader_works_beside_the_owner(store: SqliteStore, path: Path) -> None
 
 
 def test_a_reader_alone_creates_no_file(path: Path) -> None:
-    store = SqliteStore(path)
+    store = Store(path)
     session = begin(store, say("one"))
     store.close()
-    reader = SqliteStore.open_readonly(path)
+    reader = Store.open_readonly(path)
     assert reader.load(session).version == 1
     assert {file.name for file in path.parent.iterdir()} == {STORE_FILE, STORE_FILE + MARK}
-    with closing(SqliteStore(path)) as owner:
+    with closing(Store(path)) as owner:
         owner.append(session, "w", 1, [say("two")])
         assert reader.load(session).version == 2
     assert reader.load(session).version == 2
@@ -237,10 +237,10 @@ def test_a_reader_alone_creates_no_file(path: Path) -> None:
 
 def test_a_reader_of_nothing_says_so(path: Path) -> None:
     with pytest.raises(StoreFailure, match="no store at"):
-        SqliteStore.open_readonly(path)
+        Store.open_readonly(path)
     path.touch()
     with pytest.raises(StoreFailure, match="older version"):
-        SqliteStore.open_readonly(path)
+        Store.open_readonly(path)
     assert path.stat().st_size == 0
 
 
@@ -256,7 +256,7 @@ def check_sentence(error: HermesError, *parts: str) -> None:
 
 
 def test_a_locked_store(path: Path) -> None:
-    store = SqliteStore(path, busy_timeout=0.05)
+    store = Store(path, busy_timeout=0.05)
     session = begin(store, say("one"))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
@@ -275,9 +275,9 @@ from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
 from hermes_state.sql.connection import READERS
 from hermes_state.store import NewSession
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
-store = SqliteStore(sys.argv[1])
+store = Store(sys.argv[1])
 session = store.open_session(NewSession("c")).id
 resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, resource.RLIM_INFINITY))
 version = 0
@@ -303,13 +303,13 @@ def test_a_full_disk_loses_only_the_write_it_refused(path: Path) -> None:
     assert "not stored" in sentence
     session, version = last.split()
     assert int(version) > 10
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         assert store.load(session).version == int(version)
         assert len(store.search("space again")) == 1
     assert ask(path, "pragma integrity_check") == [("ok",)]
 
 
-def test_a_store_at_its_page_limit_is_full(store: SqliteStore) -> None:
+def test_a_store_at_its_page_limit_is_full(store: Store) -> None:
     session = begin(store, say("one"))
     assert store._db._writer is not None
     store._db._writer.execute("pragma max_page_count = 1").fetchone()
@@ -322,7 +322,7 @@ def test_a_store_at_its_page_limit_is_full(store: SqliteStore) -> None:
 @pytest.mark.parametrize("content", [b"a text file, and quite a long one " * 100, b"SQLite format 3\0" + b"\1" * 4096])
 def test_a_file_that_is_no_database(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    for open_it in (SqliteStore, SqliteStore.open_readonly):
+    for open_it in (Store, Store.open_readonly):
         with pytest.raises(StoreFailure) as caught:
             open_it(path)
         check_sentence(caught.value, str(path))
@@ -330,32 +330,32 @@ def test_a_file_that_is_no_database(path: Path, content: bytes) -> None:
 
 
 def test_a_damaged_store(path: Path) -> None:
-    store = SqliteStore(path)
+    store = Store(path)
     session = begin(store, *(say(f"row {n} " * 50) for n in range(200)))
     store.close()
     with path.open("r+b") as file:
         file.seek(8192)
         file.write(b"\xa5" * (path.stat().st_size - 8192))
     with pytest.raises(StoreFailure) as caught:
-        SqliteStore(path).load(session)
+        Store(path).load(session)
     check_sentence(caught.value, "is damaged", "backup")
 
 
 def test_a_folder_in_place_of_the_store(path: Path) -> None:
     path.mkdir()
     with pytest.raises(StoreFailure) as caught:
-        SqliteStore(path)
+        Store(path)
     check_sentence(caught.value, "cannot be opened")
 
 
 def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreFailure) as caught:
-        SqliteStore(tmp_path / "file" / STORE_FILE)
+        Store(tmp_path / "file" / STORE_FILE)
     check_sentence(caught.value, "cannot be opened")
 
 
-def test_a_store_that_may_only_be_read(store: SqliteStore) -> None:
+def test_a_store_that_may_only_be_read(store: Store) -> None:
     """The engine's refusal to write, provoked on the connection since rights do not bind the root user."""
     session = begin(store, say("one"))
     assert store._db._writer is not None
@@ -365,7 +365,7 @@ def test_a_store_that_may_only_be_read(store: SqliteStore) -> None:
     check_sentence(caught.value, "only be read")
 
 
-def test_a_name_that_is_no_text(store: SqliteStore) -> None:
+def test_a_name_that_is_no_text(store: Store) -> None:
     with pytest.raises(StoreFailure, match="Unicode"):
         store.session("\ud800")
 
@@ -393,10 +393,10 @@ def migrate(path: Path, *more: Migration) -> None:
 
 def test_the_old_program_works_on_the_next_layout(path: Path) -> None:
     """H4: after an additive migration this program still starts, reads, writes, and leaves the layout as it is."""
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         session = begin(store, say("one", d=b"1"), say("two"))
     migrate(path, NEXT)
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         assert store.append(session, "w", 2, [say("three", d=b"3"), say("four")], [UsageRow("p", "m")] * 2) == 4
         child = store.rotate(session, "w", 4, "compaction", [say("five")])
         assert [row.message["content"] for row in store.load(child.id).rows] == ["five"]
@@ -404,13 +404,13 @@ def test_the_old_program_works_on_the_next_layout(path: Path) -> None:
         assert store.usage(task=session).calls == 2
         assert store.delete(child.id)
     assert ask(path, "select value from meta where key = 'schema'") == [(str(NEXT.version),)]
-    with closing(SqliteStore.open_readonly(path)) as reader:
+    with closing(Store.open_readonly(path)) as reader:
         assert reader.load(session).version == 4
 
 
 def test_a_migration_keeps_what_is_there_and_happens_once(path: Path) -> None:
     """H4"""
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         session = begin(store, say("one"))
     migrate(path, NEXT)
     migrate(path, NEXT)
@@ -419,21 +419,21 @@ def test_a_migration_keeps_what_is_there_and_happens_once(path: Path) -> None:
 
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     """H4"""
-    SqliteStore(path).close()
+    Store(path).close()
     before = ask(path, "select name, sql from sqlite_master order by name")
     broken = Migration(NEXT.version, 1, (*NEXT.statements, "create table shelf (x)"))
     with pytest.raises(sqlite3.OperationalError):
         migrate(path, broken)
     assert ask(path, "select name, sql from sqlite_master order by name") == before
-    SqliteStore(path).close()
+    Store(path).close()
 
 
 def test_a_newer_store_is_refused(path: Path) -> None:
     """H4: a layout that this program cannot know is refused in a sentence, and the file is left alone."""
-    SqliteStore(path).close()
+    Store(path).close()
     migrate(path, Migration(SCHEMA_VERSION + 2, SCHEMA_VERSION + 1, ()))
     content = path.read_bytes()
-    for open_it in (SqliteStore, SqliteStore.open_readonly):
+    for open_it in (Store, Store.open_readonly):
         with pytest.raises(StoreFailure) as caught:
             open_it(path)
         check_sentence(caught.value, "newer version of Hermes", "Update Hermes")
@@ -441,12 +441,12 @@ def test_a_newer_store_is_refused(path: Path) -> None:
 
 
 def test_a_store_without_its_description_is_refused(path: Path) -> None:
-    SqliteStore(path).close()
+    Store(path).close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("delete from meta where key = 'schema'")
         db.commit()
     with pytest.raises(StoreFailure) as caught:
-        SqliteStore(path)
+        Store(path)
     check_sentence(caught.value, "not a store")
 
 
@@ -460,13 +460,13 @@ def test_first_starts_at_once(tmp_path: Path) -> None:
         assert ask(path, "select count(*) from message") == [(6,)]
 
 
-def start_together(path: Path, count: int) -> list[SqliteStore]:
-    opened: list[SqliteStore] = []
+def start_together(path: Path, count: int) -> list[Store]:
+    opened: list[Store] = []
     barrier = threading.Barrier(count)
 
     def start() -> None:
         barrier.wait()
-        opened.append(SqliteStore(path))
+        opened.append(Store(path))
 
     threads = [threading.Thread(target=start) for _ in range(count)]
     for thread in threads:
@@ -480,7 +480,7 @@ def start_together(path: Path, count: int) -> list[SqliteStore]:
 # --- search
 
 
-def write_meanwhile(store: SqliteStore, work: Callable[[], None]) -> int:
+def write_meanwhile(store: Store, work: Callable[[], None]) -> int:
     """Append rows, and now and then delete some, until `work` is done; the number of rows that stay."""
     done = threading.Event()
     kept = 0
@@ -504,7 +504,7 @@ def write_meanwhile(store: SqliteStore, work: Callable[[], None]) -> int:
     return kept
 
 
-def test_the_index_is_rebuilt_while_others_write_and_delete(store: SqliteStore) -> None:
+def test_the_index_is_rebuilt_while_others_write_and_delete(store: Store) -> None:
     """F8: after a rebuild under way with writers every standing message is found once and no deleted one."""
     old = [begin(store, *(say(f"old word {n}") for n in range(100))) for _ in range(6)]
 
@@ -524,7 +524,7 @@ def test_the_index_is_rebuilt_while_others_write_and_delete(store: SqliteStore) 
         db.execute("insert into search (search) values ('integrity-check')")
 
 
-def test_a_drop_ends_a_rebuild(store: SqliteStore) -> None:
+def test_a_drop_ends_a_rebuild(store: Store) -> None:
     """F8: who drops the index has the last word."""
     begin(store, *(say(f"word {n}") for n in range(500)))
     thread = threading.Thread(target=store.rebuild_search)
@@ -538,7 +538,7 @@ def test_a_drop_ends_a_rebuild(store: SqliteStore) -> None:
     assert store.rebuild_search() == 500
 
 
-def store_has_index(store: SqliteStore) -> bool:
+def store_has_index(store: Store) -> bool:
     try:
         store.search("word")
     except StoreFailure:
@@ -546,7 +546,7 @@ def store_has_index(store: SqliteStore) -> bool:
     return True
 
 
-def test_a_rebuild_that_was_killed_is_done_again(store: SqliteStore) -> None:
+def test_a_rebuild_that_was_killed_is_done_again(store: Store) -> None:
     """F8: rows that a broken-off rebuild had not reached stay out of the index until the next one, and do no harm."""
     sessions = [begin(store, say(f"word {n}")) for n in range(120)]
     with store._db.write() as db:

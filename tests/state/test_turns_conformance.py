@@ -1,11 +1,11 @@
-"""Messages, turns and ownership as every store keeps them, run against the SQLite file and its twin in memory."""
+"""Messages, turns and ownership, as the store keeps them."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from turn_bench import ACCOUNT, CHAT, ENGINES, OTHER, USAGE, Bench, answer, make_bench, say, written
+from turn_bench import ACCOUNT, CHAT, OTHER, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
 from hermes_base.journal import Row, head_row, shown_text
@@ -13,9 +13,9 @@ from hermes_state.store import NewSession
 from hermes_state.turns import FRESH_SECONDS, GRACE_SECONDS, LEASE_SECONDS, MAX_ATTEMPTS, Claim, NodeInfo
 
 
-@pytest.fixture(params=ENGINES)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench(request.param, tmp_path)
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = make_bench(tmp_path)
     yield made
     made.store.close()
 

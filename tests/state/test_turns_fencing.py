@@ -6,24 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from turn_bench import ACCOUNT, CHAT, ENGINES, USAGE, Bench, answer, make_bench, say, written
+from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import Fenced
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo
 
 
-@pytest.fixture(params=ENGINES)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench(request.param, tmp_path)
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = make_bench(tmp_path)
     yield made
     made.store.close()
 
 
 def dump(bench: Bench) -> str:
     """Everything that the store holds."""
-    if isinstance(bench.store, MemoryStore):
-        return repr({name: value for name, value in vars(bench.store._state).items() if name != "lock"})
     return bench.store._db.read(_dump_tables)
 
 

@@ -10,7 +10,7 @@ from test_store_kill import check_file, run_and_kill
 
 from hermes_base.inbound import Address, Outgoing
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo
 
 WORKER = """
@@ -18,10 +18,10 @@ import sys
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
 from hermes_state.store import NewSession
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turns import NodeInfo, Written
 
-store = SqliteStore(sys.argv[1])
+store = Store(sys.argv[1])
 turns = store.turns
 info = store.current("c") or store.open_session(NewSession("c"))
 node = turns.join(NodeInfo("1", alone=True))
@@ -87,7 +87,7 @@ def test_a_killed_worker_leaves_every_call_whole(tmp_path: Path) -> None:
         lines = run_and_kill(WORKER, path, chance)
         assert lines[0].startswith("start")
         check_whole(path, lines)
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         node = store.turns.join(NodeInfo("1", alone=True))
         for claim in store.turns.claim(node, 10):
             seqs = [row.seq for row in store.turns.waiting(claim)]

@@ -12,7 +12,7 @@ from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, wri
 
 from hermes_state.sql import schema, statements, turn_statements
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo
 
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = make_bench("sqlite", tmp_path)
+    made = make_bench(tmp_path)
     yield made
     made.store.close()
 
@@ -154,7 +154,7 @@ def test_deleting_a_session_leaves_its_messages_on_their_way(bench: Bench, path:
 
 def test_a_locked_store_delays_and_loses_nothing(path: Path) -> None:
     """F6: while another connection holds the file's lock every call waits, and all of them are done afterwards."""
-    with closing(SqliteStore(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with closing(Store(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         claim = store.turns.claim_one(store.turns.join(NodeInfo("1")), CHAT)
         assert claim is not None
         session, done = open_session(store), list[int]()
@@ -178,7 +178,7 @@ def test_a_locked_store_delays_and_loses_nothing(path: Path) -> None:
         assert store.load(session).version == 5
 
 
-def open_session(store: SqliteStore) -> str:
+def open_session(store: Store) -> str:
     return store.open_session(NewSession(CHAT)).id
 
 
@@ -210,7 +210,7 @@ def test_threads_accept_and_claim_at_once(bench: Bench) -> None:
 def test_a_reader_beside_the_owner_sees_the_state(bench: Bench, path: Path) -> None:
     """F6: `status` looks without touching."""
     bench.accept()
-    with closing(SqliteStore.open_readonly(path)) as reader:
+    with closing(Store.open_readonly(path)) as reader:
         assert reader.turns.depth() == (1, 0)
         assert [row.conversation for row in reader.turns.holdings()] == [CHAT]
 
@@ -259,7 +259,7 @@ def test_a_store_of_layout_2_is_brought_up_to_date(path: Path) -> None:
             "values ('s1', ?, 's1', 'local', '', '', 1, 1)",
             (CHAT,),
         )
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         claim = store.turns.claim_one(store.turns.join(NodeInfo("1")), CHAT)
         assert claim is not None
         assert store.turns.accept(CHAT, ACCOUNT, "7/1/", "x") == 1
@@ -271,7 +271,7 @@ def test_a_store_of_layout_2_is_brought_up_to_date(path: Path) -> None:
             db.execute(statement, values)
         assert schema.check_readable(db) == SCHEMA_VERSION
         assert db.execute("select value from meta where key = 'min_reader'").fetchone() == ("1",)
-    with closing(SqliteStore(path)) as store:
+    with closing(Store(path)) as store:
         assert store.load("s2").version == 2
         assert store.usage().calls == 3
         node = store.turns.join(NodeInfo("1", alone=True))

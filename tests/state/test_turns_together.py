@@ -4,7 +4,8 @@ import pytest
 
 from hermes_base.errors import Fenced
 from hermes_base.journal import SYSTEM, Row, TurnEnd
-from hermes_state.store import NewSession, Store
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import Claim, NodeInfo, Written
 

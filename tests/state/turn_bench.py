@@ -1,4 +1,4 @@
-"""What the tests of messages and turns share: a clock set by hand, both stores, and short ways to say things."""
+"""What the tests of messages and turns share: a clock set by hand, a store, and short ways to say things."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -6,14 +6,13 @@ from pathlib import Path
 
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
-from hermes_state.memory.memory_store import MemoryStore
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import NewSession
-from hermes_state.turns import Claim, NodeInfo, TurnStore, Written
+from hermes_state.turns import Claim, NodeInfo, Written
 
 CHAT, OTHER = "agent:main:telegram:dm:1", "agent:main:telegram:dm:2"
 ACCOUNT = "telegram:bot"
-ENGINES = ("sqlite", "memory")
 
 
 @dataclass
@@ -33,7 +32,7 @@ class Clock:
 class Bench:
     """One store with its clock, and messages that never meet."""
 
-    store: SqliteStore | MemoryStore
+    store: Store
     clock: Clock
     numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
@@ -58,11 +57,9 @@ class Bench:
         return self.store.open_session(NewSession(conversation)).id
 
 
-def make_bench(engine: str, folder: Path) -> Bench:
+def make_bench(folder: Path) -> Bench:
     clock = Clock()
-    if engine == "sqlite":
-        return Bench(SqliteStore(folder / "store.db", clock=clock), clock)
-    return Bench(MemoryStore(clock=clock), clock)
+    return Bench(Store(folder / "store.db", clock=clock), clock)
 
 
 def say(text: str, *inbox: int, role: str = "user") -> Row:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moody_model import HEAD, SUMMARY, MoodyModel, answer, call_once, end, fail, say, silent
@@ -19,7 +20,7 @@ from agent.turn.shortening import shorten_rows
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row
 from hermes_constants import get_hermes_home
-from hermes_state.memory.memory_store import MemoryStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.registry import registry
@@ -39,12 +40,12 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+def store() -> Store:
+    return fresh_store()
 
 
 @pytest.fixture
-def agent(model: MoodyModel, told: list[str], store: MemoryStore) -> AIAgent:
+def agent(model: MoodyModel, told: list[str], store: Store) -> AIAgent:
     """An agent with a conversation of twelve questions, each with a long result of a tool."""
     get_hermes_home().mkdir(exist_ok=True)
     agent = AIAgent(
@@ -149,7 +150,7 @@ def test_a_summary_that_fails_once_is_tried_again(agent: AIAgent, model: MoodyMo
 
 
 def test_a_summary_that_nobody_writes_is_told_once_and_drops_nothing(
-    agent: AIAgent, model: MoodyModel, told: list[str], store: MemoryStore
+    agent: AIAgent, model: MoodyModel, told: list[str], store: Store
 ) -> None:
     """E1, E3: what is sent of an old result says where the whole of it is."""
     before, session = agent.messages, agent.session_id

@@ -17,7 +17,7 @@ from waiting import wait_until
 from gateway.platforms.pretend.service import PretendRules
 from gateway.turns import lane
 from gateway.turns.agent_builder import Builder
-from hermes_state.sql.turns_sqlite import SqliteTurns
+from hermes_state.sql.turns_sql import TurnStore
 from tools.files import searching
 from tools.process_registry import process_registry
 
@@ -183,7 +183,7 @@ def test_a_stop_is_heard_at_every_step(stage: Stage, step: Callable[[Stage], Cal
 def test_a_stop_while_the_end_is_written_leaves_the_answer_whole(stage: Stage) -> None:
     """C4, C7: it was paid for, and it is there."""
     writing, written = threading.Event(), threading.Event()
-    complete = SqliteTurns.complete
+    complete = TurnStore.complete
 
     def slowly(self: Any, claim: Any, seqs: Any, end: Any, *args: Any, **more: Any) -> Any:
         if end is not None:
@@ -191,7 +191,7 @@ def test_a_stop_while_the_end_is_written_leaves_the_answer_whole(stage: Stage) -
             assert written.wait(60)
         return complete(self, claim, seqs, end, *args, **more)
 
-    stage.monkeypatch.setattr(SqliteTurns, "complete", slowly)
+    stage.monkeypatch.setattr(TurnStore, "complete", slowly)
     stage.person.say("work")
     assert writing.wait(20)
     stage.person.say("/stop")

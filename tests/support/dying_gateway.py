@@ -9,12 +9,12 @@ from typing import Any
 
 from hermes_cli.main import main
 from hermes_state.sql.connection import Database
-from hermes_state.sql.turns_sqlite import SqliteTurns
+from hermes_state.sql.turns_sql import TurnStore
 
 
 def die_after(commits: int, word: str) -> None:
     left: list[int] = []  # empty until a message comes that was not seen before
-    write, accept = Database.write, SqliteTurns.accept
+    write, accept = Database.write, TurnStore.accept
 
     def count_one() -> None:
         left[0] -= 1
@@ -29,7 +29,7 @@ def die_after(commits: int, word: str) -> None:
             count_one()
 
     def accept_and_begin_to_count(
-        self: SqliteTurns, conversation: str, account: str, ext_id: str, body: str, node: str = ""
+        self: TurnStore, conversation: str, account: str, ext_id: str, body: str, node: str = ""
     ) -> int | None:
         seq = accept(self, conversation, account, ext_id, body, node)
         if seq is not None and not left and word in body:
@@ -38,7 +38,7 @@ def die_after(commits: int, word: str) -> None:
         return seq
 
     Database.write = write_and_count  # type: ignore[method-assign]
-    SqliteTurns.accept = accept_and_begin_to_count  # type: ignore[method-assign]
+    TurnStore.accept = accept_and_begin_to_count  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fresh_store import fresh_store
+
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Accepted, Dealt, Heard, LiveEvent, Moved, Refused
 from gateway.platforms.local.adapter import LocalAdapter
@@ -31,10 +33,9 @@ from hermes_base.inbound import (
 )
 from hermes_base.local_wire import Hello
 from hermes_state.home_lock import HomeLock
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.records import make_session_id
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turns import Claim, NodeInfo, Waiting
 
 
@@ -45,7 +46,7 @@ class EchoHouse:
 
     def __init__(self, home: Path, store: Any = None, settings: Mapping[str, Any] | None = None) -> None:
         self.home = home
-        self.store = store if store is not None else MemoryStore()
+        self.store = store if store is not None else fresh_store()
         self.turns = self.store.turns
         self.adapter = LocalAdapter("local", settings or {}, home)
         self.taken: list[Inbound] = []
@@ -254,7 +255,7 @@ class HouseThread:
 
 def host_here(home: Path, lock: HomeLock) -> HouseThread:
     """A house on a store that survives; what `joining.HomeGateway` makes when it takes the home."""
-    return HouseThread(home, lock, SqliteStore(home / STORE_FILE))
+    return HouseThread(home, lock, Store(home / STORE_FILE))
 
 
 def main(home: Path) -> None:

@@ -13,7 +13,8 @@ from gateway.platforms.face import Accepted, Refused
 from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import PretendRules, PretendService
 from hermes_base.inbound import Address, Inbound, Outgoing
-from hermes_state.turns import NodeInfo, TurnStore
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import NodeInfo
 
 T = TypeVar("T")
 QUICK = Pace(lease=30.0, call=5.0, poll=0.05, first_pause=0.05, longest_pause=0.2)

@@ -18,11 +18,11 @@ from gateway.service import pulse, stopping
 from gateway.service.gateway import Gateway
 from hermes_cli.main import main
 from hermes_cli.plugins import get_plugin_manager
-from hermes_state.sql import connection, ownership_sqlite
+from hermes_state.sql import connection, ownership
 
 LOOK_SECONDS = 0.02
 QUICK = ((pulse, "BEAT_SECONDS", 0.2), (pulse, "STUCK_SECONDS", 1.0), (pulse, "ANSWER_SECONDS", 1.0))
-QUICK = (*QUICK, (ownership_sqlite, "LEASE_SECONDS", 1.5), (stopping, "LONGEST_STOP", 6.0))
+QUICK = (*QUICK, (ownership, "LEASE_SECONDS", 1.5), (stopping, "LONGEST_STOP", 6.0))
 
 
 class Gates:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hermes_base.journal import Row, TurnEnd, UsageRow
-from hermes_state.store import NewSession, Store
+from hermes_state.sql.store_sql import Store
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.store import NewSession
 from hermes_state.turn_journal import TurnJournal
-from hermes_state.turns import TurnStore
 
 #: Upper bounds of the buckets, in seconds: from what nobody notices to what somebody complains about.
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)

@@ -7,7 +7,8 @@ from datetime import date, datetime, timedelta
 from functools import reduce
 
 from hermes_state.records import add_sums
-from hermes_state.store import BreakRow, Store, UsageGroup, UsageSum
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import BreakRow, UsageGroup, UsageSum
 
 _NOTHING = UsageSum()
 

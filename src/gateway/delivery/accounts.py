@@ -13,7 +13,7 @@ from gateway.delivery.chats import CallStore, ChatSender, DropFile, NoteShown
 from gateway.platforms.face import Adapter
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Address
-from hermes_state.turns import TurnStore
+from hermes_state.sql.turns_sql import TurnStore
 
 _log = logging.getLogger(__name__)
 _MARGIN = 0.05  # the store's clock may be a little behind ours

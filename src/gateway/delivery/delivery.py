@@ -11,7 +11,7 @@ from gateway.delivery.accounts import Account
 from gateway.delivery.chats import CallStore, DropFile, NoteShown
 from gateway.platforms.face import Adapter
 from hermes_base.inbound import Address
-from hermes_state.turns import TurnStore
+from hermes_state.sql.turns_sql import TurnStore
 
 
 class Delivery:

@@ -18,7 +18,7 @@ from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Outgoing
 from hermes_cli import config as cli_config
 from hermes_state import home_lock
-from hermes_state.sql.damage_sqlite import SetAside
+from hermes_state.sql.damage_sql import SetAside
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway

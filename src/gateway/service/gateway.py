@@ -59,7 +59,7 @@ from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turns import Claim
 
 log = logging.getLogger(__name__)
@@ -105,9 +105,7 @@ class Gateway:
     async def start(self) -> None:
         """Open the store, join, connect the platforms; what was left behind is taken up by the first poll."""
         self._loop = asyncio.get_running_loop()
-        self.store: SqliteStore = await self.call(
-            lambda: SqliteStore(self.home / STORE_FILE, busy_timeout=STORE_PATIENCE)
-        )
+        self.store: Store = await self.call(lambda: Store(self.home / STORE_FILE, busy_timeout=STORE_PATIENCE))
         self.turns, self.people = self.store.turns, self.store.people
         self.pulse = Pulse(self.home, self.turns, self.meters, self.take_node)
         self.node = await self.call(self.pulse.join)

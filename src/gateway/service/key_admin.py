@@ -13,7 +13,7 @@ from typing import Any
 from hermes_base.errors import HermesError
 from hermes_state.key_store import KeyRow
 from hermes_state.people_store import OWNER
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 PREFIX = "hk_"
 _KEY = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
@@ -22,7 +22,7 @@ _PEOPLE = "`hermes people list` shows who there is."
 
 
 Args = Mapping[str, Any]
-Operation = Callable[[SqliteStore, Path, Args], dict[str, Any]]
+Operation = Callable[[Store, Path, Args], dict[str, Any]]
 
 
 def make_key() -> str:
@@ -34,7 +34,7 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest() if _KEY.fullmatch(key) else ""
 
 
-def create(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def create(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """A new key for a person, the owner if nobody is named. This answer is the only place where it stands."""
     del home
     name, person = _read(args, "name"), _read(args, "person")
@@ -47,13 +47,13 @@ def create(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     return {"key": key, **_show(row)}
 
 
-def list_keys(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def list_keys(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """All keys, the revoked ones too. Those of a person who was removed were revoked with them."""
     del home, args
     return {"keys": list(map(_show, store.keys.keys()))}
 
 
-def revoke(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def revoke(store: Store, home: Path, args: Args) -> dict[str, Any]:
     del home
     id = _read(args, "id")
     if not store.keys.revoke(id):

@@ -12,13 +12,13 @@ from hermes_base.errors import HermesError
 from hermes_base.inbound import PEOPLE
 from hermes_state.people_records import pick_pairing
 from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 Args = Mapping[str, Any]
-Operation = Callable[[SqliteStore, Path, Args], dict[str, Any]]
+Operation = Callable[[Store, Path, Args], dict[str, Any]]
 
 
-def list_people(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Everybody with their identities, and the open requests."""
     del home, args
     people, identities = store.people, store.people.identities()
@@ -38,7 +38,7 @@ def list_people(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     }
 
 
-def approve(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def approve(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Let a stranger in by the code of their request; the answer says where they wrote."""
     del home
     code, role = _read(args, "code"), _read_role(args.get("role") or MEMBER)
@@ -48,26 +48,26 @@ def approve(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     return {"person": asdict(person), **place}
 
 
-def remove(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def remove(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """End a person's access; their data stays until it is forgotten."""
     del home
     person = store.people.remove(_read(args, "id"))
     return {"removed": person.id, "person": asdict(person)}
 
 
-def set_role(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def set_role(store: Store, home: Path, args: Args) -> dict[str, Any]:
     del home
     return {"person": asdict(store.people.set_role(_read(args, "id"), _read_role(args.get("role"))))}
 
 
-def link(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def link(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Give a person one more identity."""
     del home
     person = store.people.link(_read(args, "id"), _read(args, "platform"), _read(args, "sender"))
     return {"person": asdict(person)}
 
 
-def forget(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
+def forget(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Delete what belongs to a person or group: rows of the store and their folder."""
     id = check_forget(store, home, args)
     folder = _find_folder(home, id)
@@ -76,7 +76,7 @@ def forget(store: SqliteStore, home: Path, args: Args) -> dict[str, Any]:
     return {"removed": id, "deleted": {**counts, "files": files}}
 
 
-def check_forget(store: SqliteStore, home: Path, args: Args) -> str:
+def check_forget(store: Store, home: Path, args: Args) -> str:
     """Whose data is to go; raises what is wrong with that, before anything of theirs is ended."""
     id = _read(args, "id")
     person = store.people.get(id)

@@ -18,7 +18,8 @@ from gateway.core.meters import Meters
 from gateway.turns.sender import DISK_FULL_NOW, has_room
 from hermes_base.errors import StoreFailure
 from hermes_constants import VERSION
-from hermes_state.turns import NodeInfo, TurnStore
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import NodeInfo
 
 log = logging.getLogger(__name__)
 

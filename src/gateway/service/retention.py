@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Retention:
     """`run` does its steps one by one through the caller's threads, `sweep` does them here and now."""
 
     def __init__(
-        self, home: Path, store: SqliteStore, settings: Settings, expire: Callable[[str, float], bool] | None = None
+        self, home: Path, store: Store, settings: Settings, expire: Callable[[str, float], bool] | None = None
     ) -> None:
         """`expire` ends a session that nobody touched since then and deletes it; left out: it is only deleted."""
         self._home = home

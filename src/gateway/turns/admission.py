@@ -8,7 +8,8 @@ from gateway.core.people import OWNER, Scope, listed_role
 from gateway.core.route import Standing
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.inbound import PEOPLE
-from hermes_state.people_store import PeopleStore, Person
+from hermes_state.people_store import Person
+from hermes_state.sql.people_sql import PeopleStore
 
 #: Whoever reaches a trusted platform (the socket of this user) is the owner of the machine.
 LOCAL_OWNER = Standing(person="owner", role=OWNER)

@@ -22,7 +22,7 @@ from hermes_base.inbound import FileRef, as_fields
 from hermes_base.tool_context import PostNotice
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
@@ -82,7 +82,7 @@ class Builder:
     def __init__(
         self,
         home: Path,
-        store: SqliteStore,
+        store: Store,
         post_notice: PostNotice,
         send_file: SendFile,
         meters: Meters,

@@ -10,7 +10,7 @@ from hermes_base.conversation_key import parse_key
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
 from hermes_constants import get_hermes_home
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import SessionInfo
 from run_agent import end_task, engines
 from tools.process_registry import process_registry
@@ -21,7 +21,7 @@ NEW, DELETED, EXPIRED, REMOVED = "new", "deleted", "expired", "removed"  # why a
 class Endings:
     """Called on threads that may wait: engines and plugins are told here, and processes are waited for."""
 
-    def __init__(self, store: SqliteStore, runner: GatewayRunner) -> None:
+    def __init__(self, store: Store, runner: GatewayRunner) -> None:
         self._store = store
         self._runner = runner
 

@@ -41,7 +41,8 @@ from gateway.turns.threads import StoreFace, start_thread
 from hermes_base import command_table
 from hermes_base.errors import Fenced, HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Inbound, Outgoing
-from hermes_state.turns import Claim, TurnStore
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import Claim
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from gateway.core.people import may_answer
 from gateway.core.route import OpenQuestion, Standing, read_answer
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
-from hermes_state.people_store import PeopleStore, QuestionRow
+from hermes_state.people_store import QuestionRow
+from hermes_state.sql.people_sql import PeopleStore
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from hermes_base.inbound import NOTE, NOTICE, FileRef, Inbound, Outgoing, as_fie
 from hermes_base.journal import TurnEnd
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_cli import config as cli_config
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
@@ -128,7 +128,7 @@ class GatewayParts:
     """The parts of the gateway that turns and commands work with."""
 
     home: Path
-    store: SqliteStore
+    store: Store
     runner: GatewayRunner
     builder: Builder
     questions: Questions

@@ -16,8 +16,9 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
-from hermes_state.people_store import PeopleStore
-from hermes_state.turns import Claim, TurnStore, Waiting
+from hermes_state.sql.people_sql import PeopleStore
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import Claim, Waiting
 
 Settings = Mapping[str, Any]
 #: With less free space than this nothing is taken in: what is under way must still find room.

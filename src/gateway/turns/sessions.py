@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from hermes_base.errors import HermesError
-from hermes_state.store import SessionInfo, Store
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import SessionInfo
 
 _ALL = 1_000_000
 READ_AT_ONCE = 500

@@ -18,7 +18,7 @@ from hermes_base.errors import HermesError
 from hermes_base.journal import Row, is_question, shown_text, text_of, visible
 from hermes_base.text.wrappers import bare_words
 from hermes_cli import config as cli_config
-from hermes_state.store import Store
+from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
 

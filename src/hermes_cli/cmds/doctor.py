@@ -38,8 +38,8 @@ from hermes_constants import VERSION, get_hermes_home
 from hermes_state.damage import TABLES
 from hermes_state.home_lock import holder
 from hermes_state.sql.connection import Database, was_made
-from hermes_state.sql.damage_sqlite import find_damaged, list_damaged
-from hermes_state.sql.ownership_sqlite import CLOCK
+from hermes_state.sql.damage_sql import find_damaged, list_damaged
+from hermes_state.sql.ownership import CLOCK
 from hermes_state.sql.schema import SCHEMA_VERSION, STORE_FILE, check_readable
 from hermes_state.sql.statements import GET_META
 from hermes_state.turn_rules import measure_setback

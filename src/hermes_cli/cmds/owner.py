@@ -18,7 +18,7 @@ from hermes_cli.plugins import discover_plugins
 from hermes_constants import get_hermes_home
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 
 if TYPE_CHECKING:
     from gateway.turns.endings import Endings
@@ -29,7 +29,7 @@ _LOOK_SECONDS = 0.1
 
 _CONTROL = dict.fromkeys((*range(32), *range(127, 160)))
 
-Operation = Callable[[SqliteStore, Path, Mapping[str, Any]], dict[str, Any]]
+Operation = Callable[[Store, Path, Mapping[str, Any]], dict[str, Any]]
 #: By the name of an action: the lines that say what came of it.
 Words = Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]]
 
@@ -43,7 +43,7 @@ def perform(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         if told is not None:
             return told
         try:
-            with HomeLock(home), closing(SqliteStore(home / STORE_FILE)) as store:
+            with HomeLock(home), closing(Store(home / STORE_FILE)) as store:
                 if name not in OPERATIONS:
                     raise HermesError(f"There is no operation {name!r}.")
                 return OPERATIONS[name](store, home, args)
@@ -77,24 +77,24 @@ def clean_line(text: str) -> str:
     return text.translate(_CONTROL)
 
 
-def delete_session(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
+def delete_session(store: Store, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
     """As the gateway does it: who has to hear of the end of a session hears of it."""
     del home
     return {"deleted": _make_endings(store).delete(str(args["session"]))}
 
 
-def remove_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
+def remove_person(store: Store, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
     removed = people_admin.remove(store, home, args)
     _make_endings(store).end_person(str(removed["removed"]))
     return removed
 
 
-def forget_person(store: SqliteStore, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
+def forget_person(store: Store, home: Path, args: Mapping[str, Any]) -> dict[str, Any]:
     _make_endings(store).end_person(people_admin.check_forget(store, home, args))
     return people_admin.forget(store, home, args)
 
 
-def _make_endings(store: SqliteStore) -> "Endings":
+def _make_endings(store: Store) -> "Endings":
     """Ends by what is stored; nothing is warm here, and nothing runs."""
     from gateway.run import GatewayRunner  # noqa: PLC0415 - the same
     from gateway.turns.endings import Endings  # noqa: PLC0415 - loading agents takes a while, and few operations need them

@@ -20,8 +20,8 @@ from hermes_cli.chat.terminal_words import clean_shown
 from hermes_cli.cmds import owner
 from hermes_constants import get_hermes_home
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import SessionInfo, Store
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import SessionInfo
 
 _ALL = 1_000_000
 _PATIENCE = 120.0  # seconds; SQLite gives a busy owner the turn again and again
@@ -54,7 +54,7 @@ def main(args: list[str]) -> int:
         return 0
     if parsed.action in _WRITERS:
         return _WRITERS[parsed.action](parsed, path)
-    with closing(SqliteStore.open_readonly(path)) as store:
+    with closing(Store.open_readonly(path)) as store:
         return _READERS[parsed.action](parsed, store)
 
 
@@ -135,7 +135,7 @@ def _say_unknown(wanted: str) -> HermesError:
 
 
 def _delete(parsed: argparse.Namespace, path: Path) -> int:
-    with closing(SqliteStore.open_readonly(path)) as store:
+    with closing(Store.open_readonly(path)) as store:
         info = find_session(store, parsed.session)
     what = f"{info.id} ({info.messages} messages, {clean_shown(name_session(info))})"
     if not parsed.yes and not owner.confirm("Deleting", f"Delete {what} for good?"):
@@ -151,7 +151,7 @@ def _delete(parsed: argparse.Namespace, path: Path) -> int:
 
 def _reindex(parsed: argparse.Namespace, path: Path) -> int:
     del parsed
-    with closing(SqliteStore(path, busy_timeout=_PATIENCE)) as store:
+    with closing(Store(path, busy_timeout=_PATIENCE)) as store:
         count = store.rebuild_search()
     print(f"The search index is new: {count} messages are in it.")
     return 0

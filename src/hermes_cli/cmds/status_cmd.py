@@ -24,7 +24,7 @@ from hermes_state.damage import describe_damage
 from hermes_state.home_lock import holder
 from hermes_state.sql.connection import was_made
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.store import UsageSum
 from tools.shell.sandbox import describe_walls
 
@@ -129,7 +129,7 @@ def read_today(home: Path) -> dict[str, Any]:
         return {"today": asdict(UsageSum()), "store_problem": "", "warning": ""}
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     try:
-        with closing(SqliteStore.open_readonly(path)) as store:
+        with closing(Store.open_readonly(path)) as store:
             warning = describe_damage(store.count_damaged())
             return {"today": asdict(store.usage(since=midnight)), "store_problem": "", "warning": warning}
     except StoreFailure as problem:

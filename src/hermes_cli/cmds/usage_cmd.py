@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import date, timedelta
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -23,10 +24,9 @@ from gateway.core.usage_report import (
     write_scopes,
 )
 from hermes_constants import get_hermes_home
-from hermes_state.memory.memory_store import MemoryStore
 from hermes_state.sql.schema import STORE_FILE
-from hermes_state.sql.sqlite import SqliteStore
-from hermes_state.store import BreakRow, Store, UsageGroup, UsageSum
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import BreakRow, UsageGroup, UsageSum
 
 DAYS = 7
 MOST_DAYS = 3660
@@ -51,17 +51,21 @@ def main(args: list[str]) -> int:
     shape.add_argument("--plot", action="store_true", help="a bar for each day")
     parser.add_argument("--days", type=_read_days, default=DAYS, metavar="N", help=f"the last N days ({DAYS})")
     parsed = parser.parse_args(args)
-    path = get_hermes_home() / STORE_FILE
-    opened: Store = SqliteStore.open_readonly(path) if path.exists() else MemoryStore()  # without one: nothing was used
-    with closing(opened) as store:
-        newest = store.sessions(limit=1)
-        report = read_report(store, newest[0].task if newest else "", days=parsed.days)
+    report = _read_report(get_hermes_home() / STORE_FILE, parsed.days)
     if parsed.json:
         print(json.dumps(describe_report(report), ensure_ascii=False, indent=2))
         return 0
     for line in plot_days(report) if parsed.plot else write_report(report):
         print(line)
     return 0
+
+
+def _read_report(path: Path, days: int) -> UsageReport:
+    if not path.exists():  # nothing was used
+        return UsageReport(since=date.today() - timedelta(days=days - 1))
+    with closing(Store.open_readonly(path)) as store:
+        newest = store.sessions(limit=1)
+        return read_report(store, newest[0].task if newest else "", days=days)
 
 
 def _read_days(text: str) -> int:

@@ -1,6 +1,6 @@
 """The SQLite file of the store: one connection that writes, a few that read, and every error as a sentence.
 
-Nothing of the engine leaves here but the connection handed to `SqliteStore`. Reading connections are lent for one
+Nothing of the engine leaves here but the connection handed to `Store`. Reading connections are lent for one
 call and shared by all threads, so that threads may come and go without leaving descriptors behind. Their number is
 bounded, since the engine keeps the descriptors of a closed connection while the process has another one open.
 """

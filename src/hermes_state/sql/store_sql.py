@@ -1,4 +1,8 @@
-"""The store in one SQLite file: every call is one transaction, written through before it returns."""
+"""The store: every call is one transaction, written through before it returns.
+
+All calls are synchronous, may be made from any thread, and raise `StoreFailure` (locked, full, damaged, newer) or
+`Fenced` (someone else wrote meanwhile); a call that raises has written nothing.
+"""
 
 import math
 import sqlite3
@@ -12,26 +16,23 @@ from typing import Any, Self
 from hermes_base.journal import Row, Transcript, UsageRow
 from hermes_state import records
 from hermes_state.damage import Damaged, DamagedRow
-from hermes_state.key_store import KeyStore
-from hermes_state.people_store import PeopleStore
-from hermes_state.sql import damage_sqlite, retention_sqlite, search_index, statements
-from hermes_state.sql import sqlite_steps as steps
+from hermes_state.sql import damage_sql, retention_sql, search_index, statements
+from hermes_state.sql import session_steps as steps
 from hermes_state.sql.connection import Database
-from hermes_state.sql.damage_sqlite import SetAside
-from hermes_state.sql.keys_sqlite import SqliteKeys
-from hermes_state.sql.people_sqlite import SqlitePeople, delete_session
-from hermes_state.sql.turns_sqlite import SqliteTurns
+from hermes_state.sql.damage_sql import SetAside
+from hermes_state.sql.keys_sql import KeyStore
+from hermes_state.sql.people_sql import PeopleStore, delete_session
+from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
-from hermes_state.turns import TurnStore
 
 BUSY_TIMEOUT = 5.0
 PAGE = 200
 REBUILD_PAUSE = 0.001
 
 
-class SqliteStore:
-    """Implements `Store`; opening creates the file, with its folder, or brings an older one up to date."""
+class Store:
+    """What survives a restart; opening creates the file, with its folder, or brings an older one up to date."""
 
     def __init__(
         self,
@@ -43,11 +44,11 @@ class SqliteStore:
     ) -> None:
         self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly, mend=self._mend, clock=clock)
         self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
-        self.turns: TurnStore = SqliteTurns(self._db, clock)
+        self.turns: TurnStore = TurnStore(self._db, clock)
         self._clock = clock
         self._rebuild_lock = threading.Lock()
-        self.people: PeopleStore = SqlitePeople(self._db, clock)
-        self.keys: KeyStore = SqliteKeys(self._db, clock)
+        self.people: PeopleStore = PeopleStore(self._db, clock)
+        self.keys: KeyStore = KeyStore(self._db, clock)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
@@ -57,6 +58,7 @@ class SqliteStore:
     # --- sessions
 
     def open_session(self, new: NewSession) -> SessionInfo:
+        """Create a session and make it its conversation's current one (the former one keeps its state)."""
         with self._db.write() as db:
             task = steps.get_head(db, new.parent).task if new.parent else ""
             session = steps.add_session(db, new, task)
@@ -65,12 +67,14 @@ class SqliteStore:
             return steps.get_info(db, session)
 
     def current(self, conversation: str) -> SessionInfo | None:
+        """The session that the conversation goes on in; None before the first and after one was ended or deleted."""
         return self._db.read(lambda db: steps.find_info(db, statements.GET_CURRENT, clean(conversation)))
 
     def session(self, session: str) -> SessionInfo | None:
         return self._db.read(lambda db: steps.find_info(db, statements.GET_SESSION, session))
 
     def last_of(self, task: str) -> SessionInfo | None:
+        """The session of a chain that was touched last; None when all of them are deleted."""
         return self._db.read(lambda db: steps.find_info(db, statements.LAST_OF_TASK, task))
 
     def sessions(
@@ -81,6 +85,8 @@ class SqliteStore:
         person: str | None = None,
         before: float | None = None,
     ) -> list[SessionInfo]:
+        """Newest activity first; sessions without a message are left out. With `person`, only what is theirs; with
+        `before`, only those whose last activity is older."""
         asked = conversation is not None, person is not None
         query = (
             statements.RECENT_OF_OWNER if (conversation, person) == (None, "") else statements.RECENT_SESSIONS[asked]
@@ -90,11 +96,16 @@ class SqliteStore:
         return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
 
     def begun_so(self, text: str, *, conversations: str, limit: int) -> list[SessionInfo]:
+        """The current sessions whose first text begins with `text`, on one line, of the conversations whose names begin
+        with `conversations`; newest activity first."""
         wanted = (clean(text), clean(conversations), limit)
         found = self._db.read(lambda db: db.execute(statements.SESSIONS_BEGUN_SO, wanted).fetchall())
         return [SessionInfo(*columns) for columns in found]
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
+        """Make an existing session its conversation's current one again and open it (clears its end). AtWork, and
+        nothing is changed, while messages of the conversation are open: the turn that answers them belongs to the
+        session that is current. StoreFailure when it belongs to another conversation."""
         with self._db.write() as db:
             steps.go_on_in(db, session, clean(conversation), statements.SET_CURRENT_OF_IDLE)
             return steps.get_info(db, session)
@@ -102,6 +113,9 @@ class SqliteStore:
     def branch(
         self, session: str, *, before: int | None = None, conversation: str = "", current: bool = True
     ) -> SessionInfo:
+        """A copy of a session, up to a position if one is given, with the bytes that were sent, in its conversation or
+        in another; a task of its own. With `current` the conversation goes on in it, and AtWork is raised as by
+        `resume`. One transaction: there is the whole copy, or none."""
         with self._db.write() as db:
             old = steps.get_info(db, session)
             copy = steps.copy_session(db, old, before, clean(conversation) or old.conversation)
@@ -110,6 +124,8 @@ class SqliteStore:
             return copy
 
     def end(self, session: str, reason: str) -> None:
+        """Write the boundary with its reason; the first reason stays. The session is not current any more; rows of
+        a turn that is still under way may follow."""
         with self._db.write() as db:
             conversation = steps.get_head(db, session).conversation
             steps.end_session(db, session, conversation, reason)
@@ -120,6 +136,8 @@ class SqliteStore:
                 raise records.missing(session)
 
     def delete(self, session: str) -> bool:
+        """Remove a session with its rows, search entries and blobs nobody else uses; usage rows stay in the ledger.
+        AtWork when it is current and a living process is in the middle of a turn of it."""
         with self._db.write() as db:
             info = steps.find_info(db, statements.GET_SESSION, session)
             if info is None:
@@ -131,34 +149,46 @@ class SqliteStore:
             return True
 
     def stale_sessions(self, before: float, limit: int) -> list[str]:
-        return self._db.read(lambda db: retention_sqlite.find_stale(db, before, self._clock(), limit))
+        """Sessions that nobody touched since then, nor a later one of their chain; none whose conversation has open
+        messages, and no current one that a living process has. The oldest first, those without messages last."""
+        return self._db.read(lambda db: retention_sql.find_stale(db, before, self._clock(), limit))
 
     def delete_stale(self, session: str, before: float) -> bool:
+        """As `delete`, but only if it is stale even now."""
         with self._db.write() as db:
-            return retention_sqlite.delete_stale(db, session, before, self._clock())
+            return retention_sql.delete_stale(db, session, before, self._clock())
 
     # --- transcripts
 
     def load(self, session: str) -> Transcript:
+        """The visible rows and frozen parts as sent; the version counts all rows."""
         return self._db.read(lambda db: steps.read_transcript(db, session))
 
     def history(self, session: str) -> Iterator[Row]:
+        """Every row ever written, taken-back ones and head rows included, in order."""
         version = self._db.read(lambda db: steps.get_head(db, session).version)
         return self._page_history(session, version)
 
     def page(self, session: str, *, before: int | None = None, limit: int = 100) -> list[PagedRow]:
+        """The last `limit` visible rows, or those before a position, in order and without what was sent; it costs what
+        is on the page, however long the session is."""
         return self._db.read(lambda db: steps.read_page(db, session, before, limit))
 
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
+        """Commit rows and usage in one transaction if the version is still `base` and the session was not rotated,
+        else Fenced; the new version."""
         batch = records.write_batch(rows)
         with self._db.write() as db:
             return steps.append_batch(db, batch, records.WriterPosition(session, clean(writer), base), usage)
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
+        """Keep the encoded form of a part (-2 tools, -1 system) or of a row (its position); its content hash."""
         with self._db.write() as db:
             return steps.keep_encoded(db, session, place, dialect, body)
 
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
+        """End `session` with `reason` and open its child with `rows` (same conversation, task and frozen tools and
+        system), current in its place, in one transaction; Fenced if someone else wrote to it or ended it."""
         batch = records.write_batch(rows)
         with self._db.write() as db:
             return steps.rotate_session(db, batch, records.WriterPosition(session, clean(writer), base), reason)
@@ -166,12 +196,15 @@ class SqliteStore:
     # --- ledger
 
     def charge(self, session: str, usage: Sequence[UsageRow]) -> None:
+        """Put calls into the ledger, also those of a session that was deleted meanwhile."""
         with self._db.write() as db:
             steps.add_usage(db, session, steps.find_head(db, session), usage)
 
     def usage(
         self, *, session: str | None = None, task: str | None = None, since: float = 0.0, person: str | None = None
     ) -> UsageSum:
+        """The sum of the calls of a session, of a task (all sessions of a chain) or of all, from `since` on; with
+        `person`, of their conversations only."""
         rows = self._read_ledger(statements.SUM_USAGE, session, task, (since, person, person))
         return UsageSum(*rows[0])
 
@@ -184,27 +217,30 @@ class SqliteStore:
         since: float = 0.0,
         person: str | None = None,
     ) -> list[UsageGroup]:
+        """The same calls as `usage` sums, in groups by "day", "model" or "turn", the earliest first."""
         flags = records.find_flags(group)
         rows = self._read_ledger(statements.SPLIT_USAGE, session, task, (since, person, person), flags)
         return [UsageGroup(records.pick_keys(flags, row[:4]), UsageSum(*row[5:]), row[4]) for row in rows]
 
     def note_break(self, session: str, reason: str, position: int) -> None:
+        """Record that the prefix moved; StoreFailure without a reason. It stays when its session is deleted."""
         said = records.check_reason(reason)
         with self._db.write() as db:
             owner = steps.own(session, steps.find_head(db, session))
-            db.execute(statements.ADD_BREAK, (*owner, said, position, time.time()))
+            db.execute(statements.ADD_BREAK, (*owner, said, position, self._clock()))
 
     def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
+        """The breaks of a session, of a task or of all, from `since` on, the earliest first."""
         return [BreakRow(*row) for row in self._read_ledger(statements.GET_BREAKS, session, task, (since,))]
 
     # --- damage
 
     def damaged(self, limit: int = 20) -> list[Damaged]:
         """Rows that could not be read and were set aside, the newest first; they are kept as long as what is over."""
-        return self._db.read(lambda db: damage_sqlite.list_damaged(db, limit))
+        return self._db.read(lambda db: damage_sql.list_damaged(db, limit))
 
     def count_damaged(self) -> int:
-        return self._db.read(lambda db: int(db.execute(damage_sqlite.COUNT).fetchone()[0]))
+        return self._db.read(lambda db: int(db.execute(damage_sql.COUNT).fetchone()[0]))
 
     @property
     def broken(self) -> str:
@@ -217,19 +253,25 @@ class SqliteStore:
         return self._db.find_loss()
 
     def _mend(self, db: sqlite3.Connection, damaged: DamagedRow) -> Callable[[], None]:
-        aside = damage_sqlite.set_aside(db, damaged, self._clock())
+        aside = damage_sql.set_aside(db, damaged, self._clock())
         return lambda: None if aside is None else self.when_damaged(aside)
 
     # --- search
 
     def search(self, words: str, *, limit: int = 20, person: str | None = None) -> list[SearchHit]:
+        """The newest sessions in whose titles all words occur, then the newest messages in whose shown text they do,
+        taken-back and compacted ones too. Case and accents do not count. A word may be the beginning of one that
+        occurs, in a title any part. Of titles, those of the newest 5,000 sessions are looked at. Signs that are no
+        words are left out. With `person`, only what is theirs. StoreFailure while there is no index."""
         return self._db.read(lambda db: search_index.find(db, words, limit, person))
 
     def drop_search(self) -> None:
+        """Give up the index; messages are kept, and searching fails until it is rebuilt."""
         with self._db.write() as db:
             search_index.drop(db)
 
     def rebuild_search(self) -> int:
+        """Index all messages anew, in small transactions so that writers go on; the number of messages indexed."""
         with self._rebuild_lock:
             with self._db.write() as db:
                 state = search_index.restart(db)

@@ -1,4 +1,4 @@
-"""Messages and turns in SQLite: every call is one transaction, and an owner's begins with the check of its claim."""
+"""Messages and turns: every call is one transaction, and an owner's begins with the check of its claim."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,11 +9,11 @@ from hermes_base.inbound import Outgoing
 from hermes_base.journal import Row, Step, UsageRow
 from hermes_state import records, turn_rules
 from hermes_state.damage import as_object, decode, read_text
-from hermes_state.sql import retention_sqlite, statements
-from hermes_state.sql import sqlite_steps as steps
+from hermes_state.sql import retention_sql, statements
+from hermes_state.sql import session_steps as steps
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.outbox_sqlite import SqliteOutbox, add_answers
-from hermes_state.sql.ownership_sqlite import SqliteOwnership, check_claim, claim_free, name_claim
+from hermes_state.sql.outbox import Outbox, add_answers
+from hermes_state.sql.ownership import Ownership, check_claim, claim_free, name_claim
 from hermes_state.store import SessionInfo
 from hermes_state.texts import clean
 from hermes_state.turn_rules import AcceptedMessage
@@ -22,12 +22,16 @@ from hermes_state.turns import BegunTurn, Claim, Waiting, Written
 PAGE = 500
 
 
-class SqliteTurns(SqliteOwnership, SqliteOutbox):
-    """Implements `TurnStore` on the file of a `SqliteStore`."""
+class TurnStore(Ownership, Outbox):
+    """The part of a store on who works on what; the calls raise as those of `Store` do."""
 
     # --- messages
 
     def accept(self, conversation: str, account: str, ext_id: str, body: str, node: str = "") -> int | None:
+        """Store a message durably; its place in the conversation, or None when it was seen before.
+
+        With `node`, a conversation without a living owner is claimed for it in the same transaction.
+        """
         name = clean(conversation)
         row = {"conversation": name, "account": clean(account), "ext_id": clean(ext_id), "body": clean(body)}
         with self._db.write() as db:
@@ -42,12 +46,17 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             return seq
 
     def find_message(self, account: str, stem: str) -> list[tuple[int, bool, bool]]:
+        """The stored revisions of a message (ext_id is `stem/` and a revision without a stroke) in order: seq, whether
+        a turn was begun, done."""
         first = clean(stem) + "/"
         wanted = {"account": clean(account), "first": first, "end": first[:-1] + "0", "length": len(first)}
         found = self._db.read(lambda db: db.execute(sql.FIND_REVISIONS, wanted).fetchall())
         return [(seq, bool(begun), bool(done)) for seq, begun, done in found]
 
     def waiting(self, claim: Claim, limit: int = 200, check: Callable[[str], object] = str) -> list[Waiting]:
+        """The open messages in order, the first `limit` of them, without those that wait for their `retry_at`; none
+        when the claim does not hold any more. A message that `check` cannot read was damaged on the disk: it is set
+        aside, its sender is told, and it is not among them."""
         wanted = {**name_claim(claim), "now": self._clock(), "limit": limit}
         return self._db.read(
             lambda db: [
@@ -59,6 +68,8 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
     def inbox_since(
         self, conversation: str, after: int, limit: int = 100, check: Callable[[str], object] = str
     ) -> list[tuple[int, str]]:
+        """What was said in the conversation after this seq, done or not: seq and body. In the place of one that `check`
+        cannot read stands a word that it is lost."""
         name = clean(conversation)
         wanted = {"conversation": name, "after": after, "limit": limit}
         return self._db.read(
@@ -69,10 +80,12 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         )
 
     def open_seqs(self, conversation: str) -> list[int]:
+        """The messages that are not dealt with yet, in order."""
         wanted = {"conversation": clean(conversation)}
         return [seq for (seq,) in self._db.read(lambda db: db.execute(sql.OPEN_SEQS, wanted).fetchall())]
 
     def latest(self, conversation: str) -> tuple[int, int]:
+        """The newest outbox row and the newest seq of the conversation; 0 where there is none."""
         wanted = {"conversation": clean(conversation)}
         row, seq = self._db.read(
             lambda db: (db.execute(sql.LATEST_ROW, wanted).fetchone(), db.execute(sql.LATEST_SEQ, wanted).fetchone())
@@ -80,17 +93,22 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         return int(row[0]), 0 if seq is None else int(seq[0])
 
     def depth(self) -> tuple[int, int]:
+        """Messages that wait in the inbox, and in the outbox."""
         return self._db.read(
             lambda db: (db.execute(sql.COUNT_INBOX).fetchone()[0], db.execute(sql.COUNT_OUTBOX).fetchone()[0])
         )
 
     def sweep(self, before: float, limit: int) -> int:
+        """Delete at most `limit` rows that were over before then, the oldest first, and say how many: messages that are
+        dealt with, answers that were sent or given up, control messages that were taken, questions that are closed.
+        What is open stays, however old; no number is given twice. Leases stay, too: their epochs are fences."""
         with self._db.write() as db:
-            return retention_sqlite.sweep(db, before, limit)
+            return retention_sql.sweep(db, before, limit)
 
     def mentioned(self, words: Collection[str]) -> set[str]:
+        """Which of these words occur in a message that is kept, come in or going out, dealt with or not."""
         found: set[str] = set()
-        for query in retention_sqlite.PAGES_OF_BODIES:
+        for query in retention_sql.PAGES_OF_BODIES:
             last = 0
             while page := self._db.read(partial(_read_page, query, last)):
                 found.update(word for word in words if any(word in body for _, body in page))
@@ -106,6 +124,12 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         going_on: Outgoing | None = None,
         choices: Mapping[str, Any] | None = None,
     ) -> BegunTurn | None:
+        """One turn for these messages; counts the attempt. None when one of them is done already. With `choices`, those
+        of the conversation are replaced, as by `choose`.
+
+        A second or third attempt puts `going_on` into the outbox. After MAX_ATTEMPTS, or FRESH_SECONDS after the first
+        one, the turn comes back with `given_up`, and nothing is told: the caller closes it by `complete`.
+        """
         with self._db.write() as db:
             check_claim(db, claim)
             now = self._clock()
@@ -121,12 +145,15 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             return turn
 
     def append(self, claim: Claim, seq: int, written: Written, usage: Sequence[UsageRow] = ()) -> int:
+        """Finished rows in mid-turn with their calls' usage; the new version. Messages named by `Row.inbox` are marked
+        as taken in the same transaction."""
         batch = records.write_batch(written.rows)
         with self._db.write() as db:
             check_claim(db, claim)
             return _append(db, claim, seq, written, batch, usage)
 
     def rotate(self, claim: Claim, seq: int, written: Written, reason: str) -> SessionInfo:
+        """As `Store.rotate`, by the owner."""
         batch = records.write_batch(written.rows)
         with self._db.write() as db:
             check_claim(db, claim)
@@ -138,12 +165,14 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
             return child
 
     def step(self, claim: Claim, seq: int, n: int, kind: str, body: Mapping[str, Any]) -> None:
+        """What is not a message: a tool started, a tool ended, a marker. Repeating a number replaces it."""
         row = {"n": n, "epoch": claim.epoch, "kind": clean(kind), "body": turn_rules.write_body(body)}
         with self._db.write() as db:
             check_claim(db, claim)
             db.execute(sql.SET_STEP, {**name_message(claim, seq), **row})
 
     def steps(self, conversation: str, seq: int) -> list[Step]:
+        """What a predecessor had done in the turn."""
         turn = clean(conversation), seq
         wanted = {"conversation": turn[0], "seq": seq}
         return self._db.read(
@@ -163,6 +192,14 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         end_session: str = "",
         go_on_in: str = "",
     ) -> int | None:
+        """THE transaction: last rows, messages done, answers in the outbox, usage; the new version (None without rows).
+
+        `end_session` also ends the conversation's current session with this reason; `go_on_in` makes another session
+        of it the current one, which only its owner may do while messages wait. Repeating the call after a lost
+        reply is safe: when all messages were closed under this epoch, nothing is written. When only some were, the
+        others are closed with what this call brings. Fenced when one was closed under another epoch; StoreFailure
+        without a message. The steps of these turns are deleted.
+        """
         batch = records.write_batch(written.rows if written else ())
         version = written.base + len(batch.rows) if written and batch.rows else None
         with self._db.write() as db:
@@ -191,6 +228,8 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         return version
 
     def fail(self, claim: Claim, seq: int, error: str, retry_at: float) -> None:
+        """The turn could not be run; this message waits until then (database clock). Later ones do not wait for it, so
+        a turn of several messages fails them one by one."""
         with self._db.write() as db:
             check_claim(db, claim)
             db.execute(sql.POSTPONE, {**name_message(claim, seq), "error": clean(error), "retry_at": retry_at})
@@ -208,6 +247,7 @@ class SqliteTurns(SqliteOwnership, SqliteOutbox):
         return found[0] if found else {}
 
     def choose(self, conversation: str, choices: Mapping[str, Any]) -> None:
+        """Replace them all; creates the conversation if there is none."""
         with self._db.write() as db:
             db.execute(statements.ADD_CONVERSATION, (clean(conversation),))
             _set_choices(db, clean(conversation), choices)

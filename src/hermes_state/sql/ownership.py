@@ -1,4 +1,4 @@
-"""Who owns a conversation, in SQLite: nodes and their heartbeats, claims, control messages and named leases."""
+"""Who owns a conversation: nodes and their heartbeats, claims, control messages and named leases."""
 
 import logging
 import math
@@ -23,13 +23,15 @@ _MOVES = (
 CLOCK = "clock"  # the row of `meta` that says when the store was last in use
 
 
-class SqliteOwnership(StorePart):
+class Ownership(StorePart):
     def now(self) -> float:
+        """The database's clock."""
         return self._clock()
 
     # --- processes
 
     def join(self, info: NodeInfo) -> str:
+        """A fresh id for this process. With `alone`, every other node is deleted first and every lease dropped."""
         node = turn_rules.make_node_id()
         with self._db.write() as db:
             now = self._clock()
@@ -42,21 +44,25 @@ class SqliteOwnership(StorePart):
         return node
 
     def heartbeat(self, node: str) -> bool:
+        """False: expired. Cancel all turns, forget warm state, join anew."""
         with self._db.write() as db:
             now = self._clock()
             follow_clock(db, now)
             return db.execute(sql.BEAT, {"node": node, "now": now, "expires": now + LEASE_SECONDS}).rowcount > 0
 
     def drain(self, node: str) -> None:
+        """No new claims for this node."""
         with self._db.write() as db:
             db.execute(sql.DRAIN, {"node": node})
 
     def leave(self, node: str) -> None:
+        """Release everything the node owns, drop its leases and delete its row."""
         with self._db.write() as db:
             for statement in (sql.RELEASE_ALL, sql.DROP_OF_NODE, sql.DELETE_NODE):
                 db.execute(statement, {"node": node})
 
     def fair(self, node: str) -> tuple[int, int, int]:
+        """Living nodes, conversations that living nodes own, and those that this one owns."""
         wanted = {"node": node, "now": self._clock()}
         (nodes,), (total, mine) = self._db.read(
             lambda db: [db.execute(query, wanted).fetchone() for query in (sql.COUNT_NODES, sql.COUNT_OWNED)]
@@ -66,6 +72,11 @@ class SqliteOwnership(StorePart):
     # --- claims
 
     def claim(self, node: str, limit: int, late: bool = False) -> list[Claim]:
+        """Conversations with due messages and no living owner, the longest waiting first, now owned by `node`.
+
+        For GRACE_SECONDS they are left to the living node that had them last. `late`: only those that have waited
+        longer than that. A node that is dead or draining gets none.
+        """
         with self._db.write() as db:
             now = self._clock()
             if not _may_claim(db, node, now):
@@ -76,15 +87,19 @@ class SqliteOwnership(StorePart):
             return [_take(db, node, conversation) for (conversation,) in found]
 
     def claim_one(self, node: str, conversation: str) -> Claim | None:
+        """Own this conversation (for a command or a client that joins), with or without waiting messages; the claim
+        that the node has if it owns it already; None while another living node owns it."""
         with self._db.write() as db:
             return claim_free(db, node, clean(conversation), self._clock())
 
     def ready(self, node: str) -> list[Claim]:
+        """What the node owns and has due messages."""
         wanted = {"node": node, "now": self._clock()}
         found = self._db.read(lambda db: db.execute(sql.FIND_READY, wanted).fetchall())
         return [Claim(conversation, epoch, node) for conversation, epoch in found]
 
     def release(self, claim: Claim) -> bool:
+        """Give the conversation up; without effect (False) if others have it."""
         with self._db.write() as db:
             return db.execute(sql.RELEASE, name_claim(claim)).rowcount > 0
 
@@ -96,6 +111,7 @@ class SqliteOwnership(StorePart):
     # --- control
 
     def send_control(self, conversation: str, kind: str, body: Mapping[str, Any]) -> ControlSent:
+        """Keep a control message for the conversation's owner, the present one or the next."""
         row = {"conversation": clean(conversation), "kind": clean(kind), "body": turn_rules.write_body(body)}
         with self._db.write() as db:
             now = self._clock()
@@ -103,6 +119,7 @@ class SqliteOwnership(StorePart):
             return ControlSent(live=_get_owner(db, row["conversation"], now)[2])
 
     def take_controls(self, node: str) -> list[Control]:
+        """Control messages for conversations that this node owns, each handed out once."""
         with self._db.write() as db:
             found = db.execute(sql.FIND_CONTROLS, {"node": node}).fetchall()
             taken = {"node": node, "now": self._clock()}
@@ -115,6 +132,8 @@ class SqliteOwnership(StorePart):
     # --- named leases
 
     def hold(self, name: str, node: str, ttl: float) -> int | None:
+        """The lease's epoch, new or renewed; None while another living holder has it, and for a node that is gone: what
+        it asked for too late must not keep its successor out."""
         with self._db.write() as db:
             now = self._clock()
             db.execute(sql.ADD_LEASE, {"name": clean(name)})

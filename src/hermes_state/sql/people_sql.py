@@ -1,4 +1,4 @@
-"""People in the SQLite store: every call is one transaction on the store's own file."""
+"""People: every call is one transaction on the store's own file."""
 
 import json
 import sqlite3
@@ -23,18 +23,17 @@ from hermes_state.people_store import (
 from hermes_state.sql import people_queries as sql
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.connection import StorePart
-from hermes_state.sql.damage_sqlite import check_role
+from hermes_state.sql.damage_sql import check_role
 from hermes_state.texts import clean
 
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
 
 
-class SqlitePeople(StorePart):
-    """Implements `PeopleStore`."""
-
+class PeopleStore(StorePart):
     # --- people
 
     def find(self, platform: str, sender: str) -> Person | None:
+        """Whom this identity belongs to; None: a stranger."""
         if not rules.is_identity(platform, sender):
             return None
         return self._db.read(lambda db: _find_person(db, sql.FIND_PERSON, platform, sender))
@@ -43,16 +42,20 @@ class SqlitePeople(StorePart):
         return self._db.read(lambda db: _find_person(db, sql.GET_PERSON, person))
 
     def people(self) -> list[Person]:
+        """The earliest first."""
         return self._db.read(lambda db: [_read_person(row) for row in db.execute(sql.GET_PEOPLE).fetchall()])
 
     def identities(self, person: str | None = None) -> list[Identity]:
+        """Those of one person, or all."""
         return self._db.read(lambda db: _list_identities(db, person))
 
     def add(self, name: str, role: str, platform: str, sender: str, *, listed: bool = False) -> Person:
+        """A new person with this identity; StoreFailure when it is somebody's already, or for a second owner."""
         with self._db.write() as db:
             return self._add(db, name, role, platform, sender, listed)
 
     def link(self, person: str, platform: str, sender: str, *, listed: bool = False) -> Person:
+        """One more identity for a person; StoreFailure when it is another person's."""
         with self._db.write() as db:
             found = _get_person(db, person)
             _add_identity(db, found.id, platform, sender, listed)
@@ -66,18 +69,23 @@ class SqlitePeople(StorePart):
             return _get_person(db, person)
 
     def remove(self, person: str) -> Person:
+        """The person and their identities go, their open questions are void, their API keys hold no more, their data
+        stays (G3). The settings do not bring a removed identity back; an approval does."""
         with self._db.write() as db:
             found = _get_person(db, person)
             _remove_person(db, person, self._clock())
             return found
 
     def is_removed(self, platform: str, sender: str) -> bool:
+        """Whether this identity was somebody's who was removed, and nobody let it in again."""
         mark = rules.mark_identity(platform, sender)
         return self._db.read(lambda db: db.execute(sql.HAS_MARK, (mark,)).fetchone() is not None)
 
     # --- requests of strangers
 
     def pair(self, platform: str, sender: str, name: str, chat: str) -> Pairing | None:
+        """The open request of this identity, made if there is none; None for a known one, for none at all, and while
+        MAX_PAIRINGS requests are open on the platform."""
         if not rules.is_identity(platform, sender):
             return None
         now = self._clock()
@@ -99,10 +107,12 @@ class SqlitePeople(StorePart):
                     return replace(new, fresh=True)
 
     def pairings(self) -> list[Pairing]:
+        """The open ones, the earliest first."""
         now = self._clock()
         return self._db.read(lambda db: _list_pairings(db, now))
 
     def approve(self, code: str, role: str = MEMBER, name: str = "") -> Person:
+        """Make a person of the request with this code, which is used up; StoreFailure when there is none."""
         with self._db.write() as db:
             pairing = rules.pick_pairing(code, _list_pairings(db, self._clock()))
             if pairing is None:
@@ -125,6 +135,7 @@ class SqlitePeople(StorePart):
     # --- questions
 
     def ask(self, question: QuestionRow) -> None:
+        """Keep an open question; `created` is given by the store."""
         kept = rules.complete_question(question, self._clock())
         columns = list(astuple(kept))
         columns[_CHOICES] = json.dumps(kept.choices)
@@ -133,12 +144,14 @@ class SqlitePeople(StorePart):
                 raise rules.asked_already(kept.id)
 
     def close_question(self, question: str, answer: str, by: str) -> bool:
+        """Note the answer, once; False when the question is not open any more, or has expired."""
         with self._db.write() as db:
             db.execute(sql.EXPIRE_QUESTION, (question, self._clock()))
             done = db.execute(sql.CLOSE_QUESTION, (ANSWERED, clean(answer), clean(by), question))
             return done.rowcount == 1
 
     def open_questions(self, conversation: str) -> list[QuestionRow]:
+        """The earliest first; expired ones are left out."""
         now = self._clock()
         return self._db.read(lambda db: _list_questions(db, sql.OPEN_QUESTIONS, clean(conversation), now))
 
@@ -147,10 +160,12 @@ class SqlitePeople(StorePart):
         return found[0] if found else None
 
     def void_turn(self, conversation: str, turn: str) -> int:
+        """The turn has ended: nobody waits for its questions any more; how many were open."""
         with self._db.write() as db:
             return db.execute(sql.VOID_TURN, (clean(conversation), clean(turn))).rowcount
 
     def void_questions(self, node: str | None = None) -> int:
+        """The same for a process that has ended; None: for all of them."""
         with self._db.write() as db:
             done = db.execute(sql.VOID_ALL) if node is None else db.execute(sql.VOID_NODE, (node,))
             return done.rowcount
@@ -158,6 +173,7 @@ class SqlitePeople(StorePart):
     # --- what belongs to whom
 
     def assign(self, conversation: str, person: str) -> str:
+        """Give a conversation that is nobody's to a person; whose it is now. One that has a person keeps it."""
         key = clean(conversation)
         with self._db.write() as db:
             db.execute(statements.ADD_CONVERSATION, (key,))
@@ -165,6 +181,7 @@ class SqlitePeople(StorePart):
             return str(db.execute(sql.PERSON_OF, (key,)).fetchone()[0])
 
     def person_of(self, conversation: str) -> str:
+        """Whose the conversation is; empty: the owner's."""
         found = self._db.read(lambda db: db.execute(sql.PERSON_OF, (clean(conversation),)).fetchone())
         return "" if found is None else str(found[0])
 
@@ -172,10 +189,15 @@ class SqlitePeople(StorePart):
         return self._db.read(lambda db: _list_conversations(db, person))
 
     def spoken_last_by(self, person: str) -> Sequence[str]:
+        """Conversations in which this person spoke last, whosesoever they are (the choice `person`). It reads all
+        conversations, so it is for what happens rarely."""
         found = self._db.read(lambda db: db.execute(sql.SPOKEN_LAST_BY, (clean(person),)).fetchall())
         return [str(row[0]) for row in found]
 
     def forget(self, person: str) -> Forgotten:
+        """Delete what belongs to a person, and the person: sessions with rows, search entries and blobs nobody else
+        uses, messages that came in and went out in their conversations, identities, requests, questions, API keys.
+        Calls stay in the ledger without the names of conversation and session (G12)."""
         rules.check_person(person)
         with self._db.write() as db:
             forgotten = _forget(db, person, self._clock())

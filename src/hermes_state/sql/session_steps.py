@@ -1,4 +1,4 @@
-"""The steps of the calls on the SQLite store, inside their transaction: sessions, rows, usage, and reading them."""
+"""The steps of the calls on the store, inside their transaction: sessions, rows, usage, and reading them."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
 from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements
-from hermes_state.sql.damage_sqlite import check_blob
+from hermes_state.sql.damage_sql import check_blob
 from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
 

@@ -2,9 +2,9 @@
 
 import sqlite3
 
-from hermes_state.sql import sqlite_steps as steps
+from hermes_state.sql import session_steps as steps
 from hermes_state.sql import statements
-from hermes_state.sql.people_sqlite import delete_session
+from hermes_state.sql.people_sql import delete_session
 
 OLD_MESSAGES = (
     "delete from inbox where rowid in (select rowid from inbox where done_epoch is not null "

@@ -1,4 +1,4 @@
-"""Keys of the API in the SQLite store."""
+"""Keys of the API, as they are kept."""
 
 from dataclasses import replace
 
@@ -14,10 +14,9 @@ REVOKE = "update api_key set revoked = ? where id = ? and revoked is null"
 USED = "update api_key set last_used = ? where id = ? and (last_used is null or last_used <= ?)"
 
 
-class SqliteKeys(StorePart):
-    """Implements `KeyStore`."""
-
+class KeyStore(StorePart):
     def add(self, name: str, person: str, digest: str) -> KeyRow:
+        """Keep a new key; StoreFailure when there is one with this digest already, revoked or not."""
         check_digest(digest)
         with self._db.write() as db:
             if db.execute(HAS_DIGEST, (digest,)).fetchone() is not None:
@@ -28,17 +27,21 @@ class SqliteKeys(StorePart):
             return row
 
     def find(self, digest: str) -> KeyRow | None:
+        """The key that holds; None: there is none, or it was revoked."""
         found = self._db.read(lambda db: db.execute(FIND_KEY, (digest,)).fetchone())
         return None if found is None else KeyRow(*found)
 
     def keys(self) -> list[KeyRow]:
+        """All of them, the revoked ones too, the earliest first."""
         return self._db.read(lambda db: [KeyRow(*row) for row in db.execute(GET_KEYS)])
 
     def revoke(self, key: str) -> bool:
+        """It does not hold from now on; False when there is no such key, or it was revoked before."""
         with self._db.write() as db:
             return db.execute(REVOKE, (self._clock(), key)).rowcount > 0
 
     def used(self, key: str) -> None:
+        """Note that it was used now (to the minute)."""
         with self._db.write() as db:
             now = self._clock()
             db.execute(USED, (now, key, now - USED_SECONDS))

@@ -1,4 +1,4 @@
-"""What goes out, in SQLite: answers wait in the outbox, and the holder of the account's lease sends them in order."""
+"""What goes out: answers wait in the outbox, and the holder of the account's lease sends them in order."""
 
 import json
 import sqlite3
@@ -15,8 +15,9 @@ from hermes_state.turn_rules import Progress
 from hermes_state.turns import FAILED, SENDING, SENT, OutboxRow
 
 
-class SqliteOutbox(StorePart):
+class Outbox(StorePart):
     def post(self, conversation: str, name: str, outgoing: Outgoing) -> bool:
+        """Put a word into the outbox outside of a turn; False when one with this name is there already."""
         wanted = {"conversation": clean(conversation), "name": clean(name)}
         with self._db.write() as db:
             if db.execute(sql.HAS_NAME, wanted).fetchone() is not None:
@@ -25,10 +26,13 @@ class SqliteOutbox(StorePart):
             return True
 
     def outbox_chats(self, account: str) -> list[str]:
+        """Chats of the account with messages that were not sent yet, due or not, the longest waiting first."""
         wanted = {"account": clean(account)}
         return self._db.read(lambda db: [chat for (chat,) in db.execute(sql.FIND_CHATS, wanted)])
 
     def outbox_take(self, account: str, chat: str, lease_epoch: int) -> OutboxRow | None:
+        """The chat's first message that was not sent, marked as being sent under this lease; None when there is none
+        that is due. Fenced when the account's lease (named like the account) has another epoch."""
         wanted = {"account": clean(account), "chat": clean(chat), "lease_epoch": lease_epoch}
         with self._db.write() as db:
             if db.execute(sql.CHECK_LEASE, wanted).fetchone() is None:
@@ -43,26 +47,34 @@ class SqliteOutbox(StorePart):
             return turn_rules.make_row(db.execute(sql.TAKE_UNSENT, taken).fetchone())
 
     def outbox_part(self, row: int, lease_epoch: int, platform_id: str) -> None:
+        """One more part of it has arrived."""
         self._advance(row, lease_epoch, lambda known: turn_rules.add_part(known, platform_id))
 
     def outbox_sent(self, row: int, lease_epoch: int, platform_id: str = "") -> None:
+        """All of it has arrived."""
         self._advance(row, lease_epoch, lambda known: turn_rules.finish_sending(known, platform_id))
 
     def outbox_back(self, row: int, lease_epoch: int, retry_at: float, *, certain: bool) -> None:
+        """It was not sent and is due again then; not `certain`: its next part may have arrived (the row is unsure). A
+        row that was unsure stays so until a part is known to have arrived."""
         self._advance(row, lease_epoch, lambda known: turn_rules.give_back(known, retry_at, certain))
 
     def outbox_fail(self, row: int, lease_epoch: int, reason: str) -> None:
+        """The platform will never take it; it is kept with the reason."""
         self._advance(row, lease_epoch, lambda known: turn_rules.give_up(known, reason))
 
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
+        """What was said to the conversation after this row, sent or not, for a client that comes back."""
         wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
         return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_SINCE, wanted))
 
     def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
+        """What was said to the turn of this message (the smallest one of its turn), in order."""
         wanted = {"conversation": clean(conversation), "seq": seq}
         return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_OF, wanted))
 
     def outbox_from(self, conversation: str, since: float, limit: int = 100) -> list[OutboxRow]:
+        """What was said to the conversation from this time on, in order."""
         wanted = {"conversation": clean(conversation), "since": since, "limit": limit}
         return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_FROM, wanted))
 
