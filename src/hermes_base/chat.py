@@ -1,8 +1,9 @@
 """What happens in a chat, as values: questions to the person and their answers, the events of a turn, and what a chat
 surface needs of whoever runs the agent (`ChatHost`)."""
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from hermes_base.inbound import FileRef
@@ -12,7 +13,6 @@ from hermes_base.inbound import FileRef
 class Question:
     """Something only a person can decide; ended by an answer, by its expiry or by the end of its turn."""
 
-    id: str
     kind: str  # approval, clarification, confirmation
     text: str
     choices: tuple[str, ...] = ()  # empty: free text
@@ -20,6 +20,7 @@ class Question:
     reason: str = ""  # why it is asked; the text itself is what the answer binds
     conversation: str = ""  # an answer holds for this conversation
     turn: str = ""  # and this turn alone
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12], kw_only=True)  # the only one of its name anywhere
 
 
 @dataclass(frozen=True, slots=True)

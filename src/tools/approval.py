@@ -1,7 +1,6 @@
 """Asking a person before something is done: bound to the exact words, valid once, with an expiry."""
 
 import logging
-import uuid
 
 from hermes_base.chat import Question
 from hermes_base.tool_context import ToolContext
@@ -20,7 +19,6 @@ def ask_approval(context: ToolContext, what: str, reason: str = "", kind: str = 
     if context.asker is None or context.setting("approvals", "mode", "ask") == "deny" or context.cancel.cancelled:
         return False
     question = Question(
-        uuid.uuid4().hex[:12],
         kind,
         what,
         (APPROVE, DENY),

@@ -168,11 +168,11 @@ class ScriptedHost:
         self._end("Found it.")
 
     def _do_ask(self, _text):
-        question = Question("q1", "approval", "Run `rm -r build`?", ("once", "always", "deny"))
+        question = Question("approval", "Run `rm -r build`?", ("once", "always", "deny"), id="q1")
         self._end(f"The answer was {self._wait_for(question)!r}.")
 
     def _do_clarify(self, _text):
-        self._end(f"The answer was {self._wait_for(Question('q2', 'clarification', 'Which one?'))!r}.")
+        self._end(f"The answer was {self._wait_for(Question('clarification', 'Which one?', id='q2'))!r}.")
 
     def _wait_for(self, question):
         box = self._boxes[question.id] = queue.SimpleQueue()

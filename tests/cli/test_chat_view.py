@@ -105,7 +105,7 @@ def test_a_model_cannot_send_terminal_codes():
     view.show(ToolStarted("t", "\x1bname", "\x1b[H"))
     view.show(ToolEnded("t", "\x1bname", False, 0.1, "\x1b[H"))
     view.show(Notice("\x1b[5m", "error"))
-    view.ask(Question("q", "approval", "\x1b[8mhidden", ("\x1b[1mok",)))
+    view.ask(Question("approval", "\x1b[8mhidden", ("\x1b[1mok",)))
     view.show(TurnEnded("", completed=True))
     assert "\x1b" not in read(view)
 

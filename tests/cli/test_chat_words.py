@@ -25,14 +25,14 @@ from hermes_cli.chat import terminal_words as words
     ],
 )
 def test_short_answers_to_an_approval_are_mapped_to_its_choices(choices, typed, meant):
-    assert words.read_answer(Question("q", "approval", "?", choices), typed) == meant
+    assert words.read_answer(Question("approval", "?", choices), typed) == meant
 
 
 def test_a_clarification_takes_any_text_beside_its_choices():
-    question = Question("q", "clarification", "Which?", ("red", "green"))
+    question = Question("clarification", "Which?", ("red", "green"))
     assert words.read_answer(question, "1") == "red"
     assert words.read_answer(question, "rather blue") == "rather blue"
-    assert words.read_answer(Question("q", "clarification", "Which?"), " ") is None
+    assert words.read_answer(Question("clarification", "Which?"), " ") is None
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,17 @@ def test_asking_again_sends_the_images_again(home: Path, lab: LabServer, tmp_pat
         house.stop()
 
 
+def test_everybody_is_asked_before_their_files_are_restored(house: House) -> None:
+    """G4: also when the command has the same number in the conversations of two people."""
+    for name in ("ann", "ben"):
+        person = house.person(name)
+        person.ask('[[tool write_file {"path": "a.txt", "content": "x"}]]')
+        person.say("/undo files")
+        person.press(person.wait_question("This would be undone"), "undo")
+        person.wait_seen("Restored")
+        house.wait_quiet()
+
+
 def find_user(request: Any) -> dict[str, Any]:
     return next(message for message in reversed(request.json()["messages"]) if message["role"] == "user")
 

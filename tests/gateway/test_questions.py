@@ -136,7 +136,7 @@ def test_what_is_no_answer_leaves_the_question_open_and_an_empty_one_declines(ho
 
 
 def test_free_text_reaches_the_turn_as_it_was_said(house: House) -> None:
-    box = house.ask_openly(Question("q1", "clarification", "which?"))
+    box = house.ask_openly(Question("clarification", "which?", id="q1"))
     assert house.answer("q1", "the red one", ANNA)
     wait_until(lambda: box == [Answer("the red one", by="anna")])
 
@@ -157,7 +157,7 @@ def test_the_end_of_the_turn_ends_its_questions_and_no_others(house: House) -> N
     assert not house.answer("q1", "approve", OWNER)
     wait_until(lambda: box == [NOBODY])
     wait_until(lambda: house.state("q1") == VOID)
-    late = Question("q3", "approval", "rm y", ("approve", "deny"), conversation="c", turn="t")
+    late = Question("approval", "rm y", ("approve", "deny"), conversation="c", turn="t", id="q3")
     assert house.questions.ask(late) == NOBODY
     assert house.state("q3") == ""
     assert other == []

@@ -185,7 +185,7 @@ class EchoHouse:
     async def _ask(self, conversation: str, seq: int, inbound: Inbound, rest: str) -> list[Outgoing]:
         name = f"q{seq}"
         self._answers[name] = waiting = asyncio.get_running_loop().create_future()
-        self._questions[conversation] = Question(name, "approval", rest, ("yes", "no"))
+        self._questions[conversation] = Question("approval", rest, ("yes", "no"), id=name)
         asked = Outgoing(inbound.address, rest, QUESTION, level="approval", question=name, choices=("yes", "no"))
         self.turns.post(conversation, name, asked)
         self.delivery.wake(inbound.address)

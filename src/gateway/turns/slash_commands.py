@@ -123,7 +123,7 @@ class CommandScene:
     def confirm(self, text: str, yes: str, no: str) -> bool:
         asker = self.parts.questions.begin_turn(self.key, self.live.turn_id, self.item.sender.person)
         try:
-            answer = asker.ask(Question(f"confirm-{self.item.row.seq}", "confirmation", text, (yes, no)))
+            answer = asker.ask(Question("confirmation", text, (yes, no)))
             return answer.given and answer.text == yes
         finally:
             self.parts.questions.void_turn(self.key, self.live.turn_id)

@@ -192,7 +192,9 @@ def _read_question(outgoing: Outgoing) -> Asked:
     usual = "approval" if outgoing.choices else "clarification"
     kind = outgoing.level if outgoing.level in _QUESTION_KINDS else usual
     return Asked(
-        Question(outgoing.question, kind, outgoing.text, outgoing.choices, reason=outgoing.reason, turn=outgoing.turn)
+        Question(
+            kind, outgoing.text, outgoing.choices, reason=outgoing.reason, turn=outgoing.turn, id=outgoing.question
+        )
     )
 
 

@@ -3,7 +3,6 @@
 import contextvars
 import logging
 import threading
-import uuid
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -46,7 +45,7 @@ def ask_person(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if len(choices) > MAX_CHOICES or any(len(choice) > CHOICE_CHARS for choice in choices):
         raise ToolFailure(f"Give at most {MAX_CHOICES} choices of at most {CHOICE_CHARS} characters.")
     shown = tuple(map(context.redact, choices))
-    question = Question(uuid.uuid4().hex[:12], "clarification", context.redact(text.strip()), shown, EXPIRES_SECONDS)
+    question = Question("clarification", context.redact(text.strip()), shown, EXPIRES_SECONDS)
     answer = _wait_for_answer(context.asker, question, context) if context.asker is not None else Answer("", False)
     if context.cancel.cancelled:
         raise ToolFailure("The turn was stopped before the person answered.")
