@@ -33,6 +33,7 @@ from gateway.turns.agent_builder import Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.jobs import Job
 from gateway.turns.lane import Lane
+from gateway.turns.places import Places
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer
 from gateway.turns.sender import CLOSING, DISK_FULL, Senders, has_room, spec_of
@@ -90,7 +91,7 @@ class Gateway:
         self.closing = False
         self.address = ""  # of the page; empty: it is not served
         self.doors: list[Callable[[], Awaitable[None]]] = []  # what else has to be closed before the store is
-        self.recovery = asyncio.Semaphore(RECOVERIES)
+        self.recovery = Places(RECOVERIES)
         self.claims: dict[str, Claim] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = asyncio.Event()

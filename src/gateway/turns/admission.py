@@ -59,13 +59,19 @@ def open_folder(home: Path, scope: Scope) -> Path | None:
     if not scope.folder:
         return None
     own = home / scope.folder
-    try:
-        for folder in (home / PEOPLE, own, own / WORKSPACE):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as problem:
-        fix = "Check the disk's space and permissions."
-        raise ConfigProblem(f"{own} cannot be made: {problem.strerror}.", fix=fix) from problem
+    make_folders(home / PEOPLE, own, own / WORKSPACE)
     return own
+
+
+def make_folders(*folders: Path) -> Path:
+    """Folders of ours that may be there already; the last of them."""
+    for folder in folders:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            fix = "Check the disk's space and permissions."
+            raise ConfigProblem(f"{folder} cannot be made: {problem.strerror}.", fix=fix) from problem
+    return folders[-1]
 
 
 def _let_in(people: PeopleStore, role: str, platform: str, sender: str, name: str) -> Person | None:

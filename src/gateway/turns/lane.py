@@ -33,6 +33,7 @@ from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
 from gateway.platforms.face import Begun, Dealt, Moved
 from gateway.turns.jobs import BY_NEW_MESSAGE, LOOKED_AT, Arrival, Item, Job, JobDone
+from gateway.turns.places import Places
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import LiveTurn, TurnPerformer
 from gateway.turns.sender import Senders, spec_of
@@ -42,7 +43,7 @@ from hermes_base import command_table
 from hermes_base.errors import Fenced, HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Inbound, Outgoing
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import Claim
+from hermes_state.turns import MAX_ATTEMPTS, Claim
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 STOP_PATIENCE = 4.0
 LONGEST_BACK_OFF = 60.0
 STORE_PAUSE = 1.0
+TRIED_ENOUGH = f"It was tried {MAX_ATTEMPTS} times, and is not tried again."
 
 
 class LaneHost(Protocol):
@@ -63,7 +65,7 @@ class LaneHost(Protocol):
     command_performer: CommandPerformer
     delivery: Delivery
     live_events: LiveEvents
-    recovery: asyncio.Semaphore  # turns that broke off go on so many at a time
+    recovery: Places  # of turns that broke off
     closing: bool  # nothing new is begun
 
 
@@ -75,6 +77,7 @@ class Slot:
     live: LiveTurn
     clocks: clocks.TurnClocks
     is_turn: bool
+    has_place: bool = False  # in the recovery, which it gives back
     abandoned: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: str = ""
@@ -158,10 +161,13 @@ class Lane:
         slot = self.slot
         if slot is None:
             self._stop_coming = reason if self._queue or self._unseen else ""
+            self._not_before = 0.0
+            self.wake()
             return bool(self._stop_coming)
         if not slot.stopping:
             slot.stopping = reason
-            self._start(self._insist(slot))
+            slot.live.stop(reason)
+            self._start(_insist(slot))
         return True
 
     def suspend(self, reason: str) -> None:
@@ -346,70 +352,60 @@ class Lane:
         if pause:
             return pause
         group = self._queue[: len(bursts.group(messages, window))]
-        self._run(Job(self.claim, tuple(group), self._depth, failed=self._failures > 0), is_turn=True)
+        # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
+        recovers = first.row.attempts > 0 and not self._stop_coming
+        if recovers and not self._host.recovery.take(self.wake):
+            return None
+        job = Job(self.claim, tuple(group), self._depth, failed=self._failures > 0)
+        self._run(job, is_turn=True, has_place=recovers)
         return None
 
-    def _run(self, job: Job, *, is_turn: bool) -> None:
+    def _run(self, job: Job, *, is_turn: bool, has_place: bool = False) -> None:
         """A turn that goes on after an interruption keeps the silence clock of the one before running."""
         now = time.time()
         self._queue = [item for item in self._queue if item.row.seq not in job.seqs]
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
-        self.slot = Slot(job, self._host.turn_performer.make_live(job), running, is_turn)
+        self.slot = Slot(job, self._host.turn_performer.make_live(job), running, is_turn, has_place)
         self._start(self._run_slot(self.slot))
         if self._stop_coming:
             reason, self._stop_coming = self._stop_coming, ""
             self.stop(reason)
 
     async def _run_slot(self, slot: Slot) -> None:
-        recovering = slot.is_turn and bool(slot.job.first.row.attempts)
         try:
-            if recovering:
-                async with self._host.recovery:  # fresh messages of other conversations go first (C15)
-                    done = await self._perform_slot(slot)
-            else:
-                done = await self._perform_slot(slot)
+            done = await self._perform_slot(slot)
             self._failures = 0
             self._settle(slot, done)
         except Fenced:
             log.warning("%s is worked on elsewhere, or was stopped; its turn is dropped", self.key, extra=self.about)
             self.suspended = True
-        except Exception as error:  # the top of a turn: it is told, and tried again later
+        except Exception as error:  # the top of a turn: it is told, and tried again later or given up
             log.exception("a turn of %s could not be run", self.key, extra=self.about)
             await self._put_off(slot, error)
         finally:
             self._progress = slot.clocks.progress
             self.slot = None
             slot.ended.set()
+            if slot.has_place:
+                self._host.recovery.give_back()
             self._steered.clear()
             self._told.clear()
             self.wake()
 
     async def _perform_slot(self, slot: Slot) -> JobDone:
+        turns = self._host.turn_performer
+
+        def give_up() -> JobDone:
+            return turns.give_up(slot.job, slot.live, slot.stopping)
+
         if not slot.is_turn:
-            done = await self._unless_abandoned(slot, lambda: self._host.command_performer.perform(slot.job, slot.live))
+            command = partial(self._host.command_performer.perform, slot.job, slot.live)
+            done = await _unless_abandoned(slot, command, give_up)
             if done.again is None:
                 return done
             slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
         self._host.live_events.show(self.key, Begun(slot.job.seqs))
-        return await self._unless_abandoned(slot, lambda: self._host.turn_performer.perform(slot.job, slot.live))
-
-    async def _unless_abandoned(self, slot: Slot, work: Callable[[], JobDone]) -> JobDone:
-        """The work's result; another one writes its end when it was told to stop and its thread does not come back."""
-        future = start_thread(work, f"turn {self.key[-40:]}")
-        given_up = asyncio.ensure_future(slot.abandoned.wait())
-        try:
-            either: set[asyncio.Future[Any]] = {future, given_up}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if future.done():
-                return future.result()
-            future.add_done_callback(_forget_result)
-            slot.live.suspend()
-            if self.suspended:
-                raise Fenced("The gateway stops, and the turn did not end in time.")
-            give_up = partial(self._host.turn_performer.give_up, slot.job, slot.live, slot.stopping)
-            return await start_thread(give_up, f"give up {self.key[-40:]}")
-        finally:
-            given_up.cancel()
+        return await _unless_abandoned(slot, partial(turns.perform, slot.job, slot.live), give_up)
 
     def _settle(self, slot: Slot, done: JobDone) -> None:
         """The slot has ended: what was not dealt with is looked at again."""
@@ -426,21 +422,39 @@ class Lane:
         self._unseen = self._unseen or bool(seqs)
 
     async def _put_off(self, slot: Slot, error: Exception) -> None:
-        """The messages stay; the person is told, and it is tried again after a pause that grows."""
+        """The messages stay; the person is told, and it is tried again after a pause that grows. What was told to stop
+        has only its end to write then."""
         self._failures += 1
+        what = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
+        text, first = f"Your message could not be answered: {what}", slot.job.first
+        hopeless = _is_hopeless(error, self._failures, stopped=bool(slot.stopping))
+        if hopeless and await self._refuse(slot, f"{text} {TRIED_ENOUGH}"):
+            return
         pause = min(LONGEST_BACK_OFF, 2.0**self._failures)
         self._not_before = time.monotonic() + pause
-        first = slot.job.first
         left = {*self._steered, *slot.job.seqs}
         self._judged |= left
         self._look_again_at(left)
-        what = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
-        text = f"Your message could not be answered: {what} It is kept, and is tried again in {pause:.0f} s."
-        note = Outgoing(first.inbound.address, text, NOTE, "error")
+        told = f"{text} It is kept, and is tried again in {pause:.0f} s."
         try:
-            await self.tell(f"failed:{first.row.seq}:{self._failures}", note)
+            if not slot.stopping:
+                name = f"failed:{self.claim.epoch}:{first.row.seq}:{self._failures}"
+                await self.tell(name, Outgoing(first.inbound.address, told, NOTE, "error"))
         except StoreFailure:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
+        if slot.stopping:  # perhaps since a moment ago
+            self._stop_coming, self._not_before = slot.stopping, time.monotonic() + STORE_PAUSE
+
+    async def _refuse(self, slot: Slot, why: str) -> bool:
+        """Close what can be neither answered nor ended in order; False: the store does not take that either."""
+        try:
+            done = await self._host.call(self._host.turn_performer.refuse, slot.job, why, slot.stopping)
+        except StoreFailure as problem:
+            log.warning("%s cannot even be refused: %s", self.key, problem, extra=self.about)
+            return False
+        self._failures = 0
+        self._settle(slot, done)
+        return True
 
     async def _run_beside(self, item: Item) -> None:
         job = Job(self.claim, (item,))
@@ -457,16 +471,6 @@ class Lane:
             self._not_before = time.monotonic() + STORE_PAUSE
             self._forget_message(item.row.seq)
 
-    async def _insist(self, slot: Slot) -> None:
-        """Tell the turn to stop; leave it behind when it does not end."""
-        slot.live.stop(slot.stopping)
-        try:
-            async with asyncio.timeout(STOP_PATIENCE):
-                await slot.ended.wait()
-        except TimeoutError:
-            log.error("a turn of %s does not stop; it is left behind", self.key, extra=self.about)
-            slot.abandoned.set()
-
     # --- the loop
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -477,6 +481,42 @@ class Lane:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.wake()
+
+
+def _is_hopeless(error: Exception, failures: int, *, stopped: bool) -> bool:
+    """Whether nothing is left to try. A store that fails is waited for, longer by who is not stopped."""
+    often = failures >= MAX_ATTEMPTS
+    return stopped and often if isinstance(error, StoreFailure) else stopped or often
+
+
+async def _unless_abandoned(slot: Slot, work: Callable[[], JobDone], give_up: Callable[[], JobDone]) -> JobDone:
+    """The work's result; `give_up` writes its end when it was told to stop and its thread does not come back."""
+    name = slot.job.claim.conversation[-40:]
+    future = start_thread(work, f"turn {name}")
+    given_up = asyncio.ensure_future(slot.abandoned.wait())
+    try:
+        either: set[asyncio.Future[Any]] = {future, given_up}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if future.done():
+            return future.result()
+        future.add_done_callback(_forget_result)
+        if slot.live.suspended:
+            raise Fenced("The gateway stops, and the turn did not end in time.")
+        slot.live.suspend()
+        return await start_thread(give_up, f"give up {name}")
+    finally:
+        given_up.cancel()
+
+
+async def _insist(slot: Slot) -> None:
+    """The turn was told to stop; leave it behind when it does not end."""
+    try:
+        async with asyncio.timeout(STOP_PATIENCE):
+            await slot.ended.wait()
+    except TimeoutError:
+        key = slot.job.claim.conversation
+        log.error("a turn of %s does not stop; it is left behind", key, extra={"conversation": key})
+        slot.abandoned.set()
 
 
 def _forget_result(future: "asyncio.Future[JobDone]") -> None:

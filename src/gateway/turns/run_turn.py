@@ -20,7 +20,7 @@ from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
-from gateway.turns.admission import WORKSPACE, open_folder
+from gateway.turns.admission import WORKSPACE, make_folders, open_folder
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices, write_effort
 from gateway.turns.endings import Endings
 from gateway.turns.jobs import BY_NEW_MESSAGE, Item, Job, JobDone
@@ -92,6 +92,10 @@ class LiveTurn:
         agent = self._agent
         if agent is not None:
             agent.interrupt(reason)  # its children too
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._cancel.cancelled
 
     def steer(self, text: str, inbox: tuple[int, ...]) -> bool:
         agent = self._agent
@@ -180,13 +184,12 @@ class TurnPerformer:
 
     def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """The turn of these messages, from its first row in the store to its last."""
-        going_on = Outgoing(job.first.inbound.address, TRYING_AGAIN if job.failed else GOING_ON, NOTE)
+        said = TRYING_AGAIN if job.failed else GOING_ON
+        going_on = None if live.is_stopped else Outgoing(job.first.inbound.address, said, NOTE)
         try:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
-            answer = Outgoing(job.first.inbound.address, str(problem), level="error", completed=False)
-            self._parts.store.turns.complete(job.claim, job.seqs, None, [answer])
-            return JobDone(job.seqs)
+            return self.refuse(job, str(problem))
         turn = self._parts.store.turns.begin(job.claim, job.seqs, going_on, plan.changed)
         if turn is None:  # one of them was dealt with meanwhile; the others are looked at again
             still_open = {row.seq for row in self._parts.store.turns.waiting(job.claim)}
@@ -218,6 +221,14 @@ class TurnPerformer:
         turn = BegunTurn(min(job.seqs), job.seqs, job.first.row.attempts + 1, taken)
         return self._write_end(job, turn, reason)
 
+    def refuse(self, job: Job, why: str, stopped: str = "") -> JobDone:
+        """Close messages whose turn can neither run nor end in order: nothing but this is written. `stopped` says by
+        whom it was, if it was."""
+        end = TurnEnd("", False, True, stopped) if stopped else TurnEnd(why, completed=False, failed=True)
+        answer = replace(answer_of(job.first.inbound, end), turn=name_draft(job))
+        self._parts.store.turns.complete(job.claim, job.seqs, None, [answer])
+        return JobDone(job.seqs)
+
     def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         shared = is_shared(cli_config.load_last_good())
@@ -228,9 +239,7 @@ class TurnPerformer:
         own = open_folder(self._parts.home, scope)
         folder = str(own / WORKSPACE) if own else inbound.folder or before.folder
         if not folder:  # where a conversation without a terminal works
-            workspace = self._parts.home / WORKSPACE
-            workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder = str(workspace)
+            folder = str(make_folders(self._parts.home / WORKSPACE))
         now = replace(before, folder=folder, address=as_fields(inbound.address), person=sender.person, role=sender.role)
         plan = self._parts.builder.plan(key, now, scope, needs_model=needs_model)
         return replace(plan, changed=None if now == before else now.as_stored())
