@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import wait_until
 
 from agent.http import clients, transport
 from agent.http.http_chunks import BrokenFraming, ChunkDecoder
@@ -87,11 +88,13 @@ Script = Callable[[socket.socket], None]
 
 
 class Server:
-    """Answers each connection's requests with the given bytes, one after the other."""
+    """Answers each connection's requests with the given bytes, one after the other; the last one when it may."""
 
     def __init__(self, *answers: bytes, hang: bool = False) -> None:
         self._answers = answers
         self._hang = hang
+        self.may_end = threading.Event()
+        self.may_end.set()
         self.connections = 0
         self.heads: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -108,11 +111,13 @@ class Server:
             threading.Thread(target=self._answer, args=(wire,), daemon=True).start()
 
     def _answer(self, wire: socket.socket) -> None:
-        for answer in self._answers:
+        for place, answer in enumerate(self._answers, 1):
             head = wire.recv(65536)
             if not head:
                 return
             self.heads.append(head)
+            if place == len(self._answers):
+                self.may_end.wait(20)
             wire.sendall(answer)
         if self._hang:
             wire.recv(1)
@@ -222,6 +227,24 @@ def test_a_blocked_reader_is_freed_from_outside(http: httpx2.Client) -> None:
     reader.join(10)
     assert not reader.is_alive()
     assert box
+    server.close()
+
+
+def test_a_call_that_is_over_cuts_nobody_elses(http: httpx2.Client) -> None:
+    """D13: who read an answer to its end has given its connection back, and a stop that comes then leaves it alone."""
+    server = Server(SIZED, SIZED, hang=True)
+    server.may_end.clear()
+    got: list[str] = []
+    other = threading.Thread(target=lambda: got.append(http.get(server.url).text))
+    with transport.Line() as line:
+        http.get(server.url)
+        other.start()
+        wait_until(lambda: len(server.heads) == 2)
+        line.cut()
+        server.may_end.set()
+        other.join(20)
+    assert got == ["hello"]
+    assert server.connections == 1
     server.close()
 
 

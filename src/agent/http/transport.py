@@ -67,20 +67,18 @@ class Line:
 
     def __exit__(self, *_: object) -> None:
         _current.line = None
-        with self._lock:
-            self._wire = None  # the socket belongs to the pool again
+        self.let_go()
 
     def cut(self) -> None:
         """End whatever the call waits for; it then fails at once, and sends nothing more."""
         with self._lock:
-            self._is_cut, wire = True, self._wire
+            self._is_cut = True
+            if self._wire is not None:
+                try:
+                    self._wire.shutdown(socket.SHUT_RDWR)
+                except OSError as problem:  # the server has closed it: there is nothing left to cut
+                    log.debug("nothing to cut: %s", problem)
         self._opened.put(None)
-        if wire is None:
-            return
-        try:
-            wire.shutdown(socket.SHUT_RDWR)
-        except OSError as problem:  # the socket was closed in the meantime: there is nothing left to cut
-            log.debug("nothing to cut: %s", problem)
 
     def expect(self, seconds: float | None) -> None:
         """From the next wait on, something of the answer has to come in so many seconds each time."""
@@ -104,6 +102,13 @@ class Line:
             if self._is_cut:
                 raise ConnectionAbortedError("the call was cut")
             self._wire = wire
+
+    def let_go(self) -> bool:
+        """The call is done with its socket, which no cut touches any more: it may be somebody else's from here on, or
+        closed. False: it was cut."""
+        with self._lock:
+            self._wire = None
+            return not self._is_cut
 
     def open(self, connection: http.client.HTTPConnection) -> None:
         """Connect on a thread beside this one: looking up a name cannot be ended from outside, only left behind."""
@@ -188,6 +193,7 @@ class PooledTransport(httpx2.BaseTransport):
                 line.expect(timeouts.get("read"))
                 answer = _exchange(connection, request, origin, line)
             except BaseException:
+                line.let_go()
                 connection.close()
                 raise
         body = _Body(self, origin, connection, answer, request, line)
@@ -320,16 +326,11 @@ class _Body(httpx2.SyncByteStream):
                 return
             yield from self._read_chunks() if self._answer.chunked else self._read_length()
         if not self._answer.will_close:
-            self._finish()
+            self._part(is_whole=True)
 
     def close(self) -> None:
         """An answer whose end is not there by now takes its connection along."""
-        if self._connection is not None and self._is_at_its_end():
-            self._finish()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._answer.close()
-            connection.close()
+        self._part(is_whole=self._is_at_its_end())
 
     def _is_at_its_end(self) -> bool:
         """The last words of a stream come with, or right behind, the event that says it is over."""
@@ -383,11 +384,17 @@ class _Body(httpx2.SyncByteStream):
         if not self.of_error:
             raise NotUnderstood(f"an answer of more than {MOST_ANSWER_BYTES:,} bytes")
 
-    def _finish(self) -> None:
+    def _part(self, *, is_whole: bool) -> None:
+        """The call is done with its connection, which can carry another one if its answer was read to its end."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            self._answer.fp.close()
+        if connection is None:
+            return
+        is_well = self._line.let_go()
+        self._answer.close()
+        if is_whole and is_well:
             self._pool.give_back(self._origin, connection)
+        else:
+            connection.close()
 
 
 _ErrorKinds = tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...]
