@@ -6,7 +6,7 @@
 import os
 import re
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,13 +22,14 @@ from agent.providers.local_servers import probe_model_servers
 from agent.providers.runtime import Runtime, resolve_runtime, runtime_of_entry
 from agent.usage_pricing import ledger_row
 from hermes_base.cancel import CancelToken
-from hermes_base.errors import HermesError
-from hermes_base.journal import text_of
-from hermes_base.turn_context import current_turn
+from hermes_base.errors import HermesError, Interrupted, ModelFailure
+from hermes_base.journal import UsageRow, text_of
+from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 
 INLINE_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 DEFAULT_TIMEOUT = 60.0
+Charge = Callable[[UsageRow], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class AuxiliaryCall:
     """What one call beside the conversation asks for."""
 
     messages: Sequence[Mapping[str, Any]]
+    kind: str  # its name in the ledger
     max_tokens: int | None = None
     temperature: float | None = None
     timeout: float = DEFAULT_TIMEOUT
@@ -99,8 +101,11 @@ def build_client(runtime: Runtime) -> Any:
     return clients.build_client(runtime.api_mode, api_key=runtime.api_key, base_url=runtime.base_url)
 
 
-def complete(runtime: Runtime, client: Any, call: AuxiliaryCall, cancel: CancelToken | None = None) -> Reply:
-    """One answer, not shown to anybody; raises ModelFailure."""
+def complete(
+    runtime: Runtime, client: Any, call: AuxiliaryCall, charge: Charge, cancel: CancelToken | None = None
+) -> Reply:
+    """One answer, not shown to anybody; raises ModelFailure or Interrupted. What was begun is charged however it ends:
+    without a count where nobody told what it cost (A8, A11)."""
     dialect = dialect_of(runtime.api_mode, runtime.facts)
     settings = CallSettings(runtime.model, call.max_tokens, call.reasoning)
     tail = dialect.format.make_tail(runtime.facts, settings)
@@ -118,16 +123,27 @@ def complete(runtime: Runtime, client: Any, call: AuxiliaryCall, cancel: CancelT
     )
     first_byte = call.timeout if call.patience is None else min(call.patience, call.timeout)
     request = clients.StreamCall(dialect.format, body, runtime.facts.label, first_byte, call.timeout)
-    return clients.stream(
-        client, request, dialect.format.read_answer(dialect.name), cancel or CancelToken(), lambda: None
-    )
+    uncounted = ledger_row(None, runtime.provider, runtime.model, call.kind)
+    cancel = cancel or CancelToken()
+    cancel.check()
+    try:
+        reply = clients.stream(client, request, dialect.format.read_answer(dialect.name), cancel, lambda: None)
+    except ModelFailure as failure:
+        if failure.began:
+            charge(uncounted)
+        raise
+    except Interrupted:
+        charge(uncounted)
+        raise
+    charge(ledger_row(reply.usage, runtime.provider, runtime.model, call.kind))
+    return reply
 
 
-def complete_once(runtime: Runtime, call: AuxiliaryCall, cancel: CancelToken | None = None) -> Reply:
+def complete_once(runtime: Runtime, call: AuxiliaryCall, charge: Charge, cancel: CancelToken | None = None) -> Reply:
     """`complete` with a client of its own, which is let go afterwards."""
     client = build_client(runtime)
     try:
-        return complete(runtime, client, call, cancel)
+        return complete(runtime, client, call, charge, cancel)
     finally:
         clients.release_client(client)
 
@@ -161,6 +177,7 @@ def call_llm(
     configured = cli_config.cfg_get(settings, "auxiliary", task or "", default={}) or {}
     call = AuxiliaryCall(
         messages=messages,
+        kind=task or "auxiliary",
         max_tokens=max_tokens,
         temperature=temperature,
         timeout=float(timeout or configured.get("timeout") or DEFAULT_TIMEOUT),
@@ -170,10 +187,8 @@ def call_llm(
     )
     try:
         runtime = connect_runtime(_choose_runtime(own, configured, main_runtime or {}, settings))
-        turn = current_turn.get()
-        reply = complete_once(runtime, call, turn.cancel if turn is not None else None)
-        if turn is not None and turn.charge is not None:  # it belongs to that turn's conversation (A8)
-            turn.charge(ledger_row(reply.usage, runtime.provider, runtime.model, task or "auxiliary"))
+        turn = current_turn.get() or TurnContext(CancelToken())
+        reply = complete_once(runtime, call, turn.charge, turn.cancel)  # it belongs to that turn's conversation
         return as_openai_response(reply, runtime.model)
     except HermesError as problem:
         raise RuntimeError(str(problem)) from problem

@@ -2,13 +2,12 @@
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from agent.auxiliary_client import AuxiliaryCall, complete_once, connect_runtime
 from agent.providers.local_servers import find_better_address
 from agent.providers.runtime import Runtime
-from agent.usage_pricing import ledger_row
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
 from hermes_base.journal import UsageRow
@@ -64,26 +63,26 @@ _BY_STATUS = {401: WRONG_KEY, 402: NO_CREDIT, 403: NOT_ALLOWED, 404: NO_MODEL, 4
 def probe(runtime: Runtime, seconds: float = SECONDS) -> ProbeResult:
     """Ask the model for two letters; blocks for at most about `seconds`."""
     begun = time.monotonic()
+    spent: list[UsageRow] = []
     cancel = CancelToken()
     clock = threading.Timer(seconds, cancel.cancel)
     clock.daemon = True
     clock.start()
     try:
         connected = connect_runtime(runtime, cancel)
-        call = AuxiliaryCall([{"role": "user", "content": QUESTION}], max_tokens=MOST_TOKENS, timeout=seconds)
-        reply = complete_once(connected, call, cancel)
+        call = AuxiliaryCall([{"role": "user", "content": QUESTION}], KIND, MOST_TOKENS, timeout=seconds)
+        complete_once(connected, call, spent.append, cancel)
     except Interrupted:
-        return _failed(SLOW, runtime, begun)
+        return replace(_failed(SLOW, runtime, begun), usage=tuple(spent))
     except ModelFailure as failure:
-        return _failed(choose_sentence(failure), runtime, begun, failure)
+        return replace(_failed(choose_sentence(failure), runtime, begun, failure), usage=tuple(spent))
     except HermesError as problem:  # there is nothing to call: no SDK, no built-in model
         return ProbeResult(Probed(False, str(problem), runtime.model, time.monotonic() - begun))
     finally:
         clock.cancel()
     took = time.monotonic() - begun
     text = f"{runtime.model} ({runtime.facts.label}) answered in {took:.1f} s."
-    row = ledger_row(reply.usage, runtime.provider, runtime.model, KIND)
-    return ProbeResult(Probed(True, text, runtime.model, took), (row,))
+    return ProbeResult(Probed(True, text, runtime.model, took), tuple(spent))
 
 
 def choose_sentence(failure: ModelFailure) -> Sentence | None:
@@ -123,6 +122,4 @@ def _failed(
     text = Redactor({"the key": key})(cli_config.redactor()(text))
     text = text.replace(key, "***") if len(key) >= SHORTEST_KEY else text
     probed = Probed(False, text, runtime.model, time.monotonic() - begun)
-    paid = sentence is SLOW if failure is None else failure.began  # it may be on the bill: nobody told a count
-    spent = (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ()
-    return ProbeResult(probed, spent, passing=sentence in _PASSING and not better)
+    return ProbeResult(probed, passing=sentence in _PASSING and not better)

@@ -10,9 +10,8 @@ from typing import Any
 from agent.auxiliary_client import INLINE_THINKING, AuxiliaryCall, complete_once, connect_runtime, environment
 from agent.model_metadata import get_model_context_length
 from agent.providers.runtime import Runtime, runtime_of_entry
-from agent.usage_pricing import ledger_row
 from hermes_base.cancel import CancelToken
-from hermes_base.errors import HermesError, Interrupted, ModelFailure
+from hermes_base.errors import HermesError, Interrupted
 from hermes_base.journal import UsageRow
 from hermes_cli import config as cli_config
 
@@ -94,16 +93,13 @@ def ask_title(
     runtime = choose_runtime(settings, own, environment())
     if runtime.provider == "embedded":
         return Named("")
+    spent: list[UsageRow] = []
     try:
         runtime = connect_runtime(runtime, cancel)
         said = f"Question:\n{_shorten(question, _QUESTION_CHARS)}\n\nAnswer:\n{_shorten(answer, _ANSWER_CHARS)}"
         messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": said}]
-        call = AuxiliaryCall(messages, MOST_TOKENS, timeout=SECONDS)
-        reply = complete_once(runtime, call, cancel)
-    except (Interrupted, ModelFailure) as failure:
-        paid = isinstance(failure, Interrupted) or failure.began  # nobody told how much
-        return Named("", (ledger_row(None, runtime.provider, runtime.model, KIND),) if paid else ())
-    except HermesError:  # no SDK, no key: there is nobody to ask
-        return Named("")
-    title = clean_title(cli_config.redactor()(reply.text))
-    return Named(title, (ledger_row(reply.usage, runtime.provider, runtime.model, KIND),))
+        call = AuxiliaryCall(messages, KIND, MOST_TOKENS, timeout=SECONDS)
+        reply = complete_once(runtime, call, spent.append, cancel)
+    except (Interrupted, HermesError):  # stopped, no answer, no SDK, no key
+        return Named("", tuple(spent))
+    return Named(clean_title(cli_config.redactor()(reply.text)), tuple(spent))

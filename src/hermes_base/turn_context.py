@@ -18,7 +18,7 @@ class TurnContext:
     session: str = ""
     task: str = ""
     platform: str = ""
-    charge: Callable[[UsageRow], None] | None = None  # puts a call that a plugin makes into the ledger
+    charge: Callable[[UsageRow], None] = lambda _: None  # puts a call that a plugin makes into the ledger
     env: Mapping[str, str] = field(default_factory=dict)  # HERMES_SESSION_PLATFORM, …_CHAT_ID, …_THREAD_ID
     conversation: str = ""  # its key
     turn: str = ""

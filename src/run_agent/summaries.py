@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from agent import auxiliary_client
 from agent.formats.reply import Reply
 from agent.turn import rules
-from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.cancel import CancelToken
-from hermes_base.errors import Interrupted, ModelFailure
+from hermes_base.errors import ModelFailure
+from hermes_base.journal import UsageRow
 from run_agent.model_port import AgentModel
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def summarise(agent: "AIAgent", request: str, max_tokens: int, cancel: CancelToken) -> str:
     """The text that the model writes; raises ModelFailure when nobody could write it, and Interrupted."""
-    call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], max_tokens=max_tokens)
+    call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], "compression", max_tokens)
     plan = rules.reach_model(rules.TurnLimits())
     outcome: Any = None
     while True:
@@ -48,19 +48,12 @@ def _perform(agent: "AIAgent", step: rules.Step, call: auxiliary_client.Auxiliar
 
 
 def _ask(agent: "AIAgent", call: auxiliary_client.AuxiliaryCall, cancel: CancelToken) -> Reply | ModelFailure:
-    """One try; what was begun is in the ledger, also when nobody told what it cost."""
+    """One try, charged to the conversation."""
 
-    def charge(usage: CanonicalUsage | None) -> None:
-        agent.journal.charge([ledger_row(usage, agent.provider, agent.model, "compression", agent._turn_id)])
+    def charge(row: UsageRow) -> None:
+        agent.journal.charge([replace(row, turn=agent._turn_id)])
 
     try:
-        reply = auxiliary_client.complete(agent.runtime, agent.ensure_client(), call, cancel)
+        return auxiliary_client.complete(agent.runtime, agent.ensure_client(), call, charge, cancel)
     except ModelFailure as failure:
-        if failure.began:
-            charge(None)
         return failure
-    except Interrupted:
-        charge(None)
-        raise
-    charge(reply.usage)
-    return reply

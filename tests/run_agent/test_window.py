@@ -1,10 +1,12 @@
 """Long conversations in small windows: nothing overflows, nothing is lost, the newest request governs."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fresh_store import fresh_store
+from waiting import wait_until
 
 from agent.auxiliary_client import call_llm
 from agent.turn.shortening import fit_text
@@ -229,6 +231,32 @@ def test_a_call_that_a_plugin_makes_inside_a_turn_is_charged_to_it(
     result = agent.run_conversation("[[tool beside {}]]")
     assert result["messages"][2]["content"] == "You said: hm"
     assert store.usage(task=agent.task_id).calls == 3 == len(lab.requests)
+
+
+@pytest.mark.parametrize(
+    ("said", "calls"), [("[[chunks 9]][[cut 3]][[say one two three four five six]]", 3), ("[[stall 60]]", 2)]
+)
+def test_a_call_of_a_plugin_that_broke_off_or_was_stopped_is_unsettled(
+    make_agent: Any, lab: LabServer, tool: Any, said: str, calls: int
+) -> None:
+    """A8, A11: it is paid for, and nobody told how much."""
+    asked = [{"role": "user", "content": said}]
+    tool("beside", lambda args: str(call_llm("plugin", base_url=lab.base_url, model="small", messages=asked)))
+    store = fresh_store()
+    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+
+    def stop_the_stalled() -> None:
+        wait_until(lambda: len(lab.requests) >= 2)
+        if "stall" in said:
+            agent.interrupt()
+
+    stopping = threading.Thread(target=stop_the_stalled)
+    stopping.start()
+    agent.run_conversation("[[tool beside {}]]")
+    stopping.join()
+    wait_until(lambda: store.usage(task=agent.task_id).calls == calls)
+    assert store.usage(task=agent.task_id).unsettled == 1
+    assert len(lab.requests) == calls
 
 
 def test_every_call_is_in_the_ledger_summaries_too(make_agent: Any, lab: LabServer) -> None:

@@ -61,7 +61,7 @@ def test_a_connection_that_does_not_come_about_is_no_silence_of_the_model(
     runtime = Runtime("custom", "m", model.deaf_url, "k", "chat_completions", 8000)
     client = build_client(runtime)
     with pytest.raises(ModelFailure) as raised:
-        complete(runtime, client, AuxiliaryCall([{"role": "user", "content": "hi"}]))
+        complete(runtime, client, AuxiliaryCall([{"role": "user", "content": "hi"}], "test"), lambda _: None)
     release_client(client)
     assert (raised.value.concern, raised.value.stalled) == (Concern.ADDRESS, False)
     assert "cannot be reached" in probing.probe(runtime).probed.text
@@ -121,7 +121,9 @@ def test_what_only_keeps_a_connection_open_is_no_answer(model: MoodyModel, mood:
     runtime = Runtime("custom", "m", model.base_url, "k", "chat_completions", 8000)
     client = build_client(runtime)
     with pytest.raises(ModelFailure) as raised:
-        complete(runtime, client, AuxiliaryCall([{"role": "user", "content": "hi"}], timeout=0.5))
+        complete(
+            runtime, client, AuxiliaryCall([{"role": "user", "content": "hi"}], "test", timeout=0.5), lambda _: None
+        )
     release_client(client)
     assert raised.value.stalled
 
