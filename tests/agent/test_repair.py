@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,33 @@ def test_what_comes_out_is_valid_on_the_wire(messages: list[dict[str, Any]]) -> 
         assert isinstance(message["content"], str | list)
         for call in message.get("tool_calls", ()):
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
+
+
+@given(MESSAGES, st.sets(st.sampled_from(["a", "b", "call_0", "a_2"])))
+def test_no_two_calls_of_a_conversation_have_one_id(messages: list[dict[str, Any]], known: set[str]) -> None:
+    """C10: the result of one would be read as that of another. Nor one that the conversation knew before."""
+    repaired = repair_messages(messages, known)
+    ids = [call["id"] for message in repaired for call in message.get("tool_calls", ())]
+    assert len({*ids, *known}) == len(ids) + len(known)
+
+
+@pytest.mark.parametrize(
+    ("own", "moved"),
+    [
+        ({"calls": {"a": {"signed": "x"}}}, {"calls": {"a_2": {"signed": "x"}}}),
+        ({"items": [{"call_id": "a", "id": "fc_1"}]}, {"items": [{"call_id": "a_2", "id": "fc_1"}]}),
+        ({"blocks": [{"id": "a", "input": {"id": "a"}}, {}]}, {"blocks": [{"id": "a_2", "input": {"id": "a"}}, {}]}),
+        ({"blocks": "none", "items": [None]}, {"blocks": "none", "items": [None]}),
+    ],
+)
+def test_what_a_provider_keeps_of_a_call_goes_along_with_its_new_id(own: Any, moved: Any) -> None:
+    """D7"""
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call], "provider_data": {"dialect": "d", **own}}
+    result = {"role": "tool", "tool_call_id": "a", "content": "seen"}
+    asked, answered = repair_messages([message, result], ["a"])
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] == "a_2"
+    assert asked["provider_data"] == {"dialect": "d", **moved}
 
 
 def test_a_call_without_result_gets_an_honest_one() -> None:

@@ -1,15 +1,23 @@
 """A turn that does not come back is left behind, and what it does later touches nobody."""
 
+import json
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from gateway_process import read_store
 from local_gateway import LocalHouse
+from moody_model import HEAD, MoodyModel, call, end, say
 from stalling import SERVED_SECONDS
 from waiting import wait_until
 
+from agent.formats.repair import UNKNOWN_OUTCOME
+from gateway.service import gateway as gateways
 from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
+from hermes_cli import config
 
 AddTool = Callable[[str, Callable[..., str]], None]
 
@@ -39,6 +47,34 @@ def test_the_late_end_of_a_turn_does_not_unregister_its_successor(
     assert runner._running_agents.get(conversation) is successor
     over.set()
     client.send(wire.Stop("s"))
+
+
+def test_a_call_that_was_cut_has_no_result_of_an_earlier_round(
+    settings: None, home: Path, add_tool: AddTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C10: servers that give the same ids in every answer. After a restart the outcome of what ran is unknown, and
+    what had ended beside it is kept."""
+    monkeypatch.setattr(gateways, "GRACE_SECONDS", 0.1)
+    begun, over = threading.Event(), threading.Event()
+    add_tool("pay", lambda args: "paid the first")
+    add_tool("pay_slowly", lambda args: (begun.set(), str(over.wait(60)))[1])
+    add_tool("note", lambda args: "noted")
+    said = HEAD + say("fine") + end()
+    replies = iter([call(("pay", {}), ("note", {})), call(("pay_slowly", {}), ("note", {}))])
+    with MoodyModel() as model, ExitStack() as stack:
+        model.mood = lambda request: iter([next(replies, said)])
+        config.set_value("model.base_url", model.base_url)
+        house = LocalHouse(home)
+        stack.callback(house.stop)
+        stack.callback(over.set)
+        house.client().say("pay both", "1")
+        wait_until(begun.is_set)
+        wait_until(lambda: len(read_store(home, "select n from turn_step where kind = 'tool_ended'")) == 3)
+        house.stop()
+        house.start()
+        wait_until(lambda: len(model.requests) == 3)
+    results = [message["content"] for message in json.loads(model.requests[2])["messages"] if message["role"] == "tool"]
+    assert results == ["paid the first", "noted", UNKNOWN_OUTCOME, "noted"]
 
 
 def find_turns(conversation: str) -> list[threading.Thread]:

@@ -1,12 +1,15 @@
-"""A tool's thread that fails ends its round: nobody waits for a result that never comes."""
+"""A tool's thread that fails or was stopped ends its round: nobody waits for a result that never comes."""
 
 import asyncio
+import json
 import sys
+import threading
 from typing import Any
 
 import pytest
-from moody_model import MoodyModel, answer, call_once
+from moody_model import HEAD, MoodyModel, answer, call, call_once, end, say
 
+from agent.turn import parallel
 from agent.turn.parallel import run_in_order
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Fenced, HermesError
@@ -70,3 +73,36 @@ def test_a_check_that_would_end_the_program_leaves_its_tool_out() -> None:
     made = ToolRegistry()
     made.register("odd", "ending", {}, lambda args: "", check_fn=lambda: sys.exit("bye"))
     assert made.is_available("odd") is False
+
+
+@pytest.mark.timeout(60)
+def test_a_stopped_call_has_its_result_though_its_id_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C4: servers that give the same ids in every answer. A strict one refuses a call without a result for good."""
+    monkeypatch.setattr(parallel, "GRACE_SECONDS", 0.1)
+    schema = {"description": "x", "parameters": {"type": "object"}}
+    begun, over = threading.Event(), threading.Event()
+    registry.register("quick", "ending", schema, lambda args: "{}")
+    registry.register("deaf", "ending", schema, lambda args: (begun.set(), str(over.wait(60)))[1])
+    get_hermes_home().mkdir(exist_ok=True)
+    said = HEAD + say("fine") + end()
+    replies = iter([call(("quick", {})), said, call(("deaf", {})), said])
+    try:
+        with MoodyModel() as model:
+            model.mood = lambda request: iter([next(replies)])
+            agent = AIAgent(model="m", base_url=model.base_url, api_key="k", enabled_toolsets=["ending"])
+            agent.run_conversation("one")
+            stopping = threading.Thread(target=lambda: begun.wait(60) and agent.interrupt())
+            stopping.start()
+            assert agent.run_conversation("two")["interrupted"]
+            agent.run_conversation("three")
+            stopping.join()
+    finally:
+        over.set()
+        registry.deregister("quick")
+        registry.deregister("deaf")
+    sent = json.loads(model.requests[-1])["messages"]
+    roles = "".join(message["role"][0] for message in sent)
+    assert roles == "suatauatau"
+    ids = [made["id"] for message in sent for made in message.get("tool_calls", ())]
+    assert ids == [message["tool_call_id"] for message in sent if message["role"] == "tool"]
+    assert len(set(ids)) == 2

@@ -6,8 +6,10 @@ Done when messages are appended or taken from a caller, never on what was alread
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
+from agent.formats.reply import OWN_DATA
 from agent.providers.wire_limits import is_shallow
 from hermes_base.text.whole_text import clean_text
 
@@ -18,23 +20,26 @@ LONGEST_NAME = 64
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def repair_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each tool call is followed by its one result, each result follows its call, all text is valid Unicode."""
+def repair_messages(messages: Iterable[Mapping[str, Any]], known: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Each tool call has an id that no other has, and is followed by its one result; each result follows its call; all
+    text is valid Unicode. `known`: ids of calls in the conversation that the messages come to."""
     whole: list[dict[str, Any]] = []
-    waiting: list[str] = []  # ids of calls whose result has not come yet
+    taken = set(known)
+    waiting: dict[str, str] = {}  # calls whose result has not come yet: the id they came with, and the one they have
     for message in messages:
         clean = _clean(message)
         if clean is None:
             continue
         if clean["role"] == "tool":
             if clean["tool_call_id"] in waiting:
-                waiting.remove(clean["tool_call_id"])
+                clean["tool_call_id"] = waiting.pop(clean["tool_call_id"])
                 whole.append(clean)
             continue
-        whole += [unknown_result(call_id) for call_id in waiting]
-        waiting = [call["id"] for call in clean.get("tool_calls", ())]
-        whole.append(clean)
-    return whole + [unknown_result(call_id) for call_id in waiting]
+        whole += map(unknown_result, waiting.values())
+        waiting = {call["id"]: _find_free(call["id"], taken) for call in clean.get("tool_calls", ())}
+        taken.update(waiting.values())
+        whole.append(clean if all(old == new for old, new in waiting.items()) else _rename_calls(clean, waiting))
+    return whole + list(map(unknown_result, waiting.values()))
 
 
 def unknown_result(call_id: str) -> dict[str, Any]:
@@ -44,13 +49,12 @@ def unknown_result(call_id: str) -> dict[str, Any]:
 
 def open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """The calls of the last round that have no result yet, in order."""
-    waiting: list[str] = []
-    for message in messages:
-        if message.get("role") == "tool":
-            waiting = [call for call in waiting if call != message.get("tool_call_id")]
-        else:
-            waiting = [call["id"] for call in message.get("tool_calls", ())]
-    return waiting
+    answered: set[object] = set()
+    for message in reversed(messages):
+        if message.get("role") != "tool":
+            return [call["id"] for call in message.get("tool_calls", ()) if call["id"] not in answered]
+        answered.add(message.get("tool_call_id"))
+    return []
 
 
 def repair_arguments(arguments: object) -> str:
@@ -91,6 +95,36 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
         if calls:
             clean["tool_calls"] = calls
     return clean
+
+
+def _find_free(call_id: str, taken: set[str]) -> str:
+    """Some servers give no ids, or the same ones in every answer."""
+    if call_id not in taken:
+        return call_id
+    return next(free for free in (f"{call_id}_{number}" for number in count(2)) if free not in taken)
+
+
+def _rename_calls(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The message with new ids of its calls, also in what its provider wants to see again."""
+    renamed = {**message, "tool_calls": [{**call, "id": names[call["id"]]} for call in message["tool_calls"]]}
+    own = message.get(OWN_DATA)
+    if isinstance(own, Mapping):
+        renamed[OWN_DATA] = {name: _rename_own(value, names) for name, value in own.items()}
+    return renamed
+
+
+def _rename_own(value: Any, names: Mapping[str, str]) -> Any:
+    """Providers keep something for each call by its id, or in parts that have it as a field."""
+    if isinstance(value, list):
+        return [_rename_part(part, names) for part in value]
+    return {names.get(name, name): inner for name, inner in value.items()} if isinstance(value, Mapping) else value
+
+
+def _rename_part(part: Any, names: Mapping[str, str]) -> Any:
+    if not isinstance(part, Mapping):
+        return part
+    field = "call_id" if "call_id" in part else "id"
+    return {**part, field: names[part[field]]} if str(part.get(field)) in names else part
 
 
 def _clean_texts(fields: Mapping[str, Any]) -> dict[str, Any]:

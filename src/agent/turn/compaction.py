@@ -175,6 +175,7 @@ def _store(ports: Ports, old: Conversation, rows: list[Row], messages: list[dict
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(old.rows, rows, strict=False)))
     ports.journal.broke(REASON, same)
     new = Conversation(ports.journal.reload(), PrefixBreak(REASON, same))
+    new.call_ids |= old.call_ids  # the turn under way may have kept a step of a call that went
     guarded(_set_counters, ports.engine)
     ports.on_rotated(old.session, new.session, messages)
     shortened = "Long texts of the conversation were shortened to make room; they are kept whole."

@@ -66,6 +66,7 @@ class Conversation:
         self.bytes = sum(map(len, self.frozen.values()))  # roughly what it takes in memory
         self.marks = Marks()
         self.told = ""  # the facts of a turn that the model was told last
+        self.call_ids: set[str] = set()  # of its calls, also of what was taken back: no other gets one
         self._rows: list[Row] = []
         self._edited: dict[int, Mapping[str, Any]] = {}  # by place: what a plugin made of a message that was sent
         self._sent: dict[str, list[bytes]] = {}
@@ -194,6 +195,8 @@ class Conversation:
     def _take(self, row: Row) -> None:
         self._rows.append(row)
         self._take_fields(row.message)
+        if "tool_calls" in row.message:
+            self.call_ids.update(call["id"] for call in row.message["tool_calls"])
         self.messages.append(_copy(row.message))
         size = rough_bytes(row.message)
         self.grown_bytes += size

@@ -195,16 +195,14 @@ class Turn:
 
     def _settle_calls(self) -> None:
         """Give every call that a predecessor left open the result that it kept, or a word on what is known of it."""
-        calls = open_calls(self.conversation.messages)
-        if not calls:
-            return
         steps = self._ports.journal.steps()
+        self.conversation.call_ids.update(step.body["call"] for step in steps if "call" in step.body)
         ended = {step.body["call"]: step.body["result"] for step in steps if step.kind == TOOL_ENDED}
         started = {step.body["call"] for step in steps if step.kind == TOOL_STARTED}
         for origin in (origin for step in steps for origin in step.body.get(FOREIGN, ())):
             self._ports.foreign.note(origin)
         lost = any(step.kind == LOST for step in steps)  # then nobody knows of any call that it was not begun
-        for call in calls:
+        for call in open_calls(self.conversation.messages):
             if call in ended:
                 self._append_text(call, str(ended[call]))
             elif lost or call in started:
@@ -244,10 +242,11 @@ class Turn:
             self._shown.take_back()
             self._ports.journal.charge([spent])
             return reply
-        message = repair_messages([reply.as_message()])[0]
-        parts = message.get("tool_calls", ())
-        for part in parts:
+        given = reply.as_message()
+        for part in given.get("tool_calls", ()):
             part["id"] = self._ports.redact(part["id"])  # results are found by it
+        message = repair_messages([given], self.conversation.call_ids)[0]
+        parts = message.get("tool_calls", ())
         calls = tuple(ToolCall(p["id"], p["function"]["name"], p["function"]["arguments"]) for p in parts)
         if calls:
             self._append(message, usage=spent)
@@ -266,10 +265,8 @@ class Turn:
         try:
             run_in_order(step.calls, self._run_one, self._append_result, self._ports.cancel, self._note_work)
         except Interrupted:
-            answered = {message.get("tool_call_id") for message in self.conversation.messages}
-            for call in step.calls:
-                if call.id not in answered:
-                    self._append(unknown_result(call.id))
+            for left in open_calls(self.conversation.messages):
+                self._append(unknown_result(left))
             raise
 
     def _run_one(self, call: ToolCall) -> str:
