@@ -17,7 +17,6 @@ from hermes_state.turns import (
     FAILED,
     FRESH_SECONDS,
     MAX_ATTEMPTS,
-    SENDING,
     SENT,
     WAITING,
     BegunTurn,
@@ -88,11 +87,6 @@ def pick_open(claim: Claim, done: Mapping[int, int | None]) -> list[int]:
 def list_taken(rows: Iterable[Row]) -> list[int]:
     """The accepted messages that these rows hold."""
     return sorted({seq for row in rows for seq in row.inbox})
-
-
-def may_take(state: str, row_epoch: int, retry_at: float, lease_epoch: int, now: float) -> bool:
-    """Whether a chat's first unsent row is to be sent now: it is due, and this holder is not at it already."""
-    return retry_at <= now and not (state == SENDING and row_epoch == lease_epoch)
 
 
 def add_part(known: Progress, platform_id: str) -> Progress:

@@ -18,7 +18,7 @@ from gateway.core.delivery_rules import GiveUp, Pace, SendAgain, judge, pause_af
 from gateway.core.render import LONG_MARK
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
-from hermes_base.errors import DeliveryFailure, StoreFailure
+from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
 from hermes_state.sql.store_sql import Store
 from hermes_state.sql.turns_sql import TurnStore
@@ -373,6 +373,61 @@ def test_a_store_that_is_locked_for_a_while_delays_and_doubles_nothing(turns: Tu
     run(steps())
     assert post.service.seen("c1") == ["hello"]
     assert failures == 0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_store_that_fails_once_at_taking_a_message_holds_up_nothing(turns: TurnStore, kept: bool) -> None:
+    """C9: also when the message was marked as being sent and only the reply of the store was lost."""
+    post = Post(turns)
+    failures = 1
+
+    async def call(fn: Any, *args: Any) -> Any:
+        nonlocal failures
+        if failures and fn == turns.outbox_take:
+            failures -= 1
+            if kept:
+                await call_off_loop(fn, *args)
+            raise StoreFailure("The store is locked.")
+        return await call_off_loop(fn, *args)
+
+    async def steps() -> None:
+        post.put("hello")
+        delivery = post.new_delivery(call=call)
+        await delivery.start()
+        await until(lambda: post.waits() == 0)
+        await delivery.stop()
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello"]
+
+
+@pytest.mark.parametrize("problem", [StoreFailure("The store is locked."), Fenced("It was moved on.")])
+def test_a_store_that_an_adapter_cannot_read_is_a_failed_call(turns: TurnStore, problem: StoreFailure) -> None:
+    """C9: what an adapter meets says nothing about the lease or the row; the message goes again, however often."""
+    post = Post(turns)
+    post.put("hello")
+    post.put("there")
+    failures = 5
+
+    async def steps() -> None:
+        delivery = post.new_delivery(replace(QUICK, strange_attempts=3))
+        real = post.adapter.send
+
+        async def send(part: Part) -> str:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise problem
+            return await real(part)
+
+        post.adapter.send = send  # type: ignore[method-assign]
+        await delivery.start()
+        await until(lambda: post.waits() == 0)
+        assert set(delivery.leases().values()) == {1}
+        await delivery.stop()
+
+    run(steps())
+    assert post.service.seen("c1") == ["hello", "there"]
 
 
 def test_stopping_ends_the_call_under_way_and_gives_the_rest_back(turns: TurnStore) -> None:

@@ -1,10 +1,12 @@
 """The local socket with real clients on it: nothing lost, nothing doubled, everyone sees the same, in order."""
 
+import asyncio
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from waiting import wait_until
 from gateway.platforms.local import adapter, attached, listening
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said, TextDelta, ToolStarted
-from hermes_base.errors import ConfigProblem
+from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.inbound import NOTE, Address, Outgoing
 
 KEY = "agent:main:local:dm:talk"
@@ -256,6 +258,48 @@ def test_an_answer_that_nobody_confirms_comes_again_marked(open_house: Callable[
         assert (again.row, bool(again.key)) == (first.row, keyed)
         assert ("again" in again.outgoing.text) is not keyed
         house.stop()
+
+
+def fail_sends(house: HouseThread, failure: Callable[[], Awaitable[None]], times: int = 1) -> list[int]:
+    """What the store does when a delivery reads it, so many times; the list grows with each."""
+    met: list[int] = []
+    real = house.house.outbox_since
+
+    async def outbox_since(conversation: str, row: int) -> Any:
+        task = asyncio.current_task()
+        if len(met) < times and task is not None and task.get_name().startswith("delivery"):
+            met.append(row)
+            await failure()
+        return await real(conversation, row)
+
+    house.house.outbox_since = outbox_since  # type: ignore[method-assign]
+    return met
+
+
+def test_a_store_that_fails_once_while_a_client_is_sent_to_delays_the_answer(house: HouseThread, home: Path) -> None:
+    """C9: the answer comes, and those after it."""
+
+    async def fail() -> None:
+        raise StoreFailure("The store is locked.")
+
+    client = RawClient(home, "a", conversation=KEY)
+    met = fail_sends(house, fail)
+    client.say("one", "1")
+    client.say("two", "2")
+    wait_until(lambda: client.answers() == ["echo: one", "echo: two"])
+    assert met
+
+
+def test_a_store_that_is_slow_once_while_a_client_is_sent_to_delays_the_answer(house: HouseThread, home: Path) -> None:
+    """C9: the call was cut before the answer was pushed, so the next one pushes it."""
+    for account in house.house.delivery._accounts.values():
+        account.pace = replace(account.pace, call=1.0)
+    client = RawClient(home, "a", conversation=KEY)
+    met = fail_sends(house, asyncio.Event().wait)  # type: ignore[arg-type]
+    client.say("one", "1")
+    client.say("two", "2")
+    wait_until(lambda: client.answers() == ["echo: one", "echo: two"])
+    assert met
 
 
 def test_everyone_in_a_conversation_sees_everything_once(house: HouseThread, home: Path) -> None:

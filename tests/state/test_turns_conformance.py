@@ -1,6 +1,7 @@
 """Messages, turns and ownership, as the store keeps them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -610,7 +611,6 @@ def test_a_chat_gets_its_messages_in_order(bench: Bench) -> None:
     first = turns.outbox_take(ACCOUNT, "7", lease)
     assert first is not None
     assert (first.outgoing.text, first.state, first.attempts, first.unsure) == ("1", "sending", 1, False)
-    assert turns.outbox_take(ACCOUNT, "7", lease) is None
     turns.outbox_back(first.id, lease, turns.now() + 5, certain=True)
     assert turns.outbox_take(ACCOUNT, "7", lease) is None
     assert turns.outbox_take(ACCOUNT, "9", lease) is None
@@ -630,6 +630,17 @@ def test_a_chat_gets_its_messages_in_order(bench: Bench) -> None:
     assert turns.outbox_chats(ACCOUNT) == []
     assert (texts(bench, "sent"), texts(bench, "failed")) == (["1", "2"], ["3"])
     assert turns.depth() == (0, 0)
+
+
+def test_a_message_that_its_sender_left_behind_is_taken_up_again(bench: Bench) -> None:
+    """C9: a chat has one sender at a time, so under the same lease, too; nobody knows whether it arrived."""
+    turns = bench.turns
+    turns.post(CHAT, "1", answer("1"))
+    lease = turns.hold(ACCOUNT, bench.join(), 60)
+    assert lease is not None
+    first, again = (turns.outbox_take(ACCOUNT, "7", lease) for _ in range(2))
+    assert first is not None
+    assert again == replace(first, attempts=2, unsure=True)
 
 
 def test_parts_that_arrived_are_not_sent_again(bench: Bench) -> None:

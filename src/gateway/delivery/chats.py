@@ -124,7 +124,7 @@ class ChatSender:
         except Halted:
             penalty = max(0.0, self._budget.closed_until - time.monotonic())  # it holds for whoever comes next, too
             await self._give_back(row, epoch, SendAgain(penalty, certain=True))
-        except (Fenced, StoreFailure):
+        except StoreFailure:  # of our own: what an adapter meets is a DeliveryFailure
             raise
         except Exception as error:  # noqa: BLE001 - an adapter is somebody else's code; the message is kept
             await self._settle(row, epoch, error)
@@ -341,8 +341,11 @@ class ChatSender:
 
 
 async def _within(seconds: float, call: Awaitable[T]) -> T:
+    """Every call of an adapter. A store that it could not read says nothing about our rows and our lease."""
     try:
         async with asyncio.timeout(seconds):
             return await call
     except TimeoutError as late:
         raise DeliveryFailure(f"The platform did not answer within {seconds:.0f} s.") from late
+    except StoreFailure as problem:
+        raise DeliveryFailure(str(problem)) from problem

@@ -32,7 +32,8 @@ class Outbox(StorePart):
 
     def outbox_take(self, account: str, chat: str, lease_epoch: int) -> OutboxRow | None:
         """The chat's first message that was not sent, marked as being sent under this lease; None when there is none
-        that is due. Fenced when the account's lease (named like the account) has another epoch."""
+        that is due. One chat has one sender at a time, so a message that is marked already was left behind: it is
+        unsure. Fenced when the account's lease (named like the account) has another epoch."""
         wanted = {"account": clean(account), "chat": clean(chat), "lease_epoch": lease_epoch}
         with self._db.write() as db:
             if db.execute(sql.CHECK_LEASE, wanted).fetchone() is None:
@@ -40,8 +41,8 @@ class Outbox(StorePart):
             found = db.execute(sql.FIRST_UNSENT, wanted).fetchone()
             if found is None:
                 return None
-            row, state, row_epoch, retry_at = found
-            if not turn_rules.may_take(state, row_epoch, retry_at, lease_epoch, self._clock()):
+            row, state, retry_at = found
+            if retry_at > self._clock():
                 return None
             taken = {"id": row, "lease_epoch": lease_epoch, "unsure": int(state == SENDING)}
             return turn_rules.make_row(db.execute(sql.TAKE_UNSENT, taken).fetchone())

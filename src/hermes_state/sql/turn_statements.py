@@ -155,7 +155,7 @@ ADD_ANSWER = (
 )
 FIND_CHATS = "select chat from outbox where account = :account and ended is null group by chat order by min(id)"
 FIRST_UNSENT = (
-    "select id, state, lease_epoch, retry_at from outbox where account = :account and chat = :chat "
+    "select id, state, retry_at from outbox where account = :account and chat = :chat "
     "and ended is null order by id limit 1"
 )
 TAKE_UNSENT = (

@@ -273,7 +273,6 @@ class AllViewers:
         that delivery will bring."""
         if row in client.given:
             return  # it has it from this connection
-        client.given[row] = False
         around: list[StoredRow] = []
         if row > client.cursor and self._follows(client):
             async for stored in read_rows(self._house, viewers.conversation, client.cursor):
@@ -283,6 +282,7 @@ class AllViewers:
         for stored in around:
             if stored.id < row:
                 self._push_row(client, stored.id, stored.outgoing, str(stored.id))
+        client.given[row] = False  # with the push: a read that is cut before has given nothing
         self._push_row(client, row, outgoing, key or str(row))
         for stored in around:
             if stored.id > row:
