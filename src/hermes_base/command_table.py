@@ -20,6 +20,7 @@ class Command:
     when_busy: str = NOW
     breaks_prefix: bool = False  # the next request is paid in full: say so before acting
     asks_model: bool = False  # it takes as long as a turn, so it can be stopped like one
+    begins_turn: bool = False  # its answer is that of a turn; all others answer with a note
     role: str = "member"  # the lowest role that may use it
     option_roles: tuple[tuple[str, str], ...] = ()  # options that need a higher role, each with it
 
@@ -48,7 +49,15 @@ COMMANDS: tuple[Command, ...] = (
         asks_model=True,
     ),
     Command("tools", (), "List the tools the model has."),
-    Command("retry", (), "Ask the last question again.", when_busy=AFTER, breaks_prefix=True, asks_model=True),
+    Command(
+        "retry",
+        (),
+        "Ask the last question again.",
+        when_busy=AFTER,
+        breaks_prefix=True,
+        asks_model=True,
+        begins_turn=True,
+    ),
     Command(
         "undo",
         (),
@@ -58,8 +67,8 @@ COMMANDS: tuple[Command, ...] = (
         breaks_prefix=True,
     ),
     Command("branch", (), "Go on in a copy of this conversation; the old one stays as it is.", when_busy=AFTER),
-    Command("queue", (), "Ask this when the turn under way has ended.", "TEXT"),
-    Command("steer", (), "Put this into the turn under way, at its next step.", "TEXT"),
+    Command("queue", (), "Ask this when the turn under way has ended.", "TEXT", begins_turn=True),
+    Command("steer", (), "Put this into the turn under way, at its next step.", "TEXT", begins_turn=True),
     Command("status", (), "Show what runs, what waits and who is connected.", role="admin"),
     Command("logs", (), "Show the last lines of the log.", "[N]", role="admin"),
     Command(

@@ -100,6 +100,23 @@ def test_an_approval_that_nobody_can_give_is_told_and_is_exit_code_3(run, lab: L
     assert "nobody approved it" in lab.requests[-1].body.decode(), "the model was not told"
 
 
+def test_what_a_command_says_is_the_answer_when_it_is_the_question(run, lab: LabServer) -> None:
+    for args, piped in ((["-q", "/status"], None), (["-q"], b"/status\n"), (["chat"], b"/status\n")):
+        done = run(*args, piped=piped)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"Turns under way: 0" in done.stdout
+    unknown = run("-q", "/sattus")
+    assert (unknown.returncode, unknown.stdout) == (1, b"")
+    assert b"Did you mean /status?" in unknown.stderr
+    assert not lab.requests
+
+
+def test_a_command_that_asks_the_model_answers_like_a_question(run) -> None:
+    done = run("-q", "/queue Name one colour.")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"You said: Name one colour.")
+
+
 def test_a_question_as_a_command_is_told_how_to_ask(run) -> None:
     done = run("What's the time in Lima?")
     assert done.returncode == 2

@@ -14,7 +14,7 @@ from hermes_cli import config
 from hermes_cli.chat.joining import ChatOptions, OpenedHost, open_host
 from hermes_cli.chat.piped import STDIN, PipedQuestion, open_stdin, read_question
 from hermes_cli.chat.terminal_plain import Lines, PlainChat, PlainView, Shows
-from hermes_cli.chat.terminal_words import Display, clean_shown, read_display
+from hermes_cli.chat.terminal_words import Display, clean_shown, is_answered_by_note, read_display
 
 _QUERY = ("-q", "--query")
 #: Terminals that can neither move the cursor nor colour.
@@ -76,6 +76,7 @@ def _answer(opened: OpenedHost, asking: PipedQuestion, display: Display) -> int:
     if not sys.stderr.isatty():
         display = Display(display.markdown, "off", reasoning=False)  # progress is for eyes only
     shows = Shows.LETTERS if _is_terminal(sys.stdout) else Shows.ANSWER
+    shows = Shows.NOTE if is_answered_by_note(asking.text) else shows
     view = PlainView(sys.stdout, sys.stderr, sys.stderr, display, shows)
     return PlainChat(opened.host, view, _find_person()).answer_one(asking.text, asking.files)
 

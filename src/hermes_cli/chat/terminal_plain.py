@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import BinaryIO, TextIO
 
@@ -57,7 +57,7 @@ class SubmitOutcome:
 
     stops: frozenset[int]  # the signals that stop the turn; with others it is left
     ended: TurnEnded | None = None
-    failed: bool = False  # an error was told
+    levels: set[str] = field(default_factory=set)  # of the notes that came
     signal: int = 0  # the first one that came
     heard: bool = True  # whether the turn was told to stop, if it was to be
     left: bool = False  # it is not waited for: another signal came, or the host is gone
@@ -70,6 +70,7 @@ class Shows(Enum):
     LETTERS = auto()  # all of them as they come, for eyes; one that does not count is followed by a word on that
     TEXTS = auto()  # each as soon as it stands, for programs
     ANSWER = auto()  # the last one alone, when the turn has ended
+    NOTE = auto()  # there is no turn: a note is the answer
 
 
 class PlainView:
@@ -107,7 +108,8 @@ class PlainView:
                 self.say(self._notes, words.describe_end(event, self._asked.pop(event.id, "")))
             case Notice(text, level):
                 self._explained |= level == "error"
-                self.say(self._side if level == "info" else self._notes, words.clean_shown(text))
+                told = self._out if self._shows is Shows.NOTE else self._side
+                self.say(told if level == "info" else self._notes, words.clean_shown(text))
             case Said():
                 self.say(self._side, words.describe_said(event))
             case FileSent():
@@ -185,8 +187,8 @@ class PlainChat:
         if outcome.signal:
             return SIGNALLED + outcome.signal
         answered = UNASKED if outcome.unasked else ANSWERED
-        if outcome.ended is None:
-            return FAILED if outcome.failed else answered  # a slash command has no turn
+        if outcome.ended is None:  # a slash command has no turn
+            return FAILED if "error" in outcome.levels or outcome.levels == {"warning"} else answered
         return answered if outcome.ended.completed and not outcome.ended.interrupted else FAILED
 
     def answer_lines(self) -> int:
@@ -230,7 +232,7 @@ class PlainChat:
                 case event:
                     if isinstance(event, TurnEnded):
                         outcome.ended = event
-                    outcome.failed |= isinstance(event, Notice) and event.level == "error"
+                    outcome.levels |= {event.level} if isinstance(event, Notice) else set()
                     if not outcome.heard and isinstance(event, TextDelta | ReasoningDelta | ToolStarted):
                         outcome.heard = self._host.stop()  # it had not begun when it was to be stopped
                     self._view.show(event, stopped_here=bool(outcome.signal))

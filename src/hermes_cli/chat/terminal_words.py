@@ -46,6 +46,12 @@ def read_command(text: str) -> command_table.Command | None:
     return parsed[0] if parsed else None
 
 
+def is_answered_by_note(text: str) -> bool:
+    """Whether it is a slash command, of whoever, that begins no turn."""
+    parsed = command_table.parse(text)
+    return parsed is not None and not (parsed[0] and parsed[0].begins_turn)
+
+
 def squeeze(text: str) -> str:
     """A text on one line."""
     return " ".join(clean_shown(text).split())
