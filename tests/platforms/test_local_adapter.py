@@ -16,6 +16,8 @@ from local_house import HouseThread
 from raw_client import RawClient
 from waiting import wait_until
 
+from gateway.delivery.live_events import LiveEvents
+from gateway.platforms.face import LiveEvent
 from gateway.platforms.local import adapter, attached, listening
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said, TextDelta, ToolStarted
@@ -413,6 +415,69 @@ def test_who_moves_hears_the_farewell_first(house: HouseThread, home: Path) -> N
     assert not other.find(wire.MovedTo)
     assert other.answers() == ["A new conversation."]
     wait_until(lambda: house.house.delivery.counts["sent"] == 2)
+
+
+# --- a store that fails once while a client looks on
+
+
+def fail_once(house: HouseThread, name: str) -> list[str]:
+    """The next call of this name fails; the list has it then. Events go to the adapter as in a gateway."""
+    live, met, real = LiveEvents([house.house.adapter]), [], getattr(house.house, name)
+
+    async def show(conversation: str, event: LiveEvent) -> None:
+        live.show(conversation, event)
+
+    async def fail(*args: Any) -> Any:
+        if not met:
+            met.append(name)
+            raise StoreFailure("The store is locked.")
+        return await real(*args)
+
+    house.house.show = show  # type: ignore[method-assign]
+    setattr(house.house, name, fail)
+    return met
+
+
+def test_who_cannot_be_told_the_end_comes_back_for_it(house: HouseThread, home: Path) -> None:
+    """C2: nobody waits for the end of a turn that was lost on the way."""
+    client = RawClient(home, "a", conversation=KEY)
+    met = fail_once(house, "outbox_since")
+    client.say("quiet")
+    assert "locked" in client.wait(wire.Closing).reason
+    assert met
+    wait_until(lambda: client.closed)
+    back = RawClient(home, "a", conversation=KEY, after=wire.Cursor(0, 1))
+    assert back.welcome.open == ()
+    back.say("hello", "2")
+    back.wait(wire.DealtWith)
+    assert back.answers() == ["echo: hello"]
+
+
+def test_who_cannot_be_told_what_it_missed_comes_back_for_it(house: HouseThread, home: Path) -> None:
+    """C9: a client that was welcomed and is not there is no client."""
+    first = RawClient(home, "a", conversation=KEY)
+    first.say("one")
+    first.wait(wire.DealtWith)
+    first.close()
+    fail_once(house, "inbox_since")
+    back = RawClient(home, "a", conversation=KEY, after=wire.Cursor(0, 0))
+    assert "locked" in back.wait(wire.Closing).reason
+    wait_until(lambda: back.closed)
+    again = RawClient(home, "a", conversation=KEY, after=wire.Cursor(0, 0))
+    again.wait(wire.Deliver)
+    assert again.answers() == ["echo: one"]
+
+
+def test_who_moves_arrives_also_when_the_store_fails_once(house: HouseThread, home: Path) -> None:
+    """C9: between two conversations nobody is lost, and what is said next is answered there."""
+    client = RawClient(home, "a", conversation=KEY)
+    met = fail_once(house, "latest")
+    client.say("/new", "1")
+    moved = client.wait(wire.MovedTo)
+    assert met
+    client.say("hello", "2")
+    client.wait(wire.Deliver, lambda line: line.outgoing.text == "echo: hello")
+    assert house.house.taken[1].key("default") == moved.conversation != KEY
 
 
 # --- bad clients

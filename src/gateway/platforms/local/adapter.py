@@ -52,7 +52,7 @@ class LocalAdapter(BaseAdapter):
         if self._server is not None:
             return
         self._house = cast(LocalHouse, core)  # it is offered more than other platforms
-        self._viewers = AllViewers(self._house, self.account, keyed=self.spec.takes_keys)
+        self._viewers = AllViewers(self._house, self.account, self._start, keyed=self.spec.takes_keys)
         await self._listen()
         self._looking = self._start(self._look_after_file())
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import itertools
+import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from typing import Any
 
 from gateway.platforms.face import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Taken, Titled
 from gateway.platforms.local.attached import Attached, Leaving
@@ -14,12 +16,15 @@ from gateway.platforms.local.missed import find_missed, read_rows
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said
 from hermes_base.conversation_key import parse_key
-from hermes_base.errors import DeliveryFailure
+from hermes_base.errors import DeliveryFailure, HermesError
 from hermes_base.inbound import FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing
+
+log = logging.getLogger(__name__)
 
 PLATFORM = "local"
 CONFIRM_SECONDS = 10.0
 _MOST_SENDERS = 1_000
+_PAUSE = 0.5  # before the store is asked again
 MISSED_AT_ONCE = 100  # of what was missed, before it is seen whether the client reads
 
 
@@ -45,8 +50,12 @@ class Viewers:
 class AllViewers:
     """The viewers of all conversations of one account, by chat."""
 
-    def __init__(self, house: LocalHouse, account: str, *, keyed: bool) -> None:
+    def __init__(
+        self, house: LocalHouse, account: str, start: Callable[[Coroutine[Any, Any, None]], Any], *, keyed: bool
+    ) -> None:
+        """`start` begins work that nobody waits for."""
         self._house = house
+        self._start = start
         self._account = account
         self._keyed = keyed
         self._viewers: dict[str, Viewers] = {}
@@ -63,7 +72,7 @@ class AllViewers:
         when it is abreast, so nobody else waits for it."""
         after = client.hello.after if self._follows(client) else None
         waiting: tuple[int, ...] = ()  # messages that it was told are open
-        with self._hold(self._viewers_of(opened.conversation)) as viewers:
+        with _or_let_go(client), self._hold(self._viewers_of(opened.conversation)) as viewers:
             if after is not None:
                 waiting, after = await self._catch_up(client, opened, after)
             async with viewers.lock:  # from here on the client hears what the others hear
@@ -196,13 +205,14 @@ class AllViewers:
                         _plan_move(viewers, seq, target)
                     case Dealt(seqs):
                         for client in list(viewers.clients):
-                            await self._tell_dealt(client, viewers, seqs)
+                            with _or_let_go(client):
+                                await self._tell_dealt(client, viewers, seqs)
                     case Begun() | Taken() | Asking() | Titled():
                         pass  # clients follow the outbox, where questions stand in their place
                     case _:
                         for client in viewers.clients:
                             client.show(event)
-            await self._move_leavers(viewers)
+            self._move_leavers(viewers)
 
     def _tell_said(self, client: Attached, seq: int, inbound: Inbound) -> None:
         if _client_of(inbound) != client.hello.client:
@@ -266,7 +276,7 @@ class AllViewers:
                 waiting.cancel()
         for client in viewers.clients:
             client.given.pop(row, None)
-        await self._move_leavers(viewers, row)
+        self._move_leavers(viewers, row)
 
     async def _give(self, client: Attached, viewers: Viewers, row: int, outgoing: Outgoing, key: str) -> None:
         """Push the row, what came before it, and what came after it for other platforms, in order, up to the next one
@@ -301,24 +311,41 @@ class AllViewers:
 
     # --- moving
 
-    async def _move_leavers(self, viewers: Viewers, sent: int | None = None) -> None:
+    def _move_leavers(self, viewers: Viewers, sent: int | None = None) -> None:
         """Clients whose farewell has arrived go where their message sent them."""
         for client in list(viewers.clients):
             leaving = client.leaving
             if leaving is None or leaving.row is None:
                 continue
             if leaving.row == 0 or (sent is not None and sent >= leaving.row):
-                await self._move(client, leaving)
+                self.leave(client)
+                client.conversation = leaving.target  # what it says from now on goes there
+                self._start(self._arrive(client, leaving.target))
 
-    async def _move(self, client: Attached, leaving: Leaving) -> None:
-        self.leave(client)
-        client.conversation = leaving.target  # what it says from now on goes there
-        with self._hold(self._viewers_of(leaving.target)) as viewers:
-            async with viewers.lock:
-                cursor = wire.Cursor(*await self._house.latest(leaving.target))
-                self._join(client, viewers, cursor.outbox)
-                client.push(wire.MovedTo(leaving.target, cursor))
-        self._house.wake_delivery(address_of(self._account, leaving.target))
+    async def _arrive(self, client: Attached, target: str) -> None:
+        """However long the store needs: who has left the one conversation comes into the other, or goes elsewhere."""
+        with self._hold(self._viewers_of(target)) as viewers:
+            while client.conversation == target and client not in viewers.clients and not client.ended:
+                try:
+                    async with viewers.lock:
+                        cursor = wire.Cursor(*await self._house.latest(target))
+                        if client.conversation == target:
+                            self._join(client, viewers, cursor.outbox)
+                            client.push(wire.MovedTo(target, cursor))
+                except HermesError as problem:
+                    log.warning("a client waits between two conversations: %s", problem)
+                    await asyncio.sleep(_PAUSE)
+        self._house.wake_delivery(address_of(self._account, target))
+
+
+@contextmanager
+def _or_let_go(client: Attached) -> Iterator[None]:
+    """A client that cannot be told what it has to know is let go: it comes back, and finds it in the store."""
+    try:
+        yield
+    except HermesError as problem:
+        log.warning("a client is let go: %s", problem)
+        client.end(str(problem))
 
 
 def _remember(viewers: Viewers, seq: int, client: str) -> None:
