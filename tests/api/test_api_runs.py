@@ -10,6 +10,7 @@ from api_house import ApiHouse
 from waiting import wait_until
 
 from gateway.service import gateway
+from hermes_base.errors import StoreFailure
 from hermes_lab.server import LabServer
 
 WORKS = '[[say I look.]][[tool terminal {"command": "echo hi"}]][[then]][[say Done.]]'
@@ -62,6 +63,24 @@ def test_a_run_is_followed_from_its_beginning(api: ApiHouse) -> None:
     told = http.get(f"/v1/runs/{run['id']}").json()
     assert told["session"]
     assert told["usage"]["total_tokens"] > 0
+
+
+def test_a_store_that_fails_once_does_not_break_a_run(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C2: the turn is well, so its run is, too; what could not be read at its end is read a little later."""
+    real, failed = api.gateway.turns.outbox_of, []
+
+    def fail_once(*args: Any) -> Any:
+        if not failed:
+            failed.append(args)
+            raise StoreFailure("The store is locked.")
+        return real(*args)
+
+    http = api.http()
+    monkeypatch.setattr(api.gateway.turns, "outbox_of", fail_once)
+    run = start(http, WORKS)
+    ended = wait_status(http, run["id"], "completed", "failed", "cancelled")
+    assert failed
+    assert (ended["status"], ended["output"]) == ("completed", "I look.\n\nDone.")
 
 
 def test_a_run_is_stopped(api: ApiHouse, lab: LabServer) -> None:

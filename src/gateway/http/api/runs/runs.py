@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +21,14 @@ from gateway.platforms.face import Asking, Begun, Dealt, Refused
 from gateway.platforms.hub import Lost, StreamEnded, Watch, Watched
 from gateway.service.queries.all_queries import Queries
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
-from hermes_base.errors import HermesError
+from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import Inbound
 from hermes_base.query_values import Caller, NotThere, Timeline, TimelineEntry
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 30.0  # a run without any event for so long is looked up in the store
+_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # before a store that does not answer is asked again
 KEPT_RUNS, KEPT_CHARS = 500, 16_000_000  # ended runs that are remembered; the store has them all
 BROKEN = "The run broke inside of Hermes; the log has the details."
 
@@ -127,14 +128,14 @@ class Runs:
         """The top of a recorder: whatever happens, the record ends."""
         try:
             if not known:
-                await self._check_stored(record)
+                await _patiently(self._check_stored, record)
             while not record.is_over:
                 events = await watch.wait(LOOK_SECONDS)
                 if not events:
-                    await self._check_stored(record)
+                    await _patiently(self._check_stored, record)
                 for event in events:
                     if not record.is_over:
-                        await self._note(record, event)
+                        await _patiently(self._note, record, event)
         except Exception:
             log.exception("a run could not be followed")
             record.end(RunOutcome(record.streamed, BROKEN))
@@ -189,6 +190,8 @@ class Runs:
         limit = 100 if record.lossy else 1
         try:
             return await self._queries.threads.timeline(record.caller, record.ticket.conversation, limit=limit)
+        except StoreFailure:
+            raise
         except HermesError as problem:  # it was deleted meanwhile, or its person was
             log.info("the conversation of a run cannot be read: %s", problem)
             return None
@@ -207,3 +210,14 @@ class Runs:
                 return
             count, size = count - 1, size - self._records[ticket].size
             del self._records[ticket]
+
+
+async def _patiently(step: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """A step that reads the store. One that does not answer now says nothing about the run."""
+    for pause in _PAUSES:
+        try:
+            return await step(*args)
+        except StoreFailure as problem:
+            log.warning("The store does not answer a run: %s", problem)
+            await asyncio.sleep(pause)
+    return await step(*args)
