@@ -468,6 +468,22 @@ def test_who_cannot_be_told_what_it_missed_comes_back_for_it(house: HouseThread,
     assert again.answers() == ["echo: one"]
 
 
+@pytest.mark.parametrize("call", ["find", "latest"])
+def test_who_cannot_be_told_what_became_of_a_message_comes_back_for_it(
+    house: HouseThread, home: Path, call: str
+) -> None:
+    """C1: a message that comes again is confirmed, or the client knows that it was not."""
+    client = RawClient(home, "a", conversation=KEY)
+    client.say("hello")
+    client.wait(wire.DealtWith)
+    fail_once(house, call)
+    client.say("hello")
+    assert "locked" in client.wait(wire.Closing).reason
+    back = RawClient(home, "a", conversation=KEY, after=wire.Cursor(0, 1))
+    back.say("hello")
+    assert (back.wait(wire.Stored).seq, house.house.turns_run) == (1, ["hello"])
+
+
 def test_who_moves_arrives_also_when_the_store_fails_once(house: HouseThread, home: Path) -> None:
     """C9: between two conversations nobody is lost, and what is said next is answered there."""
     client = RawClient(home, "a", conversation=KEY)

@@ -197,7 +197,8 @@ class LocalAdapter(BaseAdapter):
             client.push(wire.Stored(say.id, taken.seq))
             self._viewers.note_sender(conversation, taken.seq, client)
         else:
-            client.push(await self._describe_seen(say.id, inbound, taken))
+            with client.must_hear():
+                client.push(await self._describe_seen(say.id, inbound, taken))
 
     async def _describe_seen(self, id: str, inbound: Inbound, taken: Accepted) -> wire.Stored:
         found = await self._house.find(inbound)

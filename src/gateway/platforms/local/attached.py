@@ -3,9 +3,12 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from hermes_base.chat import Event, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
+from hermes_base.errors import HermesError
 from hermes_base.inbound import Outgoing
 from hermes_base.local_wire import (
     Closing,
@@ -121,6 +124,16 @@ class Attached:
             self._held.popleft()
 
     # --- the connection
+
+    @contextmanager
+    def must_hear(self) -> Iterator[None]:
+        """What it has to know is read and pushed. If that fails the connection ends: it comes back, and finds it in the
+        store."""
+        try:
+            yield
+        except HermesError as problem:
+            log.warning("a client is let go: %s", problem)
+            self.end(str(problem))
 
     def end(self, reason: str = "") -> None:
         """Say why, and close when all that waits is written."""

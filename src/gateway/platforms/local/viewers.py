@@ -72,7 +72,7 @@ class AllViewers:
         when it is abreast, so nobody else waits for it."""
         after = client.hello.after if self._follows(client) else None
         waiting: tuple[int, ...] = ()  # messages that it was told are open
-        with _or_let_go(client), self._hold(self._viewers_of(opened.conversation)) as viewers:
+        with client.must_hear(), self._hold(self._viewers_of(opened.conversation)) as viewers:
             if after is not None:
                 waiting, after = await self._catch_up(client, opened, after)
             async with viewers.lock:  # from here on the client hears what the others hear
@@ -205,7 +205,7 @@ class AllViewers:
                         _plan_move(viewers, seq, target)
                     case Dealt(seqs):
                         for client in list(viewers.clients):
-                            with _or_let_go(client):
+                            with client.must_hear():
                                 await self._tell_dealt(client, viewers, seqs)
                     case Begun() | Taken() | Asking() | Titled():
                         pass  # clients follow the outbox, where questions stand in their place
@@ -336,16 +336,6 @@ class AllViewers:
                     log.warning("a client waits between two conversations: %s", problem)
                     await asyncio.sleep(_PAUSE)
         self._house.wake_delivery(address_of(self._account, target))
-
-
-@contextmanager
-def _or_let_go(client: Attached) -> Iterator[None]:
-    """A client that cannot be told what it has to know is let go: it comes back, and finds it in the store."""
-    try:
-        yield
-    except HermesError as problem:
-        log.warning("a client is let go: %s", problem)
-        client.end(str(problem))
 
 
 def _remember(viewers: Viewers, seq: int, client: str) -> None:
