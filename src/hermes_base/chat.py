@@ -145,51 +145,60 @@ class TurnTexts:
     """The texts of a turn as events tell them: those that stand, and the one that is under way."""
 
     def __init__(self) -> None:
-        self._kept = ""
+        self._kept: list[str] = []
         self._open: list[str] = []
 
     @property
     def whole(self) -> str:
         """All of them, read as one."""
-        return self._kept + "".join(self._open)
-
-    @property
-    def kept(self) -> str:
-        return self._kept
-
-    @property
-    def open(self) -> str:
-        """The text under way, with the gap before it."""
-        return "".join(self._open)
+        return "".join([*self._kept, *self._open])
 
     def add(self, piece: str) -> str:
         """Take a piece of text; how it is read, with the gap before it if it begins another text."""
-        if self._kept and not self._open:
+        if piece and self._kept and not self._open:
             piece = GAP + piece
-        self._open.append(piece)
+        self._open += [piece] if piece else ()
         return piece
 
     def end(self, kept: bool) -> None:
         """The text under way is over; what is not kept is taken back."""
-        self._kept += "".join(self._open) if kept else ""
+        self._kept += self._open if kept else ()
         self._open = []
 
 
 T = TypeVar("T")
 
 
+class DeltaJoiner:
+    """Collects events; neighbouring pieces of text become one, and each is copied once, however many there are."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[type, list[Any]]] = []  # pieces of one kind of text, or one other event
+
+    def add(self, event: object) -> None:
+        kind = type(event)
+        if not isinstance(event, TextDelta | ReasoningDelta):
+            self._runs.append((kind, [event]))
+        elif self._runs and self._runs[-1][0] is kind:
+            self._runs[-1][1].append(event.text)
+        else:
+            self._runs.append((kind, [event.text]))
+
+    def take(self) -> list[Any]:
+        """What was collected, in order; nothing of it is kept."""
+        runs, self._runs = self._runs, []
+        return [kind("".join(held)) if kind in (TextDelta, ReasoningDelta) else held[0] for kind, held in runs]
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+
 def join_deltas(events: Iterable[T]) -> list[T]:
     """The events with neighbouring pieces of text made one."""
-    joined: list[Any] = []
+    joiner = DeltaJoiner()
     for event in events:
-        last = joined[-1] if joined else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-            joined[-1] = TextDelta(last.text + event.text)
-        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
-            joined[-1] = ReasoningDelta(last.text + event.text)
-        else:
-            joined.append(event)
-    return joined
+        joiner.add(event)
+    return joiner.take()
 
 
 class ChatHost(Protocol):

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 #: Events that wait for one slow platform in one conversation; from here on pieces of text are dropped, since the answer
 #: comes whole, and from twice as many on everything is: whoever looks again reads the store.
 MOST_WAITING = 5_000
+MOST_DRAFT = 20_000  # characters; a draft is one message, and the answer comes whole
 
 
 class LiveEvents:
@@ -65,6 +66,7 @@ class DraftFeed:
         self._turn = turn
         self._progress = progress  # off, short, full
         self._texts = TurnTexts()
+        self._head = ""  # of the texts
 
     def begin(self) -> None:
         """The turn is at work; on the event loop."""
@@ -72,11 +74,13 @@ class DraftFeed:
 
     def show(self, event: LiveEvent) -> None:
         match event:
-            case TextDelta(text):
-                self._texts.add(text)
-                self._delivery.draft(self._address, self._texts.whole, self._turn)
+            case TextDelta(text) if len(self._head) < MOST_DRAFT:
+                self._texts.add(text[:MOST_DRAFT])
+                self._head = self._texts.whole
+                self._delivery.draft(self._address, self._head, self._turn)
             case TextEnded(kept):
                 self._texts.end(kept)
+                self._head = self._texts.whole
             case ToolStarted() | ToolEnded():
                 line = describe_progress(event, self._progress)
                 if line:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.platforms.face import BaseAdapter, Core, LiveEvent, Part
+from hermes_base.chat import ReasoningDelta, TextDelta
 from hermes_base.inbound import FileRef, Outgoing
 
 MOST_WAITING = 2_000  # events for one watcher
+MOST_WAITING_CHARS = 4_000_000  # of their text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,15 @@ class Watch:
 
     def __init__(self) -> None:
         self._waiting: deque[Watched] = deque()
+        self._chars = 0
         self._woken = asyncio.Event()
 
     def put(self, event: Watched) -> None:
-        if len(self._waiting) >= MOST_WAITING:
-            self._waiting.clear()
+        if len(self._waiting) >= MOST_WAITING or self._chars > MOST_WAITING_CHARS:
+            self.take_all()
             self._waiting.append(Lost())
         self._waiting.append(event)
+        self._chars += len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0
         self._woken.set()
 
     async def wait(self, seconds: float) -> list[Watched]:
@@ -67,6 +71,7 @@ class Watch:
         """What waits now, without waiting for more."""
         taken = list(self._waiting)
         self._waiting.clear()
+        self._chars = 0
         return taken
 
 

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gateway.platforms.face import LiveEvent
-from hermes_base.chat import ReasoningDelta, TextDelta, join_deltas
+from hermes_base.chat import DeltaJoiner, ReasoningDelta, TextDelta
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 STORE_THREADS = 8
+MOST_PIPED = 256 * 1024  # characters of text that wait for the loop; who streams faster waits with them
+_LOOK_SECONDS = 1.0  # whether the loop is still there
 _STORE_THREAD = "store-"
 
 
@@ -94,14 +96,15 @@ class EventPipe:
     def __init__(self, loop: asyncio.AbstractEventLoop, show: Callable[[LiveEvent], None]) -> None:
         self._loop = loop
         self._show = show
-        self._lock = threading.Lock()
-        self._events: list[LiveEvent] = []
+        self._drained = threading.Condition()
+        self._waiting = DeltaJoiner()
+        self._chars = 0
 
     def put(self, event: LiveEvent) -> None:
         """Called on the turn's thread, and on those of its tools."""
-        with self._lock:
-            waking = not self._events
-            self._events.append(event)
+        with self._drained:
+            waking = not self._waiting
+            self._waiting.add(event)
         if waking:
             try:
                 self._loop.call_soon_threadsafe(self._drain)
@@ -109,13 +112,22 @@ class EventPipe:
                 log.debug("an event came after the event loop had ended")
 
     def put_text(self, text: str) -> None:
+        self._wait_for_room(text)
         self.put(TextDelta(text))
 
     def put_reasoning(self, text: str) -> None:
+        self._wait_for_room(text)
         self.put(ReasoningDelta(text))
 
+    def _wait_for_room(self, text: str) -> None:
+        with self._drained:
+            while self._chars > MOST_PIPED and not self._loop.is_closed():
+                self._drained.wait(_LOOK_SECONDS)
+            self._chars += len(text)
+
     def _drain(self) -> None:
-        with self._lock:
-            events, self._events = self._events, []
-        for event in join_deltas(events):
+        with self._drained:
+            events, self._chars = self._waiting.take(), 0
+            self._drained.notify_all()
+        for event in events:
             self._show(event)

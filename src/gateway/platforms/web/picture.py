@@ -22,7 +22,8 @@ class ToolShown:
 
 
 class Tail:
-    """The end of a growing text."""
+    """The end of a growing text. Pieces go as wholes and the rest is cut when it is read, so that a piece costs what it
+    is long."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -33,18 +34,14 @@ class Tail:
     def add(self, text: str) -> None:
         self._pieces.append(text[-self._most :])
         self._size += len(self._pieces[-1])
-        while self._size > self._most:
-            over = self._size - self._most
-            first = self._pieces.popleft()
-            self._size -= min(len(first), over)
-            self._cut = True
-            if len(first) > over:
-                self._pieces.appendleft(first[over:])
+        self._cut = self._cut or self._size > self._most or len(text) > self._most
+        while self._size - len(self._pieces[0]) >= self._most:
+            self._size -= len(self._pieces.popleft())
 
     def read(self) -> str:
         """The whole, joined so that the next reader finds it joined."""
-        whole = "".join(self._pieces)
-        self._pieces = deque([whole] if whole else [])
+        whole = "".join(self._pieces)[-self._most :]
+        self._pieces, self._size = deque([whole] if whole else []), len(whole)
         return f"…{whole}" if self._cut else whole
 
     def __bool__(self) -> bool:

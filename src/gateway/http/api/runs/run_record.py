@@ -83,7 +83,7 @@ class Record:
                     self.lossy = True
                 else:
                     self._add(TEXT, text=self._texts.add(text))
-            case ReasoningDelta(text):
+            case ReasoningDelta(text) if self.size <= MOST_CHARS:
                 self._add(REASONING, text=self._thoughts.add(text))
             case TextEnded(kept):
                 self._texts.end(kept)
