@@ -1,5 +1,6 @@
 """Reading `config.yaml` and `.env`: merging, caching, and a clear sentence for whatever is wrong with them."""
 
+import itertools
 import logging
 import os
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config
+from hermes_cli.config import config_edit
 from hermes_constants import home_override
 
 
@@ -96,7 +98,28 @@ def test_cfg_get_finds_or_gives_the_default() -> None:
     assert config.cfg_get(None, "a", default=2) == 2
 
 
+def _grow(first: str, line: str) -> bytes:
+    """Nine lines, each of which stands for nine times the one before."""
+    letters = "abcdefghi"
+    lines = (line.format(mine=b, nine=",".join([f"*{a}"] * 9)) for a, b in itertools.pairwise(letters))
+    return f"{first}\n{chr(10).join(lines)}\n".encode()
+
+
+#: Small files that stand for more than anybody could read. None may cost much.
+BOMBS = {
+    "aliases": (_grow("a: &a [x,x,x,x,x,x,x,x,x]", "{mine}: &{mine} [{nine}]"), "more than"),
+    "merged aliases": (_grow("a: &a {x: 1}", "{mine}: &{mine} {{<<: [{nine}]}}"), "more than"),
+    "a chain of aliases": (
+        "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 60))]).encode(),
+        "deep",
+    ),
+    "deep brackets": (b"a: " + b"[" * 3_000, "deep"),
+    "deep lines": ("".join(" " * n + f"a{n}:\n" for n in range(60)).encode(), "deep"),
+    "very many": (b"a:\n" + b" - x\n" * 20_000, "more than"),
+    "very long": (b"a: " + b"x" * 2_000_000, "more than"),
+}
 BAD_FILES = {
+    **BOMBS,
     "broken yaml": (b"model:\n  default: [x\nother: 1\n", "line 3"),
     "tab": (b"model:\n\tdefault: x\n", "line 2"),
     "twice the same key": (b"model:\n  default: a\n  default: b\n", "line 3"),
@@ -129,6 +152,23 @@ def test_a_bad_file_is_one_clear_sentence_with_file_place_and_fix(home: Path, na
     assert caught.value.fix
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == body
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_file_that_stands_for_too_much_leaves_the_last_settings_and_is_read_once(
+    home: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F5, H6: refused before anything of it is made or walked, and not again at each look."""
+    (home / "config.yaml").write_text("gateway: {agents: 3}\n")
+    assert config.load_last_good()["gateway"]["agents"] == 3
+    (home / "config.yaml").write_bytes(BOMBS[name][0])
+    read: list[str] = []
+    parse = config_edit.parse_yaml
+    monkeypatch.setattr(config_edit, "parse_yaml", lambda text: read.append(text) or parse(text))
+    monkeypatch.setattr(settings, "walk", lambda *_: pytest.fail("the settings were walked"))
+    for _ in range(3):
+        assert config.load_last_good()["gateway"]["agents"] == 3
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("name", ["config.yaml", ".env"])

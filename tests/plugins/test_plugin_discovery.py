@@ -152,7 +152,7 @@ def test_yml_is_read_too(write_plugin):
     assert [manifest.key for manifest in find_manifests()] == ["short"]
 
 
-@pytest.mark.parametrize("manifest", ["name: [", "- a list", "\x00"])
+@pytest.mark.parametrize("manifest", ["name: [", "- a list", "\x00", "name: " + "[" * 3_000, "a: &a [*a]"])
 def test_an_unreadable_manifest_is_skipped(write_plugin, manifest, caplog):
     write_plugin("broken", MARK, manifest)
     write_plugin("whole", MARK)

@@ -11,7 +11,6 @@ import os
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -87,6 +86,7 @@ _last_good: dict[str, dict[str, Any]] = {}  # by file
 _told: dict[str, str] = {}
 _texts: dict[Path, _FileText] = {}
 _configs: dict[Path, _Loaded] = {}
+_refused: dict[Path, tuple[str, str, str]] = {}  # text, what is wrong with it, and what to do
 _envs: dict[Path, tuple[str, dict[str, tuple[str, int]]]] = {}
 
 
@@ -164,8 +164,14 @@ def find_problems() -> list[Problem]:
 def add_lines(problems: list[Problem]) -> list[Problem]:
     """The problems, each with the file and line it stands in."""
     path = get_config_path()
-    tree = config_edit.load_round_trip(_read_text(path)) if problems else {}
-    return [replace(problem, what=f"{_place(path, tree, problem.key)}: {problem.what}") for problem in problems]
+    return list(_add_lines(path, _read_text(path), tuple(problems)))
+
+
+@lru_cache(maxsize=8)
+def _add_lines(path: Path, text: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """The file is read with its lines once, however often its problems are asked for."""
+    tree = config_edit.load_round_trip(text) if problems else {}
+    return tuple(replace(problem, what=f"{_place(path, tree, problem.key)}: {problem.what}") for problem in problems)
 
 
 def _place(path: Path, tree: Any, key: str) -> str:
@@ -180,7 +186,13 @@ def _load() -> _Loaded:
         known = _configs.get(path)
         if known is not None and known.text == text:
             return known
-        raw = _parse(path, text)
+        if path in _refused and _refused[path][0] == text:
+            raise ConfigProblem(_refused[path][1], kept=_UNCHANGED, fix=_refused[path][2])
+        try:
+            raw = _parse(path, text)
+        except ConfigProblem as problem:
+            _refused[path] = text, problem.what, problem.fix
+            raise
         merged = _merge(settings.defaults(), raw)
         loaded = _configs[path] = _Loaded(text, raw, merged, tuple(settings.check(raw)))
     for problem in loaded.problems:
@@ -237,8 +249,7 @@ def _read_text(path: Path) -> str:
 def _parse(path: Path, text: str) -> dict[Any, Any]:
     try:
         tree = config_edit.parse_yaml(text)
-        deque(settings.walk(tree), maxlen=0)  # an anchor may hold itself: nobody could read that to its end
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (YAMLError, ValueError) as error:
         fix = "Correct it, or move the file away to start with the defaults."
         raise ConfigProblem(_describe_yaml(path, error), kept=_UNCHANGED, fix=fix) from error
     if tree is None:
@@ -253,8 +264,6 @@ def _describe_yaml(path: Path, error: Exception) -> str:
     mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
     place = f"{path}, line {mark.line + 1}" if mark else str(path)
     reason = error.problem if isinstance(error, MarkedYAMLError) else str(error).partition("\n")[0]
-    if isinstance(error, RecursionError):
-        reason = "things stand too deep inside each other"
     return f"{place}: this is not valid YAML ({reason})."
 
 

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, ScalarEvent
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 _PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
 _NOT_PLAIN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _PLAIN_ENV = re.compile(r"[\w./:@%+,=-]*", re.ASCII)
 _ENV_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+MOST_CHARS, MOST_LEVELS, MOST_THINGS = 1_000_000, 50, 10_000  # of one YAML text
 ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
 
 
@@ -25,8 +27,40 @@ class CannotEdit(Exception):
 
 
 def parse_yaml(text: str) -> Any:
-    """The data of a text; raises YAMLError, or ValueError for a date or number that does not exist."""
+    """The data of a text, small enough to be walked; raises YAMLError, or ValueError for a date or number that does not
+    exist."""
+    _check_size(text)
     return YAML(typ="safe", pure=True).load(text)
+
+
+def _check_size(text: str) -> None:
+    """Count what stands in a text, each alias as all that it stands for, before anything is made of it."""
+    if len(text) > MOST_CHARS:
+        raise YAMLError(f"it has more than {MOST_CHARS} characters")
+    known: dict[str, tuple[int, int]] = {}  # anchor -> things, levels
+    parts: list[tuple[str, int, int]] = [("", 0, 0)]  # what is open, from the outside in: anchor, things, levels
+    for event in YAML(typ="safe", pure=True).parse(text):
+        things, levels = int(isinstance(event, ScalarEvent)), 0
+        anchor = getattr(event, "anchor", None)
+        if isinstance(event, AliasEvent):
+            is_open = any(anchor == part[0] for part in parts)  # then it holds itself
+            things, levels = known.get(anchor, (1, MOST_LEVELS if is_open else 0))
+        elif isinstance(event, CollectionStartEvent):
+            parts.append((anchor or "", 1, 1))
+        elif isinstance(event, CollectionEndEvent):
+            anchor, things, levels = parts.pop()
+        if anchor and not isinstance(event, CollectionStartEvent):
+            known[anchor] = things, levels
+        name, inside, deepest = parts[-1]
+        parts[-1] = name, inside + things, max(deepest, levels + 1)
+        if len(parts) - 1 + levels > MOST_LEVELS:
+            raise _refuse("things stand too deep inside each other", event)
+        if sum(part[1] for part in parts) > MOST_THINGS:
+            raise _refuse(f"it holds more than {MOST_THINGS} things, with all that its aliases stand for", event)
+
+
+def _refuse(why: str, event: Event) -> MarkedYAMLError:
+    return MarkedYAMLError(problem=why, problem_mark=event.start_mark)
 
 
 def set_in_yaml(text: str, keys: Sequence[str], value: Any) -> str:

@@ -114,7 +114,7 @@ def read_manifest_fields(folder: Path) -> Mapping[str, Any] | None:
         return None
     try:
         fields = parse_yaml(file.read_text(encoding="utf-8-sig"))
-    except (OSError, YAMLError, ValueError, RecursionError) as problem:
+    except (OSError, YAMLError, ValueError) as problem:
         log.warning("%s cannot be read, so the plugin is left out: %s", file, problem)
         return None
     if fields is None:
