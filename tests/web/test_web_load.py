@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
@@ -115,6 +116,33 @@ def test_too_many_connections_get_a_clear_answer(home: Path, lab: LabServer, mon
         wait_until(lambda: visitor.http.get("/web/me").status_code == 200)
         for stream in streams:
             stream.close()
+
+
+def test_idle_connections_keep_nobody_out(home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers who ask once and stay make room for whoever asks: the one that has been idle for longest goes."""
+    monkeypatch.setattr(server, "MOST_OPEN", 30)
+    monkeypatch.setattr(connections, "MOST_IDLE", 10, raising=False)
+    question = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    strangers: list[socket.socket] = []
+    with WebHouse(home, lab.base_url) as web, ExitStack() as closing:
+        visitor = web.visit()
+        for _ in range(60):
+            strangers.append(closing.enter_context(socket.create_connection(("127.0.0.1", web.port))))
+            strangers[-1].sendall(question)
+            assert read_health(strangers[-1]).startswith(b"HTTP/1.1 200")
+        assert visitor.http.get("/web/me").status_code == 200
+        assert strangers[0].recv(65536) == b""
+        strangers[-1].sendall(question)
+        assert read_health(strangers[-1]).startswith(b"HTTP/1.1 200")
+
+
+def read_health(sock: socket.socket) -> bytes:
+    got = b""
+    while not got.endswith(b"}"):
+        piece = sock.recv(65536)
+        assert piece
+        got += piece
+    return got
 
 
 def test_a_reader_that_stops_reading_holds_nobody_up(web: WebHouse, monkeypatch: pytest.MonkeyPatch) -> None:

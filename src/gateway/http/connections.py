@@ -13,6 +13,7 @@ BODY_PACE = 1_000.0  # bytes a second
 READ_SECONDS = 60.0  # in which a client takes nothing of what is sent
 IDLE_SECONDS = 30  # between two requests
 MOST_READING = 500  # connections whose request is not there yet; the slowest one makes room for a new one
+MOST_IDLE = 200  # connections between two requests; the one that has been idle for longest goes first
 MOST_OPEN = 4_000  # connections that are served
 MOST_REFUSED = 500  # beside them, that are told so
 
@@ -60,6 +61,7 @@ class PatientProtocol(H11Protocol):
         self._awaited: Any = None  # what the client has to send: a head, a body, nothing
         self._since = 0.0
         self._got = 0  # bytes of it
+        self._is_idle = False  # between two requests, since then
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -75,6 +77,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._is_idle = False
         super().data_received(data)
         self._got += len(data)
         self._wait_for_more()
@@ -82,8 +85,10 @@ class PatientProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.their_state is h11.IDLE:
-            self._awaited = None
+            self._awaited, self._since, self._got = None, self.loop.time(), 0
             self._reading.stop()  # from here on the idle time counts
+            self._is_idle = True
+            self._make_room()
 
     def _wait_for_more(self) -> None:
         """Set the clock for what the client has to send next, if anything."""
@@ -95,16 +100,20 @@ class PatientProtocol(H11Protocol):
             self._reading.set(seconds_left(awaited is h11.IDLE, self.loop.time() - self._since, self._got))
 
     def _make_room(self) -> None:
-        """When too many requests are on their way, let the one go that is furthest behind: hundreds of clients that
-        send drops must not keep out one that sends a request."""
-        if len(self.connections) <= MOST_READING:
+        """When too many requests are on their way, or too many connections wait for their next one, let the one go that
+        is furthest behind: thousands of clients that send drops, or nothing, must not keep out one that sends a
+        request."""
+        if len(self.connections) <= min(MOST_READING, MOST_IDLE):
             return
-        reading = [each for each in self.connections if isinstance(each, PatientProtocol) and each._reading.is_set]
-        if len(reading) > MOST_READING:
-            max(reading, key=PatientProtocol._arrears)._give_up()
+        ours = [each for each in self.connections if isinstance(each, PatientProtocol)]
+        reading = [each for each in ours if each._reading.is_set]
+        idle = [each for each in ours if each._is_idle]
+        for some, most in ((reading, MOST_READING), (idle, MOST_IDLE)):
+            if len(some) > most:
+                max(some, key=PatientProtocol._arrears)._give_up()
 
     def _arrears(self) -> float:
-        """How many bytes it is behind the pace."""
+        """How many bytes it is behind the pace; one that sends nothing, by how long."""
         return (self.loop.time() - self._since) * BODY_PACE - self._got
 
     def _give_up_reading(self) -> None:
@@ -116,6 +125,7 @@ class PatientProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._reading.stop()
+        self._is_idle = False
         self.transport.abort()
 
     def pause_writing(self) -> None:
