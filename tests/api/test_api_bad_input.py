@@ -1,5 +1,6 @@
 """What clients send that is not right: a clear answer in one form, nothing broken, nothing kept."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ import pytest
 from api_house import ApiHouse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.types import Message
 
 from gateway.http.api.formats.request_fields import BODY_BYTES
+from gateway.http.gate import _with_headers
 from hermes_lab.server import LabServer
 
 CHAT = "/v1/chat/completions"
@@ -228,6 +231,29 @@ def test_what_responses_cannot_honour_is_refused(api: ApiHouse, field: str, valu
 def test_a_place_that_is_none_is_refused(api: ApiHouse, place: str, status: int) -> None:
     answer = api.http().post("/v1/chat/completions", json={"model": "hermes", "messages": [HI], "conversation": place})
     assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("chat", ["x\0", "日本", "a\r\nSet-Cookie: x=y", "\x1b[31m", "a%0a", "%41"])
+@pytest.mark.parametrize("call", ["/v1/chat/completions", "/v1/runs"])
+def test_a_key_has_one_spelling(api: ApiHouse, nothing_kept: None, chat: str, call: str) -> None:
+    """C2: refused before anything is stored or paid; its answer could not be told where it is found again."""
+    place = f"agent:main:api:dm:{chat}"
+    said = {"messages": [HI]} if call == CHAT else {"input": "Hi"}
+    answer = api.http().post(call, json={"model": "hermes", "conversation": place, **said})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["param"] == "conversation"
+
+
+def test_an_answer_is_not_lost_over_its_headers() -> None:
+    """C2: what a header cannot hold is left out of it."""
+    sent: list[Message] = []
+
+    async def keep(message: Message) -> None:
+        sent.append(message)
+
+    start = {"type": "http.response.start", "status": 200, "headers": [(b"x-a", b"a\r\nb\0c\x1b")]}
+    asyncio.run(_with_headers(keep)(start))
+    assert dict(sent[0]["headers"])[b"x-a"] == b"abc"
 
 
 @pytest.mark.parametrize("follows", ["resp_x", "resp_", "nothing", "resp_YWdlbnQ6bWFpbjphcGk6ZG06eApt"])

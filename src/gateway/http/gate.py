@@ -38,6 +38,7 @@ WITHOUT_V1 = "There is nothing at {path}. The API is below /v1: ask for /v1{path
 FOREIGN = "This request comes from the page of another site, so nothing was done."
 NOT_KNOWN = "You are not logged in. Use the address that `hermes web` prints, or log in with the password."
 TOO_MANY_TRIES = "Many passwords are being tried just now, and yours was not looked at. Try again in a moment."
+_NOT_IN_HEADERS = bytes({*range(32), 127} - {9})
 WRONG_TOKEN = "The token in this address does not hold here, or not any more."
 
 
@@ -191,10 +192,12 @@ def read_request(scope: Scope) -> guard.Request:
 
 
 def _with_headers(send: Send) -> Send:
-    """Every answer has the headers that keep other sites out; an answer may have stricter ones of its own."""
+    """Every answer has the headers that keep other sites out; an answer may have stricter ones of its own. None holds
+    what a header cannot: an answer that was worked for is not lost over it."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
+            message["headers"] = [(name, value.translate(None, _NOT_IN_HEADERS)) for name, value in message["headers"]]
             headers = MutableHeaders(scope=message)
             for name, value in guard.HEADERS.items():
                 headers.setdefault(name, value)

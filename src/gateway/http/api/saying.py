@@ -164,12 +164,15 @@ async def _find_named(api: Api, caller: Caller, place: str, model: str) -> str:
 
 
 async def _find_key(api: Api, caller: Caller, key: str) -> str:
-    """A conversation of another platform must have begun there."""
-    timeline = await api.queries.threads.timeline(caller, key, limit=1)
+    """A conversation of another platform must have begun there. A key has one spelling, which fits into a header."""
     try:
-        platform = parse_key(key).platform
+        parsed = parse_key(key)
     except HermesError as error:
         raise NotThere(str(error)) from error
+    if str(parsed) != key:
+        raise wrong("conversation", f"conversation: {key[:100]!a} is not how a key is written; {str(parsed)[:300]} is.")
+    platform = parsed.platform
+    timeline = await api.queries.threads.timeline(caller, key, limit=1)
     if timeline.thread is None and platform != PLATFORM:
         raise NotThere("There is no such conversation.")
     return key

@@ -272,8 +272,10 @@ class ThreadQueries:
         scope = self.scope(caller)
         belongs = self._gateway.people.person_of(conversation)
         own = key.platform == "api" and key.chat.partition(".")[0] == caller.person
-        if key.profile != self._gateway.profile or (
-            scope is not None and belongs != scope and not (own and not belongs)
+        if (
+            str(key) != conversation
+            or key.profile != self._gateway.profile
+            or (scope is not None and belongs != scope and not (own and not belongs))
         ):
             raise NotThere(NOT_THERE)
 
