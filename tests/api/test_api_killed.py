@@ -1,9 +1,11 @@
-"""C2, C10: a client of OpenAI whose gateway is killed in the middle of its question gets one answer, from the next."""
+"""C2, C10: a client whose gateway is killed in the middle of its question gets one answer, from the next."""
 
 import threading
 from pathlib import Path
 
+import httpx2
 import pytest
+from api_house import join_texts, read_events
 from gateway_process import GatewayProcess
 from openai import OpenAI
 from waiting import wait_until
@@ -42,3 +44,35 @@ def test_a_client_survives_a_killed_gateway(home: Path, lab: LabServer) -> None:
     (session,) = store.sessions()
     assert [row.message["role"] for row in store.load(session.id).rows] == ["user", "assistant"]
     store.close()
+
+
+LOOKS = {"text": "I look.", "tool_calls": [{"name": "todo", "arguments": {"action": "list"}}]}
+OLD, NEW = "AAAA BBBB CCCC DDDD EEEE FFFF", "1111 2222 3333 4444 5555 6666"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("works", [False, True])
+def test_who_follows_a_run_over_a_kill_has_one_text(home: Path, lab: LabServer, works: bool) -> None:
+    """C7, C10: the ids of a life that is over begin anew, what was read before is taken back, and the end comes."""
+    slow = {"text": OLD, "chunks": 10, "stall_between": 0.2}
+    lab.set_plan([*([LOOKS] if works else []), slow, {"text": NEW, "chunks": 10, "stall_between": 0.1}])
+    port = find_free_port()
+    with GatewayProcess(home, lab.base_url, web={"port": port}) as gateway:
+        bearer = {"Authorization": f"Bearer {access.read_token(home)}"}
+        gateway.start()
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=bearer, timeout=60) as http:
+            run = http.post("/v1/runs", json={"input": "Well?"}).json()["id"]
+            before = read_events(http, run, until=lambda told: "BBBB" in join_texts(told))
+            gateway.kill()
+            gateway.start()
+            after = read_events(http, run, before[-1][0])
+            whole = "I look.\n\n" + NEW if works else NEW
+            assert after[-1][1]["run"]["output"] == whole
+            assert join_texts(before + after) == whole
+            assert join_texts(after) == whole
+            gateway.kill()
+            gateway.start()
+            for last in ("", "2", "40", "nonsense", before[0][0], *(id for id, _ in after)):
+                again = read_events(http, run, last)
+                assert again[-1][1]["type"] == "run.ended", last
+                assert join_texts([*after, *again] if last else again) == whole, last

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from api_house import ApiHouse
+from api_house import ApiHouse, join_texts, read_events
 from waiting import wait_until
 
 from gateway.service import gateway
@@ -22,20 +22,6 @@ def start(http: httpx2.Client, text: str, **more: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def read_events(http: httpx2.Client, run: str, **headers: str) -> list[tuple[int, dict[str, Any]]]:
-    """All events of a run, with their ids."""
-    answer = http.get(f"/v1/runs/{run}/events", headers=headers)
-    assert answer.status_code == 200
-    found = []
-    for block in answer.text.split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line and not line.startswith(":"))
-        if lines:
-            data = json.loads(lines["data"])
-            assert data["type"] == lines["event"]
-            found.append((int(lines["id"]), data))
-    return found
-
-
 def wait_status(http: httpx2.Client, run: str, *status: str) -> dict[str, Any]:
     wait_until(lambda: http.get(f"/v1/runs/{run}").json()["status"] in status)
     return dict(http.get(f"/v1/runs/{run}").json())
@@ -46,7 +32,7 @@ def test_a_run_is_followed_from_its_beginning(api: ApiHouse) -> None:
     run = start(http, WORKS)
     assert run["status"] in ("queued", "in_progress")
     events = read_events(http, run["id"])
-    assert [id for id, _ in events] == list(range(1, len(events) + 1))
+    assert len({id for id, _ in events}) == len(events)
     assert [data["type"] for _, data in events] == [
         "run.started",
         "text",
@@ -58,8 +44,9 @@ def test_a_run_is_followed_from_its_beginning(api: ApiHouse) -> None:
     ]
     last = events[-1][1]["run"]
     assert (last["status"], last["output"]) == ("completed", "I look.\n\nDone.")
-    assert "".join(data["text"] for _, data in events if data["type"] == "text") == last["output"]
-    assert read_events(http, run["id"], **{"Last-Event-ID": str(events[3][0])}) == events[4:]
+    assert join_texts(events) == last["output"]
+    assert read_events(http, run["id"], events[3][0]) == events[4:]
+    assert read_events(http, run["id"], events[-1][0]) == events[-1:]
     told = http.get(f"/v1/runs/{run['id']}").json()
     assert told["session"]
     assert told["usage"]["total_tokens"] > 0
@@ -81,6 +68,16 @@ def test_a_store_that_fails_once_does_not_break_a_run(api: ApiHouse, monkeypatch
     ended = wait_status(http, run["id"], "completed", "failed", "cancelled")
     assert failed
     assert (ended["status"], ended["output"]) == ("completed", "I look.\n\nDone.")
+
+
+def test_an_id_of_another_run_begins_anew(api: ApiHouse) -> None:
+    """C7: what was read is taken back, and the end comes."""
+    http = api.http()
+    first = read_events(http, start(http, "[[say First.]]")["id"])
+    for last in ("0", "40", "nonsense", first[0][0], first[-1][0]):
+        told = read_events(http, start(http, "[[say Second.]]")["id"], last)
+        assert told[-1][1]["type"] == "run.ended", last
+        assert join_texts(first + told) == "Second.", last
 
 
 def test_a_run_is_stopped(api: ApiHouse, lab: LabServer) -> None:

@@ -1,5 +1,6 @@
 """A gateway on a thread of the test with the API served on loopback, and clients of it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,34 @@ from web_house import WebHouse
 from hermes_state.people_store import MEMBER
 
 T = TypeVar("T")
+Told = list[tuple[str, dict[str, Any]]]
+
+
+def read_events(http: httpx2.Client, run: str, last: str = "", until: Callable[[Told], bool] = lambda _: False) -> Told:
+    """The events of a run with their ids, as an EventSource reads them that was told `last` before."""
+    told: Told = []
+    id = ""
+    with http.stream("GET", f"/v1/runs/{run}/events", headers={"Last-Event-ID": last} if last else {}) as got:
+        assert got.status_code == 200
+        for line in got.iter_lines():
+            name, _, value = line.partition(": ")
+            id = value if name == "id" else id
+            if name == "data":
+                told.append((id, json.loads(value)))
+                if until(told):
+                    break
+    return told
+
+
+def join_texts(told: Told) -> str:
+    """What docs/api.md says about `text` and `text.ended`."""
+    kept = text = ""
+    for _, event in told:
+        if event["type"] == "text":
+            text += event["text"]
+        elif event["type"] == "text.ended":
+            kept, text = "" if event.get("all") else kept + text if event["kept"] else kept, ""
+    return kept + text
 
 
 class ApiHouse(WebHouse):

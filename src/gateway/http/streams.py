@@ -14,9 +14,9 @@ DONE = "data: [DONE]\n\n"
 _HEADERS: Mapping[str, str] = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-def write_event(data: Mapping[str, Any], *, event: str = "", id: int | None = None) -> str:
+def write_event(data: Mapping[str, Any], *, event: str = "", id: str = "") -> str:
     named = f"event: {event}\n" if event else ""
-    numbered = "" if id is None else f"id: {id}\n"
+    numbered = f"id: {id}\n" if id else ""
     return f"{numbered}{named}data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 

@@ -14,10 +14,7 @@ _LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 100}
 _BEFORE: Schema = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
 _WORDS: Schema = {"type": "string", "maxLength": 500}
 _HEADER: Schema = {"type": "string", "maxLength": 255}
-_FORMS: Mapping[str, Schema] = {
-    "X-Hermes-Conversation": PLACE,
-    "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}$"},
-}
+_FORMS: Mapping[str, Schema] = {"X-Hermes-Conversation": PLACE}
 _TALK: tuple[str, ...] = ("X-Hermes-Conversation", "Idempotency-Key", "X-Hermes-Commands", "X-Hermes-Events")
 _TALK_ERRORS = (404, 409, 413, 429, 502, 503)
 _HEADERS: Mapping[str, str] = {
@@ -25,7 +22,7 @@ _HEADERS: Mapping[str, str] = {
     "Idempotency-Key": "The same key never runs twice: a repetition gets the answer of the first request.",
     "X-Hermes-Commands": "1: a text that begins with a slash is a command. For the owner's keys only.",
     "X-Hermes-Events": "1: also send what happens beside the text, in the stream.",
-    "Last-Event-ID": "Go on after this event.",
+    "Last-Event-ID": "Go on after this event; one that is not known begins anew.",
 }
 _TOLD: Mapping[str, Any] = {
     name: {"schema": TEXT, "description": about}

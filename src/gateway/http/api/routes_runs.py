@@ -38,19 +38,16 @@ async def get_run(api: Api, request: Request, caller: Caller) -> Response:
 async def follow_run(api: Api, request: Request, caller: Caller) -> Response:
     """What has happened so far and what happens next, from the beginning or after `Last-Event-ID`."""
     record = await _find(api, request, caller)
-    last = request.headers.get("last-event-id", "0")
-    if not last.isascii() or not last.isdigit():
-        raise wrong("Last-Event-ID", "Last-Event-ID must be a number.")
 
     async def write_events() -> AsyncIterator[str]:
-        async for event in record.follow(int(last[:9]), PULSE_SECONDS):
+        async for event in record.follow(request.headers.get("last-event-id", ""), PULSE_SECONDS):
             if event is None:
                 yield PULSE
                 continue
             data = {"type": event.kind, **event.data}
             if event.kind in (ENDED, CLOSING):
                 data["run"] = write_run(record)
-            yield write_event(data, event=event.kind, id=event.id)
+            yield write_event(data, event=event.kind, id=record.write_id(event))
 
     return stream(write_events(), write_headers(record))
 

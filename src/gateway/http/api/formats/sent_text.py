@@ -30,6 +30,7 @@ class SentText:
         if event.kind == TEXT_ENDED and event.data["kept"]:
             self._kept = self._place
         elif event.kind == TEXT_ENDED:
+            self._kept = 0 if event.data.get("all") else self._kept
             self._place = self._kept
         elif event.kind == TEXT:
             return self._grow(str(event.data["text"]))

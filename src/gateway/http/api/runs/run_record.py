@@ -5,6 +5,7 @@ A record belongs to no connection: when a client vanishes the run goes on, and i
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -22,11 +23,12 @@ TEXT, REASONING, TEXT_ENDED = "text", "reasoning", "text.ended"
 TOOL_STARTED, TOOL_ENDED, NOTICE = "tool.started", "tool.ended", "notice"
 STARTED, QUESTION, ENDED, CLOSING = "run.started", "question", "run.ended", "closing"
 MOST_CHARS = 2_000_000  # of events of one run; the answer comes whole at its end
+_TAKEN_BACK: Mapping[str, Any] = {"kept": False, "all": True}  # of TEXT_ENDED: no text that came before counts
 
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    id: int  # counted from 1
+    number: int  # counted from 1
     kind: str
     data: Mapping[str, Any] = field(default_factory=dict)
 
@@ -49,6 +51,7 @@ class Record:
         self.ended = 0.0  # time.monotonic()
         self.lossy = False  # something that was shown was not seen here
         self.events: list[RunEvent] = []
+        self._life = secrets.token_hex(4)  # the ids of another process, or of a record that was let go, are not ours
         self.size = 0
         self._texts = TurnTexts()
         self._thoughts = TurnTexts()
@@ -106,10 +109,13 @@ class Record:
         self._add(QUESTION, question=write_question(question))
 
     def end(self, outcome: RunOutcome) -> None:
-        """What is missing of the text is added; if it is another one than was streamed, the end tells it."""
-        streamed = self.streamed
-        if not outcome.error and outcome.text != streamed and outcome.text.startswith(streamed):
-            self._add(TEXT, text=outcome.text[len(streamed) :])
+        """What is missing of the text is added; another one than was streamed takes its place: whoever joins the
+        events has the answer."""
+        if not outcome.error and outcome.text.strip() != self.streamed.strip():
+            if not outcome.text.startswith(self.streamed):
+                self._texts = TurnTexts()
+                self._add(TEXT_ENDED, **_TAKEN_BACK)
+            self._add(TEXT, text=outcome.text[len(self.streamed) :])
         self.question = None
         self.outcome = outcome
         self.model = outcome.model or self.model  # from here on it is named who answered, not who was asked for
@@ -130,16 +136,25 @@ class Record:
 
     # --- reading
 
-    async def follow(self, after: int = 0, pulse: float | None = None) -> AsyncIterator[RunEvent | None]:
-        """The events after this id, until the run is over; None whenever nothing has come for `pulse` seconds."""
+    def write_id(self, event: RunEvent) -> str:
+        return f"{self._life}-{event.number}"
+
+    async def follow(self, last: str = "", pulse: float | None = None) -> AsyncIterator[RunEvent | None]:
+        """The events after the one with this id, until the run is over, whose end always comes; None whenever nothing
+        has come for `pulse` seconds. An id that is not of this record begins anew, and takes back what was read."""
+        after = next((event.number for event in self.events if last and self.write_id(event) == last), 0)
+        if last and not after:
+            yield RunEvent(0, TEXT_ENDED, _TAKEN_BACK)
         woken = asyncio.Event()
         self._woken.add(woken)
         try:
+            if self.is_over:
+                after = min(after, len(self.events) - 1)
             while True:
                 woken.clear()
                 for event in self.events[after:]:
                     yield event
-                    after = event.id
+                    after = event.number
                 if after >= len(self.events):
                     if self.is_over:
                         return
@@ -153,5 +168,5 @@ class Record:
 
     async def wait(self) -> None:
         """Until the run is over."""
-        async for _ in self.follow(len(self.events)):
+        async for _ in self.follow():
             pass
