@@ -145,6 +145,24 @@ def visible(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(standing)
 
 
+def open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The calls of the last round that have no result yet, in order."""
+    results: set[str] = set()
+    for message in reversed(messages):
+        if message.get("role") != "tool":
+            return [call["id"] for call in message.get("tool_calls") or () if call["id"] not in results]
+        results.add(str(message.get("tool_call_id")))
+    return []
+
+
+def whole_rounds(rows: Sequence[Row], before: int | None) -> Sequence[Row]:
+    """The rows before a position, or all, without a last round whose calls lack results: no model takes such a one."""
+    kept = [row for row in rows if before is None or row.position < before]
+    if open_calls([row.message for row in kept]):
+        del kept[max(place for place, row in enumerate(kept) if row.message.get("role") != "tool") :]
+    return kept
+
+
 def placed(rows: Sequence[Row], first: int) -> tuple[Row, ...]:
     """The rows as they are once they are stored: with their positions, counted from `first`, and without the messages
     that were marked as taken with them, since a row may be written again by another turn."""

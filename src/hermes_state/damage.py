@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import Address
-from hermes_base.journal import LOST
+from hermes_base.journal import LOST, open_calls
 
 T = TypeVar("T")
 Key = tuple[str | int | bytes, ...]
@@ -155,7 +155,7 @@ def make_marker(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str
     """
     results = takewhile(lambda message: message.get("role") == "tool", after)
     behind = [str(message.get("tool_call_id")) for message in results]  # the calls whose results stand first
-    missing = [call for call in _open_calls(before) if call not in behind]
+    missing = [call for call in open_calls(before) if call not in behind]
     if missing:
         return {"role": "tool", "tool_call_id": missing[0], "content": LOST_TEXT}
     if behind:
@@ -163,13 +163,3 @@ def make_marker(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str
         return {"role": "assistant", "content": LOST_TEXT, "tool_calls": calls}
     asked = bool(before) and before[-1].get("role") in ("user", "tool")
     return {"role": "assistant" if asked else "user", "content": LOST_TEXT}
-
-
-def _open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The calls of the last round that have no result in what is given."""
-    results: set[str] = set()
-    for message in reversed(messages):
-        if message.get("role") != "tool":
-            return [call["id"] for call in message.get("tool_calls") or () if call["id"] not in results]
-        results.add(str(message.get("tool_call_id")))
-    return []

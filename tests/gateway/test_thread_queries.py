@@ -1,5 +1,6 @@
 """Conversations as the page and the API see and change them."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,6 +179,22 @@ def test_a_copy_can_live_apart(house: QueriesHouse) -> None:
     house.ask(fork.conversation, "[[say two]]")
     assert len(house.look(talk).entries) == 2
     assert len(house.look(fork.conversation).entries) == 4
+
+
+def test_a_copy_of_a_turn_under_way_goes_on(house: QueriesHouse, home: Path) -> None:
+    """B5, C2: while a tool runs, and from any place of its round: every message there is answered."""
+    talk, ends = house.open(), home / "workspace" / "ends"
+    wait = f"until test -e {ends}; do sleep 0.05; done"
+    house.say(talk, f"[[tool terminal {json.dumps({'command': wait})}]][[then]][[say done]]")
+    wait_until(lambda: any(entry.kind == "tool" for entry in house.look(talk).entries))
+    session, fork = session_of(house.look(talk)), house.queries.threads.fork
+    copies = [house.run(fork(OWNER, session, apart=True)).conversation]
+    ends.parent.mkdir(exist_ok=True)
+    ends.touch()
+    house.wait_idle(talk)
+    copies += [house.run(fork(OWNER, session, before=before, apart=True)).conversation for before in range(5)]
+    for copy in copies:
+        assert kinds(house.ask(copy, "[[say two]]"))[-1] == ("assistant", "two")
 
 
 def test_nothing_is_changed_under_a_turn(house: QueriesHouse) -> None:

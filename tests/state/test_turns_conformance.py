@@ -474,6 +474,23 @@ def test_a_branch_has_the_rows_that_stand_and_their_bytes(bench: Bench) -> None:
     assert [store.current(name) for name in (CHAT, OTHER)] == [whole, part]
 
 
+def test_a_branch_never_ends_with_calls_that_have_no_result(bench: Bench) -> None:
+    """B5: wherever it is cut, and while a round is under way: no model would take the copy."""
+    session, store = bench.open_session(), bench.store
+    calls = [{"id": id, "type": "function", "function": {"name": "todo", "arguments": "{}"}} for id in ("a", "b")]
+    asks = {"role": "assistant", "content": "", "tool_calls": calls}
+    done = [{"role": "tool", "tool_call_id": id, "content": id} for id in ("a", "b")]
+    said = [{"role": "user", "content": "go"}, asks, *done, {"role": "assistant", "content": "on"}, asks, *done]
+    kept = [0, 1, 1, 1, 4, 5, 5, 5, 8]
+    for length in range(len(said) + 1):
+        assert store.branch(session, current=False).version == kept[length]
+        if length < len(said):
+            store.append(session, "w", length, [Row(said[length])])
+    for before, rows in enumerate(kept):
+        copy = store.branch(session, before=before, current=False)
+        assert [row.message for row in store.load(copy.id).rows] == said[:rows]
+
+
 def test_the_last_session_of_a_chain_is_found_by_its_task(bench: Bench) -> None:
     """B10"""
     session, store = bench.open_session(), bench.store

@@ -47,16 +47,6 @@ def unknown_result(call_id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": UNKNOWN_OUTCOME}
 
 
-def open_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The calls of the last round that have no result yet, in order."""
-    answered: set[object] = set()
-    for message in reversed(messages):
-        if message.get("role") != "tool":
-            return [call["id"] for call in message.get("tool_calls", ()) if call["id"] not in answered]
-        answered.add(message.get("tool_call_id"))
-    return []
-
-
 def repair_arguments(arguments: object) -> str:
     """Tool arguments as a JSON object in text; what is none is kept as a string inside one."""
     if isinstance(arguments, Mapping):

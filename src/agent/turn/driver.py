@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.formats.multimodal import find_parts
-from agent.formats.repair import open_calls, repair_messages, unknown_result
+from agent.formats.repair import repair_messages, unknown_result
 from agent.formats.reply import Reply, ToolCall
 from agent.formats.wire import AnswerReader
 from agent.turn import rules
@@ -27,7 +27,18 @@ from agent.turn.shown import ShownText
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import Interrupted, ModelFailure
-from hermes_base.journal import EARLY_ENDS, ENDED_EARLY, EXCUSE, LOST, STEERED, Row, TurnEnd, UsageRow, text_of
+from hermes_base.journal import (
+    EARLY_ENDS,
+    ENDED_EARLY,
+    EXCUSE,
+    LOST,
+    STEERED,
+    Row,
+    TurnEnd,
+    UsageRow,
+    open_calls,
+    text_of,
+)
 from hermes_base.text.foreign import FOREIGN, SAID_BY
 from hermes_base.text.whole_text import clean_text
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count, repeat
 from typing import Any
 
-from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible
+from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible, whole_rounds
 from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements
@@ -152,7 +152,7 @@ def copy_session(db: sqlite3.Connection, old: SessionInfo, before: int | None, c
     copy = add_session(db, new, "")
     db.execute(statements.ASSIGN, (clean(old.person), conversation))
     db.execute(statements.COPY_PARTS, (copy, old.id))
-    rows = [row for row in read_transcript(db, old.id).rows if before is None or row.position < before]
+    rows = whole_rounds(read_transcript(db, old.id).rows, before)
     if rows:
         add_rows(db, copy, get_head(db, copy), records.make_writer_id(), records.write_batch(rows))
     return get_info(db, copy)

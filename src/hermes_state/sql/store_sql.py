@@ -114,8 +114,9 @@ class Store:
         self, session: str, *, before: int | None = None, conversation: str = "", current: bool = True
     ) -> SessionInfo:
         """A copy of a session, up to a position if one is given, with the bytes that were sent, in its conversation or
-        in another; a task of its own. With `current` the conversation goes on in it, and AtWork is raised as by
-        `resume`. One transaction: there is the whole copy, or none."""
+        in another; a task of its own. It ends where a round of tools does: calls without results are left out. With
+        `current` the conversation goes on in it, and AtWork is raised as by `resume`. One transaction: there is the
+        whole copy, or none."""
         with self._db.write() as db:
             old = steps.get_info(db, session)
             copy = steps.copy_session(db, old, before, clean(conversation) or old.conversation)
