@@ -8,6 +8,8 @@ import pytest
 from api_house import ApiHouse
 from waiting import wait_until
 
+from gateway.core import route
+from gateway.turns import lane
 from hermes_lab.server import LabServer
 from hermes_state import turn_rules
 
@@ -60,3 +62,31 @@ def test_a_run_that_was_stopped_before_its_first_word_names_the_reason(api: ApiH
     ended = http.get(f"/v1/runs/{run}").json()
     assert "stopped by the user" in ended["error"]["message"]
     assert ended["output"] is None
+
+
+def test_a_full_queue_is_told_to_each_request(api: ApiHouse, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C2: each request learns at once that its own message was not taken, whichever call it makes."""
+    for place in (route, lane):
+        monkeypatch.setattr(place, "MAX_WAITING", 2)
+    http = api.http()
+    held = http.post("/v1/runs", json={"input": "[[stall 60]]", "conversation": "full"}).json()["id"]
+    wait_until(lambda: bool(lab.in_flight))
+    text = {"input": "[[say In time.]]", "conversation": "full"}
+    waiting = [http.post("/v1/runs", json=text) for _ in range(2)]
+    assert [answer.status_code for answer in waiting] == [202, 202]
+    chat = {"messages": [{"role": "user", "content": "[[say Late.]]"}], "conversation": "full"}
+    late: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/runs", text),
+        ("/v1/runs", text),
+        ("/v1/chat/completions", {**chat, "model": "hermes"}),
+        ("/v1/chat/completions", {**chat, "model": "hermes", "stream": True}),
+        ("/v1/responses", {**text, "model": "hermes", "background": True}),
+        ("/v1/responses", {**text, "model": "hermes", "stream": True}),
+    ]
+    for number, (path, body) in enumerate([*late, *late]):  # each is sent a second time with its key
+        answer = http.post(path, json=body, headers={"Idempotency-Key": str(number % len(late))})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (429, route.TOO_MANY), path
+        assert answer.headers["X-Hermes-Run"]
+    http.post(f"/v1/runs/{held}/stop")
+    for run in (answer.json()["id"] for answer in waiting):
+        wait_until(lambda run=run: http.get(f"/v1/runs/{run}").json()["output"] == "In time.")  # type: ignore[misc]

@@ -208,6 +208,11 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
     "a file alone": (say("", files=(FILE,)), idle(), StartTurn()),
     "a crowd": (say("hi"), busy(waiting=MAX_WAITING), ReplyAtOnce(intake.TOO_MANY, "warning")),
     "a crowd that was told": (say("hi"), busy(waiting=MAX_WAITING, refusals=1), Drop),
+    "a crowd of requests": (
+        say("/queue x"),
+        busy(waiting=MAX_WAITING, refusals=1, awaits_each=True),
+        ReplyAtOnce(intake.TOO_MANY, "warning"),
+    ),
     "the last that fits": (say("hi"), busy(waiting=MAX_WAITING - 1, refusals=1), Interrupt()),
     "while shutting down": (say("hi"), idle(closing=True), Queue(intake.QUEUED_CLOSING)),
     "while shutting down in a turn": (say("hi"), busy(closing=True), Queue(intake.QUEUED_CLOSING)),

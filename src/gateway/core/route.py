@@ -100,6 +100,7 @@ class ConversationView:
     depth: int = 0  # how many turns in a row were interrupted by a message
     busy_mode: str = "interrupt"  # interrupt, steer, queue
     question: OpenQuestion | None = None
+    awaits_each: bool = False  # the sender waits for what becomes of each message
     names_seen: bool = False  # the platform's clients say which question the writer of a text saw
     waiting: int = 0  # messages of this conversation that wait before this one
     behind_command: bool = False  # one of them is a command, which decides where this one is answered
@@ -242,10 +243,12 @@ def _keep_for_the_next_start(_: Inbound, view: ConversationView) -> Decision | N
 
 
 def _refuse_flood(_: Inbound, view: ConversationView) -> Decision | None:
-    """A run of refusals is told once, or the refusals themselves would be a flood."""
+    """A run of refusals is told once, or the refusals themselves would be a flood; a program hears each of them, as the
+    answer to its request."""
     if view.waiting < MAX_WAITING:
         return None
-    return Drop("too many wait, and the sender knows") if view.refusals else ReplyAtOnce(TOO_MANY, "warning")
+    knows = view.refusals and not view.awaits_each
+    return Drop("too many wait, and the sender knows") if knows else ReplyAtOnce(TOO_MANY, "warning")
 
 
 def _join_busy(inbound: Inbound, view: ConversationView) -> Decision | None:

@@ -44,6 +44,7 @@ class PlatformSpec:
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
     always_on: bool = False  # it belongs to Hermes itself, and no setting switches it on
     needs_mention: bool = True  # in a group only what speaks to us is for us
+    awaits_each: bool = False  # its clients wait for what becomes of each message: each is told, however many there are
     names_seen: bool = False  # its clients say with a text which question its writer saw (`Inbound.seen`); none: none
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
 
@@ -85,6 +86,13 @@ class Heard:
 
     seq: int
     inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """It was decided what becomes of a message; one that was refused is dealt with by now."""
+
+    seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +141,7 @@ class Titled:
 
 
 #: What a platform that shows events is told: what happens in a turn, and what became of messages.
-LiveEvent = Event | Heard | Begun | Taken | Dealt | Moved | Asking | Titled
+LiveEvent = Event | Heard | Judged | Begun | Taken | Dealt | Moved | Asking | Titled
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from gateway.core.route import (
 )
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
-from gateway.platforms.face import Begun, Dealt, Moved
+from gateway.platforms.face import Begun, Dealt, Judged, Moved
 from gateway.turns.jobs import BY_NEW_MESSAGE, LOOKED_AT, Arrival, Item, Job, JobDone
 from gateway.turns.places import Places
 from gateway.turns.questions import Questions
@@ -215,6 +215,7 @@ class Lane:
                 arrival = await self._drop_replaced(arrival)
                 decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
                 await self._perform(arrival, StartTurn() if arrival.row.seq in self._judged else decision)
+                self._host.live_events.show(self.key, Judged(arrival.row.seq))
             except Exception:
                 self._forget_message(arrival.row.seq)
                 raise

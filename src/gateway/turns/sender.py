@@ -92,6 +92,7 @@ class Senders:
             group_allowed=rules.allowed,
             needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
             members_approve=people.members_approve(settings),
+            awaits_each=spec.awaits_each,
             names_seen=spec.names_seen,
             plugin_commands=frozenset(get_plugin_commands()),
         )

@@ -96,7 +96,7 @@ CALLS: Mapping[tuple[str, str], ApiCall] = {
         errors=(404, 409, 413),
     ),
     ("post", "/v1/runs"): ApiCall(
-        "Ask, and do not wait.", "Run", 202, body="RunRequest", headers=_TALK[:3], errors=(404, 409, 413, 503)
+        "Ask, and do not wait.", "Run", 202, body="RunRequest", headers=_TALK[:3], errors=(404, 409, 413, 429, 503)
     ),
     ("get", "/v1/runs/{id}"): ApiCall("A run as it stands.", "Run", errors=(404,)),
     ("get", "/v1/runs/{id}/events"): ApiCall(

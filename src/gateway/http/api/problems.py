@@ -1,7 +1,6 @@
 """What a client is told when something cannot be done, in the form that OpenAI clients read."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -41,15 +40,16 @@ class ApiProblem(Exception):
         self.code = code or _CODES.get(status, "server_error" if status >= 500 else "invalid_request")
         self.param = param
         self.retry = retry
+        self.headers: Mapping[str, str] = {}  # that go along
 
     def describe(self) -> dict[str, Any]:
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         return {"message": self.message, "type": kind, "param": self.param or None, "code": self.code}
 
-    def respond(self, headers: Mapping[str, str] = MappingProxyType({})) -> JSONResponse:
+    def respond(self) -> JSONResponse:
         extra = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
         retry = {} if self.retry else NO_RETRY
-        return JSONResponse({"error": self.describe()}, self.status, {**headers, **extra, **retry})
+        return JSONResponse({"error": self.describe()}, self.status, {**self.headers, **extra, **retry})
 
 
 def wrong(param: str, message: str, code: str = "invalid_value") -> ApiProblem:

@@ -10,11 +10,11 @@ from gateway.http.api.formats.asking import Ask
 from gateway.http.api.formats.reading_chat import read_chat
 from gateway.http.api.formats.reading_responses import read_response_request
 from gateway.http.api.formats.request_fields import read_json
-from gateway.http.api.formats.writing_chat import problem_with, write_chunks, write_completion
+from gateway.http.api.formats.writing_chat import write_chunks, write_completion
 from gateway.http.api.formats.writing_responses import write_response, write_typed_events
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE
-from gateway.http.api.saying import read_wish, say, write_headers
+from gateway.http.api.saying import check_answered, read_wish, say, write_headers
 from gateway.http.streams import stream
 from hermes_base.query_values import Caller
 
@@ -26,9 +26,7 @@ async def complete_chat(api: Api, request: Request, caller: Caller) -> Response:
         pieces = write_chunks(record, usage=ask.include_usage, events=ask.events)
         return stream(pieces, write_headers(record))
     await record.wait()
-    problem = problem_with(record)
-    if problem is not None:
-        return problem.respond(write_headers(record))
+    check_answered(record)
     return JSONResponse(write_completion(record), headers=write_headers(record))
 
 
@@ -40,9 +38,7 @@ async def create_response(api: Api, request: Request, caller: Caller) -> Respons
         return stream(write_typed_events(record, events=ask.events), write_headers(record))
     if not background:
         await record.wait()
-        problem = problem_with(record)
-        if problem is not None:
-            return problem.respond(write_headers(record))
+        check_answered(record)
     return _show_response(record, ask.follows)
 
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.images import keep_images
+from gateway.http.api.formats.writing_chat import problem_with
 from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request
 from gateway.http.api.runs.run_record import Record
@@ -62,14 +63,23 @@ def read_wish(request: Request, caller: Caller) -> Wish:
 
 async def say(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
     """Hand the question over; the record of its run. The same idempotency key never begins a second one, and neither
-    does a client that repeats itself because it heard nothing."""
+    does a client that repeats itself because it heard nothing. A message for which there is no room is a problem."""
     mark = mark_request(caller, ask, wish.place)
-    known = await _find_repeated(api, caller, mark) if wish.repetition else None
-    if known is not None:
-        return known
-    record = await _begin(api, caller, ask, wish, mark)
-    api.retries.keep(mark, record)
+    record = await _find_repeated(api, caller, mark) if wish.repetition else None
+    if record is None:
+        record = await _begin(api, caller, ask, wish, mark)
+        api.retries.keep(mark, record)
+    if record.outcome is not None and record.outcome.refused:
+        check_answered(record)
     return record
+
+
+def check_answered(record: Record) -> None:
+    """Raise why there is no answer, if there is none."""
+    problem = problem_with(record)
+    if problem is not None:
+        problem.headers = write_headers(record)
+        raise problem
 
 
 async def _find_repeated(api: Api, caller: Caller, mark: str) -> Record | None:

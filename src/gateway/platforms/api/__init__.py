@@ -15,5 +15,6 @@ SPEC = PlatformSpec(
     joins=True,
     always_on=True,
     needs_mention=False,
+    awaits_each=True,
     names_seen=True,
 )

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gateway.platforms.face import Asking, Begun, Dealt, Heard, LiveEvent, Moved, NotNow, Part, Taken, Titled
+from gateway.platforms.face import Asking, Begun, Dealt, Heard, Judged, LiveEvent, Moved, NotNow, Part, Taken, Titled
 from gateway.platforms.local.attached import Attached, Leaving
 from gateway.platforms.local.house import LocalHouse, OpenedConversation, StoredRow
 from gateway.platforms.local.missed import find_missed, read_rows
@@ -207,7 +207,7 @@ class AllViewers:
                         for client in list(viewers.clients):
                             with client.must_hear():
                                 await self._tell_dealt(client, viewers, seqs)
-                    case Begun() | Taken() | Asking() | Titled():
+                    case Judged() | Begun() | Taken() | Asking() | Titled():
                         pass  # clients follow the outbox, where questions stand in their place
                     case _:
                         for client in viewers.clients:

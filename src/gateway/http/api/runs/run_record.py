@@ -47,6 +47,7 @@ class Record:
         self.question: Question | None = None
         self.first_question = ""  # the one that an answer without an id means
         self.outcome: RunOutcome | None = None
+        self.judged = asyncio.Event()  # it is known whether the message was taken
         self.closing = False  # the gateway ends before the run does
         self.ended = 0.0  # time.monotonic()
         self.lossy = False  # something that was shown was not seen here
@@ -128,6 +129,7 @@ class Record:
         self._add(CLOSING)
 
     def _add(self, kind: str, **data: Any) -> None:
+        self.judged.set()
         self.size += 100 + len(data.get("text", ""))
         if self.size <= MOST_CHARS or kind not in (REASONING, TOOL_STARTED, TOOL_ENDED, NOTICE):
             self.events.append(RunEvent(len(self.events) + 1, kind, data))

@@ -5,6 +5,7 @@ missed; when events were given up, or the process was another one, the store tel
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from gateway.http.api.runs.outcomes import RunOutcome, find_model, read_outcome
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import Ticket, read_ticket
 from gateway.platforms.api.adapter import ApiAdapter
-from gateway.platforms.face import Asking, Begun, Dealt, Refused
+from gateway.platforms.face import Asking, Begun, Dealt, Judged, Refused
 from gateway.platforms.hub import Lost, StreamEnded, Watch, Watched
 from gateway.service.queries.all_queries import Queries
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 30.0  # a run without any event for so long is looked up in the store
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # before a store that does not answer is asked again
+JUDGED_SECONDS = 10.0  # so long a request waits for the word on whether its message is taken
 KEPT_RUNS, KEPT_CHARS = 500, 16_000_000  # ended runs that are remembered; the store has them all
 BROKEN = "The run broke inside of Hermes; the log has the details."
 
@@ -45,7 +47,8 @@ class Runs:
     # --- beginning
 
     async def begin(self, caller: Caller, inbound: Inbound, model: str) -> Record:
-        """The run of this message: a new one, or the one that it began before under the same name."""
+        """The run of this message: a new one, or the one that it began before under the same name. A message that is
+        refused has ended when this returns."""
         ticket = Ticket(inbound.conversation, inbound.message)
         record = self._records.get(ticket)
         if record is None:
@@ -57,6 +60,9 @@ class Runs:
             except ApiProblem:
                 self._records.pop(ticket, None)
                 raise
+        with contextlib.suppress(TimeoutError):  # another process has the conversation: the run tells it later
+            async with asyncio.timeout(JUDGED_SECONDS):
+                await record.judged.wait()
         return record
 
     def is_busy(self, conversation: str) -> bool:
@@ -115,6 +121,7 @@ class Runs:
             record.seq = taken.seq or 0
             if taken.seq is None:
                 await self._check_stored(record)
+                record.judged.set()
         except Exception:  # the top of a run: whoever asked is told
             log.exception("a message of the API could not be handed over")
             return ApiProblem(500, BROKEN)
@@ -143,6 +150,8 @@ class Runs:
 
     async def _note(self, record: Record, event: Watched) -> None:
         match event:
+            case Judged(seq) if record.seq == seq:
+                record.judged.set()
             case Begun(seqs, at) if record.seq in seqs:
                 record.begin(at)
             case Dealt(seqs) if record.seq in seqs:
