@@ -53,13 +53,15 @@ CALLS_FOR = {
 }
 IS_ABOUT = {
     Concern.REQUEST: ("this request", "nobody; the next request goes there again"),
+    Concern.PICTURE: ("its pictures", "nobody; pictures that nobody takes are left out of later requests"),
+    Concern.TEXT: ("its text", "nobody; a text that nobody takes is left out of later requests"),
     Concern.MODEL: ("the model", "this model with this key at this address"),
     Concern.KEY: ("the key", "every model with this key at this address"),
     Concern.ADDRESS: ("the address", "everything at this address"),
 }
 FAILOVER_RULES = """
 - A body may say more than its status: credit that is used up, a key that is not valid, a model that is unknown or was
-  withdrawn, a text that a filter refuses. Such words count, also in a 400.
+  withdrawn, a picture or a text that is not taken. Such words count, also in a 400.
 - It is left alone for 30 s, or as long as the provider asks for, doubling up to 5 minutes; then one turn probes it. A
   probe ends with its turn, however that ends. All conversations share this.
 - Every turn begins with the first of the chain that is well: the first choice, if it is. If nobody is well, with the

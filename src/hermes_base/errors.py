@@ -91,6 +91,8 @@ class Concern(StrEnum):
     """What a failed model call says something about; whatever is not meant goes on being used."""
 
     REQUEST = "request"  # this one request: the next one may go through
+    PICTURE = "picture"  # a picture in the request: it would be refused with every later message, too
+    TEXT = "text"  # the words of the request: likewise
     MODEL = "model"  # this model, asked for with this key at this address
     KEY = "key"  # this key at this address, whatever the model
     ADDRESS = "address"  # nobody answers there

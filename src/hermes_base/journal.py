@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 TOOLS, SYSTEM = "tools", "system"
 #: Fields of a message that are sent to nobody: it stands for what an engine took out; it was put into a running turn;
-#: it stands in the place of an answer that never came; it is an answer that stopped before its end (why).
-COMPACTED, STEERED, EXCUSE, ENDED_EARLY = "compacted", "steered", "excuse", "ended_early"
+#: it stands in the place of an answer that never came; it is an answer that stopped before its end (why); pictures that
+#: came with it and that a provider refused.
+COMPACTED, STEERED, EXCUSE, ENDED_EARLY, LEFT_OUT = "compacted", "steered", "excuse", "ended_early", "left_out"
 #: Why an answer stopped before its end.
 CUT, FILTERED = "cut", "filtered"
 #: What the person is told beside such an answer.

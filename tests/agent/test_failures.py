@@ -1,8 +1,16 @@
 """One classifier: what a failed call calls for, on bodies as providers send them."""
 
+import json
+
 import pytest
 
-from agent.providers.failures import classify, is_transport_error, parse_retry_after, transport_failure
+from agent.providers.failures import (
+    classify,
+    in_stream_failure,
+    is_transport_error,
+    parse_retry_after,
+    transport_failure,
+)
 from hermes_base.errors import Concern, FailureKind
 
 K = FailureKind
@@ -89,7 +97,7 @@ ABOUT = [
         '{"error":{"message":"Your request was rejected as a result of our safety system.",'
         '"code":"content_policy_violation"}}',
         K.NEXT,
-        S.REQUEST,
+        S.TEXT,
     ),
     (
         400,
@@ -110,7 +118,7 @@ ABOUT = [
         '{"error":{"message":"openai/gpt-5 requires moderation. Your input was flagged for \\"violence\\"",'
         '"metadata":{"reasons":["violence"],"flagged_input":"..."}}}',
         K.NEXT,
-        S.REQUEST,
+        S.TEXT,
     ),
     (
         403,
@@ -136,6 +144,63 @@ def test_each_failure_is_about_one_thing(status: int, body: str, kind: FailureKi
     found = classify(status, body, None, "Somebody")
     assert (found.kind, found.concern) == (kind, concern)
     assert f"HTTP {status}" in str(found)
+
+
+#: Status and words of a refusal, and what of the request is refused.
+REFUSED_CONTENT = [
+    (400, "Could not process image", S.PICTURE),
+    (
+        400,
+        "messages.0.content.1.image.source.base64.data: The image was specified using the image/png media type, but "
+        "the image appears to be a image/gif image",
+        S.PICTURE,
+    ),
+    (400, "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5816792 bytes > 5242880", S.PICTURE),
+    (400, "At least one of the image dimensions exceed max allowed size: 8000 pixels", S.PICTURE),
+    (400, "Invalid content type. image_url is only supported by certain models.", S.PICTURE),
+    (400, "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 90", S.PICTURE),
+    (400, "This model is not supported for image input", S.PICTURE),
+    (400, "You uploaded an unsupported image. Please make sure your image is valid.", S.PICTURE),
+    (400, "At most 0 image(s) may be provided in one request.", S.PICTURE),
+    (400, "Unable to process input image. Please retry or report in troubleshooting guide", S.PICTURE),
+    (400, "this model is missing data required for image input", S.PICTURE),
+    (400, "'messages.1.content' : content must be a string", S.PICTURE),
+    (404, "No endpoints found that support image input", S.PICTURE),
+    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj", S.PICTURE),
+    (400, "Invalid prompt: your prompt was flagged as potentially violating our usage policy.", S.TEXT),
+    (400, "Output blocked by content filtering policy", S.TEXT),
+    (400, "The response was filtered due to the prompt triggering our content management policy.", S.TEXT),
+    (400, "The request was rejected because it was considered high risk", S.TEXT),
+    (403, "Content violates usage guidelines.", S.TEXT),
+    (403, "Your account was suspended for violating our usage policies.", S.KEY),
+    (404, "The model `gpt-image-1` does not exist", S.MODEL),
+    (400, "The model `gpt-image-1` is not supported", S.MODEL),
+    (500, "failed to pull image registry/model-server:3", S.MODEL),
+]
+
+
+@pytest.mark.parametrize(("status", "message", "concern"), REFUSED_CONTENT)
+def test_what_is_refused_of_a_request_is_told_from_what_else_is_not_well(
+    status: int, message: str, concern: Concern
+) -> None:
+    """D1, D3: a picture or a text that is not taken says nothing about the model, and others may take it."""
+    found = classify(status, json.dumps({"error": {"message": message}}), None, "Somebody")
+    assert found.concern is concern
+    assert (found.kind is K.NEXT) == (concern in (S.PICTURE, S.TEXT) or status == 404 or "not supported" in message)
+
+
+@pytest.mark.parametrize("code", ["invalid_image_format", "image_parse_error", "image_too_large"])
+def test_a_picture_may_also_be_refused_in_mid_stream(code: str) -> None:
+    """D1"""
+    found = in_stream_failure({"code": code, "message": "It cannot be read."}, "Somebody")
+    assert (found.kind, found.concern) == (K.NEXT, S.PICTURE)
+
+
+def test_a_request_that_no_minute_has_room_for_is_too_long() -> None:
+    """D3, D10: it says nothing about the model, and to wait would not help."""
+    body = "Request too large for m1 on tokens per min (TPM): Limit 30000, Requested 41000."
+    found = classify(429, json.dumps({"error": {"message": body}}), 2.0, "Somebody")
+    assert (found.kind, found.concern) == (K.OVERFLOW, S.REQUEST)
 
 
 def test_who_refuses_a_connection_is_gone_and_who_says_nothing_may_serve_another_model() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from house import House
+from moody_model import MoodyModel, answer, refuse
 from waiting import wait_until
 
 from agent.providers.table import PROVIDERS
@@ -171,6 +172,23 @@ def test_an_agent_is_built_from_what_its_signature_stands_for(house: House, lab:
     assert {(section, key) for section, keys in picked.items() for key in keys} <= set(CACHE_BUSTING_KEYS)
     plan = house.gateway.builder.plan(olga.conversation, Choices(), Scope())
     assert house.gateway.builder.build(plan)._settings is plan.settings
+
+
+# --- what a provider refuses (D11, E1)
+
+
+def test_a_refused_text_blocks_nobody_and_can_be_sent_again(house: House) -> None:
+    """D11, B9: the next message is answered, and `/retry` sends what was said."""
+    with MoodyModel() as model:
+        house.write_settings(model={"base_url": model.base_url, "default": "lab"})
+        olga = house.person("olga")
+        model.mood = refuse(b"secret plan", 400, "Your prompt was flagged.", answer("well"))
+        assert "left out" in olga.ask("the secret plan")[-1]
+        assert olga.ask("hello") == ["well"]
+        olga.ask("/undo")
+        model.mood = answer("a fine plan")
+        assert olga.ask("/retry") == ["a fine plan"]
+        assert b"the secret plan" in next(body for body in model.requests[::-1] if b'"tools"' in body)
 
 
 # --- who is told (D12)

@@ -174,6 +174,21 @@ def test_a_request_that_everybody_refuses_is_not_sent_down_the_chain(
     assert not second.requests
 
 
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(400, "This model's maximum context length is 8192 tokens"), (413, "Request Entity Too Large")],
+)
+def test_what_nothing_can_shorten_reaches_a_fallback_whose_window_may_be_larger(
+    make_agent: Any, lab: LabServer, second: LabServer, status: int, message: str
+) -> None:
+    """D10, E10: the first message is all there is, so there is nothing to compact."""
+    agent = make_agent(fallback_model={**entry(second), "context_length": 200_000})
+    lab.set_plan(fails(status, message))
+    assert agent.run_conversation("hello")["model"] == "second"
+    lab.set_plan([])
+    assert agent.run_conversation("hello")["model"] == "lab-model"
+
+
 # --- the chain (D4)
 
 

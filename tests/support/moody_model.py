@@ -107,6 +107,18 @@ class MoodyModel:
 Mood = Callable[[bytes], Iterator[bytes | None]]
 
 
+def refuse(words: bytes, status: int, message: str, otherwise: Mood) -> Mood:
+    """Refuses each request in which the words stand anywhere, as a real one would, also in what was said long ago."""
+    body = json.dumps({"error": {"message": message}}).encode()
+    head = b"HTTP/1.1 %d No\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+
+    def mood(request: bytes) -> Iterator[bytes | None]:
+        refusal: Iterator[bytes | None] = iter([head % (status, len(body)) + body])
+        yield from refusal if words in request else otherwise(request)
+
+    return mood
+
+
 def answer(text: str) -> Mood:
     return lambda request: iter([HEAD + say(text) + end()])
 

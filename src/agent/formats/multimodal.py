@@ -1,10 +1,35 @@
 """Tool results that are more than text: they travel as JSON with a mark, and each format takes them apart."""
 
+import base64
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from hermes_base.image_types import find_image_type
+
 MARK = '"_multimodal"'
-_NO_IMAGE = "(an image, which this model cannot be shown in the result of a tool)"
+_NO_IMAGE = "(an image, which this model cannot be shown here)"
+_DATA_ADDRESS = re.compile(r"data:([^;,]*);base64,")
+_HEAD_CHARS = 32  # of the data: enough to tell its kind
+
+
+def is_image(part: object) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "image_url"
+
+
+def label_image(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of a message; if it is an image, with the media type that its bytes have, whatever it was said to be."""
+    image = part.get("image_url") if is_image(part) else None
+    url = image.get("url") if isinstance(image, Mapping) else None
+    head = _DATA_ADDRESS.match(url) if isinstance(url, str) else None
+    if image is None or url is None or head is None:
+        return dict(part)
+    try:
+        kind = find_image_type(base64.b64decode(url[head.end() : head.end() + _HEAD_CHARS]))
+    except ValueError:  # whoever reads all of it will say that it is broken
+        kind = ""
+    return {**part, "image_url": {**image, "url": f"data:{kind or head[1]};base64,{url[head.end() :]}"}}
 
 
 def find_parts(content: object) -> list[Any] | None:
@@ -22,7 +47,7 @@ def find_parts(content: object) -> list[Any] | None:
 
 
 def as_words(parts: list[Any]) -> str:
-    """The texts of the parts, and a word in the place of each image, for formats whose tool results are text."""
+    """The texts of the parts, and a word in the place of each image, for whoever takes text only."""
     words: list[str] = []
     for part in parts:
         if isinstance(part, dict) and part.get("type") == "text":

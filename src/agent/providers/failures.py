@@ -35,11 +35,16 @@ TRANSPORT_ERRORS = frozenset(
 #: Those of them that came of waiting, and whether it was the server's silence: it had the request and said nothing.
 _WAITED = {"ReadTimeout": True, "TimeoutError": True, "ConnectTimeout": False}
 
-_OVERFLOW = re.compile(
-    r"context.{0,8}(length|window|size)|maximum context|too many (input )?tokens|prompt is too long"
-    r"|input is too long|exceeds? .{0,30}context|request_too_large|reduce the length",
-    re.IGNORECASE,
-)
+#: Words for a request that is too long, by the statuses that they come with.
+_OVERFLOW: Mapping[int, re.Pattern[str]] = dict.fromkeys(
+    (400, 413, 422),
+    re.compile(
+        r"context.{0,8}(length|window|size)|maximum context|too many (input )?tokens|prompt is too long"
+        r"|input is too long|exceeds? .{0,30}context|request_too_large|reduce the length",
+        re.IGNORECASE,
+    ),
+) | {429: re.compile(r"request too large", re.IGNORECASE)}  # more than a whole minute has room for
+_TOO_MANY_BYTES = 413  # a body gets that large by pictures, if it has any
 _OUTPUT_LIMIT = re.compile(r"max_(completion_|output_)?tokens", re.IGNORECASE)
 
 
@@ -64,7 +69,10 @@ _NO_MODEL = Reading(
 _NO_RIGHT = Reading(
     _K.ROTATE, _S.KEY, "does not allow this key to be used", "Check the key's rights, or choose another model."
 )
-_NOT_THIS_TEXT = Reading(_K.NEXT, _S.REQUEST, "does not want to answer this text", "Say it in other words.")
+_NOT_THIS_TEXT = Reading(_K.NEXT, _S.TEXT, "does not want to answer this text", "Say it in other words.")
+_NOT_THIS_PICTURE = Reading(
+    _K.NEXT, _S.PICTURE, "does not take this picture", "Set a model that takes it in model.fallbacks."
+)
 _ELSEWHERE = Reading(_K.NEXT, _S.REQUEST, "does not take this request", "Set a fallback in model.fallbacks.")
 _BUSY = Reading(
     _K.RETRY, _S.MODEL, "limits the rate of requests", "Wait a moment, or set a fallback in model.fallbacks."
@@ -81,7 +89,9 @@ _BY_STATUS: Mapping[int, Reading] = {
     404: _NO_MODEL,
     408: Reading(_K.RETRY, _S.MODEL, "took too long"),
     409: Reading(_K.RETRY, _S.REQUEST, "was busy with a conflicting request"),
-    413: Reading(_K.OVERFLOW, _S.REQUEST, "refused the request as too large", "Start anew with /new, or send less."),
+    _TOO_MANY_BYTES: Reading(
+        _K.OVERFLOW, _S.PICTURE, "refused the request as too large", "Start anew with /new, or send less."
+    ),
     422: _REFUSED,
     425: Reading(_K.RETRY, _S.REQUEST, "was not ready for the request"),
     429: _BUSY,
@@ -107,6 +117,16 @@ _BY_WORDS: tuple[tuple[frozenset[int], re.Pattern[str], Reading], ...] = tuple(
         ),
         ((400,), r"authentication.{0,12}(error|fail)|unauthori[sz]ed", _BAD_KEY),
         (
+            (400, 404, 413, 415, 422),
+            r"(?<![-\w])images?(?![-\w]).{0,60}(not (supported|valid|allowed)|unsupported|invalid|exceed|corrupt"
+            r"|too (large|big|many)|could not|cannot|unable|failed|appears to be)"
+            r"|(support|invalid|valid|could not|cannot|unable|failed|missing|at most \d+).{0,40}"
+            r"(?<![-\w])(images?(?![-\w])|vision\b|multimodal)"
+            r"|image_(url|parse|content|file|too)|_image(_|\b)|image\.source|mmproj|content must be a string",
+            _NOT_THIS_PICTURE,
+        ),
+        ((500, 501, 503), r"image input|image_url|mmproj", _NOT_THIS_PICTURE),
+        (
             (400, 403, 422),
             r"model.?not.?found|(unknown|no such|invalid|unsupported) model\b|not a valid model|model_decommissioned"
             r"|model identifier is invalid"
@@ -115,10 +135,11 @@ _BY_WORDS: tuple[tuple[frozenset[int], re.Pattern[str], Reading], ...] = tuple(
             r"|(access to|allowed to use) (the |this )?model",
             _NO_MODEL,
         ),
+        ((400, 403), r"(account|organi[sz]ation|project|key).{0,40}(suspended|deactivated|disabled|banned)", _NO_RIGHT),
         (
             (400, 403, 422),
             r"moderation|flagged|content.?(policy|filter|management)|safety (system|reason|setting)|inappropriate"
-            r"|data_inspection",
+            r"|data_inspection|usage (polic|guideline)|considered high risk|sensitive (content|words)",
             _NOT_THIS_TEXT,
         ),
         (
@@ -153,12 +174,14 @@ def classify(status: int | None, body: str, retry_after: float | None, who: str,
     detail = _first_line(detail or body)
     # `max_tokens` too large is a wrong output limit, not a long conversation.
     is_long = not _OUTPUT_LIMIT.search(body) or "context" in body.lower() or "prompt" in body.lower()
-    if status in (400, 413, 422) and _OVERFLOW.search(body) and is_long:
+    too_long = _OVERFLOW.get(status or 0)
+    if too_long is not None and too_long.search(body) and is_long:
         return ModelFailure(
             f"The conversation is longer than the window of {who} ({detail}).",
             kind=FailureKind.OVERFLOW,
             status=status,
             fix="Shorten it with /compress, or start anew with /new.",
+            concern=Concern.PICTURE if status == _TOO_MANY_BYTES else Concern.REQUEST,
         )
     # Only some statuses say that the request is malformed; what else is refused here may be taken elsewhere.
     unlisted = _ELSEWHERE if status is not None and 400 <= status < 500 else _TROUBLE
@@ -192,14 +215,19 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
     "not_found_error": 404,
     "model_not_found": 404,
     "insufficient_quota": 402,
+    "content_policy_violation": 400,
+    "content_filter": 400,
 }
+#: What is wrong with a picture has many names; they all mean that the request is refused.
+_ABOUT_A_PICTURE = re.compile(r"(^|_)image(_|$)")
 
 
 def in_stream_failure(problem: Mapping[str, Any], who: str) -> ModelFailure:
     """The failure that a chunk of a stream tells of."""
     named = (problem.get("code"), problem.get("type"))
     status = next((name for name in named if type(name) is int and 400 <= name < 600), None)
-    status = status or next((_STATUS_OF_TYPE[str(name)] for name in named if str(name) in _STATUS_OF_TYPE), 500)
+    status = status or next((_STATUS_OF_TYPE[str(name)] for name in named if str(name) in _STATUS_OF_TYPE), None)
+    status = status or (400 if _ABOUT_A_PICTURE.search(str(named[0])) else 500)
     failure = classify(
         status, json.dumps(dict(problem), ensure_ascii=False), None, who, str(problem.get("message") or "")
     )

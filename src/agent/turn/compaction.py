@@ -73,7 +73,7 @@ def compact(ports: Ports, conversation: Conversation, wanted: Wanted) -> Convers
         rows = fitted
     if _are_same(rows, conversation.rows):
         return None
-    return _store(ports, conversation, _keep_marks(_drop_signatures(rows, conversation.rows), conversation), messages)
+    return _store(ports, conversation, _keep_marks(drop_signatures(rows, conversation.rows), conversation), messages)
 
 
 def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: Wanted) -> list[Row] | None:
@@ -140,7 +140,7 @@ def rows_as_sent(messages: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> 
     return found
 
 
-def _drop_signatures(rows: Sequence[Row], before: Sequence[Row]) -> list[Row]:
+def drop_signatures(rows: Sequence[Row], before: Sequence[Row]) -> list[Row]:
     """What a provider signed does not hold behind a message that was changed, except in the calls under way."""
     under_way = max((place for place, row in enumerate(rows) if row.message["role"] == "user"), default=0)
     found: list[Row] = []

@@ -14,6 +14,7 @@ from agent.model_metadata import rough_bytes
 from agent.turn.prefix import PrefixBreak, PrefixWatch
 from hermes_base.journal import (
     COMPACTED,
+    LEFT_OUT,
     SYSTEM,
     TOOLS,
     Journal,
@@ -38,14 +39,15 @@ class Exchange:
 
     place: int
     text: str  # as people see it
-    parts: tuple[Mapping[str, Any], ...]  # images that came along
+    parts: tuple[Mapping[str, Any], ...]  # images that came along, also those that are not sent any more
     asked_by: str  # the person's id; empty: it is not known
     foreign: tuple[str, ...]  # whose words came along
 
     @classmethod
     def of(cls, place: int, row: Row) -> "Exchange":
         message, content = row.message, row.message.get("content")
-        parts = tuple(part for part in content if part.get("type") != "text") if isinstance(content, list) else ()
+        given = message.get(LEFT_OUT) or (content if isinstance(content, list) else ())
+        parts = tuple(part for part in given if part.get("type") != "text")
         asked_by = next(iter(message.get(SAID_BY, ())), "")
         return cls(place, shown_text(row), parts, asked_by, tuple(message.get(FOREIGN, ())))
 
@@ -93,10 +95,15 @@ class Conversation:
             self._take(row)
         self.version = version
 
-    def forget_after(self, keep: int, version: int) -> None:
-        """An undo was stored."""
+    def replace_after(self, keep: int, rows: Sequence[Row], version: int) -> None:
+        """What came after the first messages was taken back, and these rows stand in its place."""
+        self.forget_after(keep, version, "left_out")
+        self.note(rows, version)
+
+    def forget_after(self, keep: int, version: int, reason: str = "undo") -> None:
+        """That what came after the first messages is taken back was stored."""
         for dialect in set(self._watches).union(*(row.sent for row in self._rows[:1])):
-            self._watch(dialect).move("undo", keep)
+            self._watch(dialect).move(reason, keep)
         del self.messages[keep:], self._rows[keep:]
         self._edited = {place: edited for place, edited in self._edited.items() if place < keep}
         for fragments in self._sent.values():

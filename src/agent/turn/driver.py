@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.formats.multimodal import find_parts
+from agent.formats.multimodal import find_parts, label_image
 from agent.formats.repair import repair_messages, unknown_result
 from agent.formats.reply import Reply, ToolCall
 from agent.formats.wire import AnswerReader
@@ -18,6 +18,7 @@ from agent.turn import rules
 from agent.turn.cleaning import clean_message
 from agent.turn.compaction import BYTES_A_TOKEN, Wanted, compact, estimated_tokens, guarded
 from agent.turn.conversation import TOLD, WRITTEN_BY, Conversation
+from agent.turn.leaving_out import leave_out
 from agent.turn.model_call import ModelCaller
 from agent.turn.parallel import run_in_order
 from agent.turn.ports import Ports, TurnFacts
@@ -105,7 +106,7 @@ class TurnMessage:
         """A text, or a list of parts as OpenAI's format has them."""
         if isinstance(given, str):
             return cls(given, inbox=inbox, goes_on=goes_on)
-        parts = tuple(dict(part) for part in given if part.get("type") != "text")
+        parts = tuple(label_image(part) for part in given if part.get("type") != "text")
         return cls(text_of({"content": list(given)}), parts=parts, inbox=inbox, goes_on=goes_on)
 
     @property
@@ -347,6 +348,9 @@ class Turn:
     def _switch(self, step: rules.SwitchProvider) -> bool:
         return self._ports.model.switch(step.failure)
 
+    def _leave_out(self, step: rules.LeaveOut) -> bool:
+        return leave_out(self._ports, self.conversation, step.failure)
+
     def _recover(self, step: rules.RecoverTransport) -> bool:
         return self._ports.model.recover(step.failure, self._ports.cancel)
 
@@ -380,6 +384,7 @@ class Turn:
         rules.RunTools: _run_tools,
         rules.Compact: _compact,
         rules.SwitchProvider: _switch,
+        rules.LeaveOut: _leave_out,
         rules.RecoverTransport: _recover,
         rules.Pause: _pause,
         rules.Tell: _tell,

@@ -93,6 +93,13 @@ class SwitchProvider:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaveOut:
+    """-> True when something of the request was refused and is not sent any more, and the rest can be asked"""
+
+    failure: ModelFailure
+
+
+@dataclass(frozen=True, slots=True)
 class RecoverTransport:
     """-> True when the connection was built anew"""
 
@@ -136,6 +143,7 @@ Step = (
     | RunTools
     | Compact
     | SwitchProvider
+    | LeaveOut
     | RecoverTransport
     | Pause
     | Tell
@@ -256,6 +264,8 @@ def reach_model(limits: TurnLimits, *, with_tools: bool = True) -> Generator[Ste
             tries.overflows += 1
             if tries.overflows <= limits.max_overflows and (yield Compact(forced=True)):
                 continue
+            if (yield SwitchProvider(failure)) or (yield LeaveOut(failure)):  # another window may be larger
+                continue
             return _failed(failure)
         if failure.kind is FailureKind.FIX:
             return _failed(failure)
@@ -277,6 +287,8 @@ def _try_on(failure: ModelFailure, tries: _Tries) -> Generator[Step, Any, Done |
         return None
     if (yield SwitchProvider(failure)):
         tries.tried_again, tries.retries = False, 0
+        return None
+    if not patient and (yield LeaveOut(failure)):
         return None
     if patient and failure.transport and not tries.recovered:
         tries.recovered = True

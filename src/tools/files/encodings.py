@@ -17,12 +17,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_IMAGES = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +53,6 @@ def decode(data: bytes) -> FileText | None:
         return FileText(data.decode("utf-8"))
     except UnicodeDecodeError:
         return None if _CONTROL.search(data) else FileText(data.decode("latin-1"), "latin-1")
-
-
-def find_image_type(data: bytes) -> str | None:
-    """The media type of an image that models can see, by its first bytes."""
-    return next((kind for start, kind in _IMAGES if start.match(data)), None)
 
 
 def find_line_end(text: str) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_base.errors import ToolFailure
+from hermes_base.image_types import find_image_type
 from hermes_base.tool_context import ToolContext
-from tools.files.encodings import FileText, decode, find_image_type, find_line_end, printable
+from tools.files.encodings import FileText, decode, find_line_end, printable
 from tools.files.patching import FileLine, split_lines
 from tools.files.roots import READ, FilePlace, explain, find_place, open_listing, read_bytes
 from tools.files.writing import FILE_BYTES, note_read

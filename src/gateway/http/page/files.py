@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from gateway.http.answers import Refusal
 from gateway.http.reading import too_large
+from hermes_base.image_types import find_image_type
 from hermes_base.inbound import PEOPLE, SHOWN, UPLOADS, FileRef
 
 LEAST_FREE_BYTES = 64 * 1024 * 1024  # what is under way must still find room
@@ -26,19 +27,6 @@ _ID = re.compile(r"(?:p\.(?P<person>[\w-]{1,64})\.)?(?P<mark>[us])\.(?P<name>[\w
 _AUDIO = frozenset({".mp3", ".wav", ".ogg", ".oga", ".m4a", ".flac", ".opus", ".aac", ".weba"})
 _IMAGE = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-#: How pictures begin that a browser may show in our origin. A drawing that can hold a script is none of them.
-_MAGIC: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
-)
-
-
-def find_image_type(head: bytes) -> str:
-    """The type of a picture by its first bytes; empty: it is none that is shown."""
-    return next((kind for pattern, kind in _MAGIC if pattern.match(head)), "")
 
 
 def find_kind(name: str, head: bytes) -> str:

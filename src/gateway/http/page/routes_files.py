@@ -9,9 +9,10 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.http.answers import Refusal, answer_json, guarded
-from gateway.http.page.files import find_image_type, read_head
+from gateway.http.page.files import read_head
 from gateway.http.page.parts import Parts
 from gateway.http.reading import check_length, query_text
+from hermes_base.image_types import find_image_type
 
 #: Whatever the file is, it is no page of ours: nothing in it runs.
 _POLICY = "default-src 'none'; sandbox"
