@@ -134,6 +134,26 @@ def test_a_switch_of_the_format_encodes_anew_once_and_the_way_back_sends_the_fir
     store.close()
 
 
+@pytest.mark.parametrize("first", ["chat_completions", "codex_responses"])
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-6"])
+def test_claude_takes_over_in_mid_loop_and_thinks_again_when_the_loop_is_over(
+    make_agent: Any, tool: Any, lab: LabServer, first: str, model: str
+) -> None:
+    """D7: who thinks by a budget refuses to begin with it behind a call that another provider made without."""
+    tool("look", lambda args: "three")
+    with LabServer() as claude:
+        fallback = {"provider": "custom", "base_url": claude.address, "api_key": "claude-key-1"}
+        fallback |= {"model": model, "api_mode": "anthropic_messages"}
+        agent = make_agent(api_mode=first, fallback_model=fallback, reasoning_config={"effort": "low"})
+        lab.set_plan([{"tool_calls": [{"name": "look", "arguments": {}}]}, {"fault": {"status": 401}, "times": 0}])
+        claude.set_plan([{"tool_calls": [{"name": "look", "arguments": {}}]}, {"text": "three"}])
+        result = agent.run_conversation("look")
+        assert (result["final_response"], result["model"]) == ("three", model), result["error"]
+        assert agent.run_conversation("and now?")["completed"]
+        budgets = ["budget_tokens" in request.json().get("thinking", {}) for request in claude.requests]
+        assert budgets == [False, False, model == "claude-sonnet-4-5"]
+
+
 @pytest.mark.parametrize("api_mode", FORMATS)
 def test_failures_in_every_format(build: Any, counting_lab: LabServer, tmp_path: Path, api_mode: str) -> None:
     """A cut stream, an error in mid-stream, an overload, a refusal, a call cut at the output limit."""

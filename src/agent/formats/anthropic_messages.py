@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.formats.anthropic_answers import MessageReader
-from agent.formats.anthropic_blocks import make_blocks
+from agent.formats.anthropic_blocks import THINKING_BLOCKS, make_blocks
 from agent.formats.anthropic_thinking import make_thinking
 from agent.formats.chat_completions import encode_json
 from agent.providers.output_limits import usual_output_limit
@@ -29,6 +29,8 @@ _MARKS: Mapping[str, bytes] = {
 }
 _USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
 _END = b"]}"
+_RESULT = _USER + b'{"type":"tool_result"'
+_THOUGHT = tuple(_ASSISTANT + b'{"type":"%b"' % kind.encode() for kind in sorted(THINKING_BLOCKS))
 #: A conversation has to begin with the user.
 _OPENING = _USER + b'{"type":"text","text":"(start)"}' + _END + b","
 #: The first letter of the role tells a fragment's role; no letter stands for none.
@@ -66,6 +68,8 @@ def encode_tools(tools: Sequence[Mapping[str, Any]]) -> bytes:
 def join_request(model: str, tools: bytes, system: bytes, messages: Sequence[bytes], tail: Mapping[str, Any]) -> bytes:
     """A request body from frozen fragments; the work grows with the bytes joined, never with their meaning."""
     fields = dict(tail)
+    if _is_loop_without_thinking(messages) and fields.get("thinking", {}).get("type") == "enabled":
+        del fields["thinking"]
     mark = _MARKS[fields.pop(CACHE_TTL, "5m")]
     parts = [b'{"model":', encode_json(model)]
     if tools:
@@ -94,6 +98,15 @@ def find_error(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     problem = chunk.get("error") or {"message": "an error without a word on it"}
     return problem if isinstance(problem, Mapping) else {"message": str(problem)}
+
+
+def _is_loop_without_thinking(messages: Sequence[bytes]) -> bool:
+    """Whether tools are at work for an answer that did not begin with thinking, such as one of another provider. A
+    model with a budget for thinking refuses to begin with it then, until the loop is over."""
+    places = [place for place, message in enumerate(messages) if message[_ROLE_PLACE] == _A]
+    if not places or not any(message.startswith(_RESULT) for message in messages[places[-1] + 1 :]):
+        return False
+    return not messages[places[-1]].startswith(_THOUGHT)
 
 
 def _make_tool(function: Mapping[str, Any]) -> dict[str, Any]:
