@@ -115,6 +115,17 @@ def test_an_answer_is_whole_only_with_its_end() -> None:
         assert decoder.whole == (count > 9)
 
 
+def test_only_the_first_of_several_choices_is_the_answer() -> None:
+    """C7: who sends more than was asked for does not put two answers into one."""
+    decoder = StreamDecoder()
+    for choice in (0, 1), (1, 0):
+        decoder.feed({"choices": [{"index": index, "delta": {"content": "AB"[index]}} for index in choice]})
+    decoder.feed({"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]})
+    assert (decoder.text, decoder.whole) == ("AA", False)
+    decoder.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    assert decoder.whole
+
+
 def test_done_is_an_end_too() -> None:
     assert list(iter_event_data([b"data: [DONE]\n\n"])) == [DONE]
 

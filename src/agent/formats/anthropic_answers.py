@@ -53,7 +53,7 @@ class MessageReader:
         self._usage: Mapping[str, Any] = {}
         self._newer_usage: Mapping[str, Any] = {}
         self._model = ""
-        self.whole = False  # the end was seen: message_stop, or a message in one piece
+        self.whole = False  # the end was seen: a reason to stop, message_stop, or a message in one piece
 
     @property
     def text(self) -> str:
@@ -65,7 +65,7 @@ class MessageReader:
             take(self, chunk)
 
     def finish(self) -> None:
-        """[DONE] is no part of this format; some gateways send it, and it ends an answer that gave its reason."""
+        """An answer that gave its reason to stop is over. [DONE] is no part of this format; some gateways send it."""
         self.whole = self.whole or bool(self._stop_reason)
 
     def reply(self) -> Reply:
@@ -135,6 +135,7 @@ class MessageReader:
     def _take_end(self, event: Mapping[str, Any]) -> None:
         self._stop_reason = str((event.get("delta") or {}).get("stop_reason") or self._stop_reason)
         self._newer_usage = {**self._newer_usage, **(event.get("usage") or {})}
+        self.finish()  # some never send message_stop
 
     def _take_stop(self, event: Mapping[str, Any]) -> None:
         del event  # it says no more than that the message is over

@@ -96,6 +96,8 @@ class StreamDecoder:
         if not self._model:
             self._model = str(chunk.get("model") or "")
         for choice in chunk.get("choices") or ():
+            if choice.get("index"):  # a second answer beside the first, which nobody asked for
+                continue
             delta = choice.get("delta")
             message = None if delta else choice.get("message")  # the whole answer in one document
             delta = delta or message or {}
