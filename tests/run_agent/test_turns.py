@@ -15,6 +15,7 @@ from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.hooks import NoHooks
+from hermes_base.journal import shown_text
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
@@ -35,6 +36,30 @@ def test_an_answer_streams_and_is_kept(make_agent: Any) -> None:
     assert (result["completed"], result["interrupted"], result["api_calls"]) == (True, False, 1)
     assert roles(result["messages"]) == ["user", "assistant"]
     assert result["usage"]["prompt_tokens"] > 0
+
+
+def test_blank_lines_before_a_call_or_an_answer_are_not_shown_and_are_sent_back_as_they_came(
+    make_agent: Any, tool: Any, lab: LabServer
+) -> None:
+    """C7: what people see live is what stands in the end."""
+    tool("look", lambda args: "three")
+    heard: list[str] = []
+    agent = make_agent(stream_delta_callback=heard.append)
+    call = {"name": "look", "arguments": {}}
+    lab.set_plan(
+        [
+            {"text": "\n\n", "tool_calls": [call], "chunk_size": 1},
+            {"text": "\n \n  I look.", "tool_calls": [call], "chunk_size": 1},
+            {"text": "\n\ngood", "chunk_size": 1},
+        ]
+    )
+    assert agent.run_conversation("hello")["final_response"] == "good"
+    assert "".join(heard) == "  I look.good"
+    shown = [shown_text(row) for row in agent.journal.load().rows if row.message["role"] == "assistant"]
+    assert shown == ["", "  I look.", "good"]
+    agent.run_conversation("hello")
+    answers = [said["content"] for said in lab.requests[-1].json()["messages"] if said["role"] == "assistant"]
+    assert answers == ["\n\n", "\n \n  I look.", "\n\ngood"]
 
 
 def test_parallel_calls_run_at_the_same_time_and_answer_in_order(make_agent: Any, tool: Any) -> None:

@@ -24,7 +24,7 @@ from agent.turn.parallel import run_in_order
 from agent.turn.ports import Ports, TurnFacts
 from agent.turn.prefix import PrefixBreak
 from agent.turn.shortening import LEAST_KEPT, fit_text
-from agent.turn.shown import ShownText
+from agent.turn.shown import ShownText, trim_start
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import Interrupted, ModelFailure
@@ -409,7 +409,7 @@ class Turn:
                 platform=self._facts.platform,
             )
             texts = (answer for answer in replaced if isinstance(answer, str) and answer)
-            result.text = next(texts, message["content"])
+            result.text = trim_start(next(texts, message["content"]))
             self._shown.correct(self._as_shown(result.text))
             marked = {**message, ENDED_EARLY: early} if early else message
             self._finish(marked, TurnEnd(result.text, done.completed, reason=early), [usage])
@@ -426,13 +426,13 @@ class Turn:
         """What was read so far stays, with a word on who stopped it."""
         if not self._message_taken:
             self._store_message()
-        text = clean_text(self._stream.text) if self._stream is not None else ""
+        text = trim_start(clean_text(self._stream.text)) if self._stream is not None else ""
         result = self.result
         result.text, result.interrupted, result.reason = text, True, stop.what
         usage = [self._ledger_row(None)] if self._stream is not None else []
         if self._held is not None:
             message, held_usage = self._held
-            result.text = message["content"]
+            result.text = trim_start(message["content"])
             self._shown.correct(self._as_shown(result.text))
             self._finish(message, TurnEnd(result.text), [held_usage])  # it was whole when it was stopped
             return
@@ -459,6 +459,8 @@ class Turn:
         if fresh:
             message[FOREIGN] = fresh
         if message["role"] == "assistant":
+            trimmed = trim_start(message["content"])
+            shown = trimmed if shown is None and trimmed != message["content"] else shown
             message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
         body = dialect.encode(message)
         return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)

@@ -1,8 +1,17 @@
 """What the person is shown of one model call while it comes, and how that is made to agree with the transcript."""
 
+import re
+
 from agent.turn.ports import Ports
 from hermes_base.chat import TextEnded
 from hermes_base.text.redact import LiveText
+
+_BLANK_LINES = re.compile(r"\A(?:\s*\Z|\s*\n)")
+
+
+def trim_start(text: str) -> str:
+    """Without the blank lines at its start, which some models write before a call; a blank text is none."""
+    return _BLANK_LINES.sub("", text)
 
 
 class ShownText:
@@ -14,6 +23,7 @@ class ShownText:
         self._ports = ports
         self._live = live
         self._told: list[str] = []
+        self._blank = ""  # white space that came so far; it is shown when a word follows it
         self._thought = False
         self.text = LiveText(ports.redact, self._tell)
         self.reasoning = LiveText(ports.redact, self._tell_reasoning)
@@ -25,6 +35,7 @@ class ShownText:
 
     def correct(self, text: str) -> None:
         """Make what is shown this text."""
+        text = trim_start(text)
         told = "".join(self._told)
         if not text.startswith(told):
             self.take_back()
@@ -45,9 +56,15 @@ class ShownText:
     def _end(self, *, kept: bool) -> None:
         if self._told or self._thought:
             self._ports.emit(TextEnded(kept))
-        self._told, self._thought = [], False
+        self._told, self._blank, self._thought = [], "", False
 
     def _tell(self, piece: str) -> None:
+        if not self._told:
+            piece, self._blank = self._blank + piece, ""
+            if not piece.strip():
+                self._blank = piece
+                return
+            piece = trim_start(piece)
         if self._live:
             self._told.append(piece)
             self._ports.on_text(piece)
