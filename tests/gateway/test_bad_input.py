@@ -20,9 +20,10 @@ from gateway.core.route import MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from gateway.service import gateway as service
+from gateway.turns.jobs import LOOKED_AT
 from gateway.turns.sender import CLOSING, DISK_FULL
 from hermes_base import local_wire as wire
-from hermes_base.inbound import Address, Inbound
+from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 
@@ -129,6 +130,38 @@ def test_a_flood_into_a_turn_leaves_room_for_stop(home: Path, lab: LabServer) ->
         asked = "".join(last_texts(lab))
         assert all(asked.count(f"message-{n};") == 1 for n in range(MAX_WAITING - 1))
         assert ann.count(TOO_MANY) == 1
+
+
+def test_a_flood_of_commands_leaves_room_for_stop(house: House, lab: LabServer) -> None:
+    """C4: commands that wait for the turn are bounded like messages."""
+    ann = house.person("ann")
+    hold_turn(ann, lab)
+    house.call(lambda: [house.service.say(ann.chat, "/undo", "ann") for _ in range(LOOKED_AT + 50)])
+    ann.wait_seen(TOO_MANY)
+    ann.say("/stop")
+    ann.wait_seen("stopped by Ann")
+    house.wait_quiet(60)
+    assert ann.count(TOO_MANY) == 1
+
+
+def test_whatever_waits_in_a_conversation_it_is_looked_through_once_and_stop_is_heard(
+    house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C4, F4: more words of our own wait than one look sees. Nobody refuses those; the lane rests, and hears."""
+    ann, gateway = house.person("ann"), house.gateway
+    hold_turn(ann, lab)
+    looks: list[int] = []
+    look = gateway.senders.look
+    monkeypatch.setattr(gateway.senders, "look", lambda *args, **more: looks.append(1) or look(*args, **more))
+    address = Address("pretend", ACCOUNT, ann.chat)
+    for number in range(LOOKED_AT + 5):
+        said = write_inbound(Inbound(address, str(number), "hermes", "It ended.", origin=NOTICE))
+        gateway.turns.accept(ann.conversation, "house", f"proc:{number}", said)
+    house.call(lambda: gateway.wake(ann.conversation))
+    wait_until(lambda: len(gateway.lanes[ann.conversation]._queue) == LOOKED_AT + 5)
+    ann.say("/stop")
+    ann.wait_seen("stopped by Ann")
+    assert len(looks) < 20
 
 
 # --- texts

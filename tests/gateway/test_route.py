@@ -192,6 +192,14 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
     "stop by an admin": (in_group("/stop"), busy(ADMIN), RunCommand("stop", "")),
     "stop of a turn that a notice started": (say("/stop"), busy(starter=""), RunCommand("stop", "")),
     "the same in a group": (in_group("/stop"), busy(starter=""), ReplyAtOnce(intake.NOT_YOUR_TURN, "warning")),
+    "a command in a crowd": (say("/undo"), busy(waiting=MAX_WAITING), ReplyAtOnce(intake.TOO_MANY, "warning")),
+    "a command before a crowd": (say("/undo"), idle(waiting=MAX_WAITING), ReplyAtOnce(intake.TOO_MANY, "warning")),
+    "a command beside a crowd": (say("/usage"), busy(waiting=MAX_WAITING), RunCommand("usage", "")),
+    "a plugin's command in a crowd": (
+        say("/dice"),
+        busy(waiting=MAX_WAITING, plugin_commands=frozenset({"dice"})),
+        ReplyAtOnce(intake.TOO_MANY, "warning"),
+    ),
     "stop in a crowd": (say("/stop"), busy(waiting=MAX_WAITING), RunCommand("stop", "")),
     # --- one message, its own way
     "queue": (say("/queue then this"), busy(), Queue(intake.QUEUED)),

@@ -157,7 +157,8 @@ def route(inbound: Inbound, view: ConversationView) -> Decision:
 
 def _take_notice(inbound: Inbound, view: ConversationView) -> Decision | None:
     """What Hermes says to itself is no person's, so no rule about people applies but one: it is said for whoever
-    spoke last, and nothing is said for somebody who was removed (G3)."""
+    spoke last, and nothing is said for somebody who was removed (G3). Nor is it refused in a flood: nobody would say
+    it again."""
     if inbound.origin != NOTICE:
         return None
     if not may_talk(view.sender.role):
@@ -224,7 +225,7 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
     if command is None:
         name = inbound.text.split()[0].removeprefix("/")
         if name.lower() in view.plugin_commands:  # nobody knows what it touches, so it never runs beside a turn
-            return Queue(QUEUED_COMMAND.format(name=name)) if view.busy else RunCommand(name.lower(), args, plugin=True)
+            return _run_in_order(RunCommand(name.lower(), args, plugin=True), inbound, view)
         near = command_table.close_matches(name)
         hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
         return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
@@ -278,10 +279,15 @@ _CHECKS: tuple[Check, ...] = (
 # --- commands
 
 
-def _run_by_table(command: Command, args: str, _: Inbound, view: ConversationView) -> Decision:
-    if view.busy and command.when_busy == command_table.AFTER:
-        return Queue(QUEUED_COMMAND.format(name=command.name))
-    return RunCommand(command.name, args)
+def _run_by_table(command: Command, args: str, inbound: Inbound, view: ConversationView) -> Decision:
+    run = RunCommand(command.name, args)
+    return run if command.when_busy == command_table.NOW else _run_in_order(run, inbound, view)
+
+
+def _run_in_order(run: RunCommand, inbound: Inbound, view: ConversationView) -> Decision:
+    """It takes a place among what waits, so there has to be room for it as for a message."""
+    crowded = _refuse_flood(inbound, view)
+    return crowded or (Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run)
 
 
 def _run_stop(command: Command, args: str, inbound: Inbound, view: ConversationView) -> Decision:

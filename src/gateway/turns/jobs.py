@@ -9,7 +9,7 @@ from gateway.core.route import ConversationView, Standing, is_command
 from hermes_base.inbound import Inbound
 from hermes_state.turns import Claim, Waiting
 
-LOOKED_AT = 200  # open messages that one look sees
+LOOKED_AT = 200  # new messages that one look sees
 BY_NEW_MESSAGE = "a new message came"  # why a turn was stopped
 
 

@@ -207,7 +207,7 @@ class Lane:
         except Exception:
             self._unseen = True
             raise
-        if len(known) + len(arrivals) >= LOOKED_AT:  # there may be more of them
+        if len(arrivals) >= LOOKED_AT:  # there may be more of them
             self._unseen = True
         for arrival in arrivals:
             self._known.add(arrival.row.seq)

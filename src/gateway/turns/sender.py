@@ -72,8 +72,10 @@ class Senders:
         return self._turns.post(conversation, f"pairing:{made.code}", told)
 
     def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Arrival]:
-        """The open messages of a conversation that its lane does not know yet, in order."""
-        rows = [row for row in self._turns.waiting(claim, LOOKED_AT, read_inbound) if row.seq not in known]
+        """The open messages of a conversation that its lane does not know yet, in order; however many it knows, up to
+        LOOKED_AT of the others."""
+        limit = len(known) + LOOKED_AT
+        rows = [row for row in self._turns.waiting(claim, limit, read_inbound) if row.seq not in known]
         return [self._describe(claim, row, closing) for row in rows]
 
     def _describe(self, claim: Claim, row: Waiting, closing: bool) -> Arrival:
