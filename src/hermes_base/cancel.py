@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from hermes_base.errors import Interrupted
 
@@ -60,6 +61,20 @@ class CancelToken:
         with self._lock:
             if cut in self._cuts:
                 self._cuts.remove(cut)
+
+
+@contextmanager
+def ended_with(outer: CancelToken | None) -> Iterator[CancelToken]:
+    """A token for what is begun in a block: it is set when the block ends, however it does, and before that with the
+    outer one, which is left as it is."""
+    token = CancelToken()
+    forget = outer.on_cancel(lambda: token.cancel(outer.reason)) if outer is not None else None
+    try:
+        yield token
+    finally:
+        if forget is not None:
+            forget()
+        token.cancel("what it was begun for is over")
 
 
 def _run_cut(cut: Callable[[], None]) -> None:

@@ -32,7 +32,7 @@ from agent.turn.driver import Turn, TurnMessage
 from agent.turn.ports import TurnFacts
 from agent.turn.prefix import PrefixBreak
 from agent.turn.prompt import PromptSources, build_system_prompt, turn_facts
-from hermes_base.cancel import CancelToken
+from hermes_base.cancel import CancelToken, ended_with
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import ConfigProblem, HermesError, Interrupted
 from hermes_base.journal import SYSTEM, Journal, Row
@@ -152,7 +152,8 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         try:
             self._system_message, self._turn_stream = system_message or "", stream_callback
             turn = TurnMessage.of(user_message, inbox=inbox, goes_on=goes_on)
-            return self._run_turn(turn, conversation_history, task_id)
+            with ended_with(self._given_cancel) as cancel:
+                return self._run_turn(turn, conversation_history, task_id, cancel)
         finally:
             self._leave_model()
             self._turn = self._cancel = self._turn_stream = None
@@ -256,9 +257,13 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     # --- a turn
 
     def _run_turn(
-        self, given: TurnMessage, history: Sequence[Mapping[str, Any]] | None, task_id: str | None
+        self,
+        given: TurnMessage,
+        history: Sequence[Mapping[str, Any]] | None,
+        task_id: str | None,
+        cancel: CancelToken,
     ) -> dict[str, Any]:
-        self._cancel = cancel = self._given_cancel or CancelToken()
+        self._cancel = cancel
         with suppress(Interrupted):  # the turn hears of it at its first step, and writes its end
             self._begin_on_model()
         conversation = self._load_conversation() if history is None else self._take_history(history)

@@ -47,7 +47,7 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
     )
     hands = AgentHands(
         hooks=agent._hooks,
-        emit=agent.emit,
+        emit=lambda event: agent.emit_progress(event, lambda: agent._turn_id != facts.turn),
         allowed=lambda: tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]")),
         context=context,
         engine=agent.context_compressor,

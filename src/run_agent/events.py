@@ -53,11 +53,16 @@ class EventCallbacks:
             case TextEnded():
                 self._call_back(self.text_end_callback, event)
             case ToolStarted() | ToolEnded():
-                redact = self.redact
-                clean = replace(event, name=redact(event.name), preview=redact(event.preview))
-                self._call_back(self.tool_progress_callback, clean)
+                self.emit_progress(event, lambda: False)
             case Notice():
                 self._call_back(self.status_callback, replace(event, text=self.redact(event.text)))
+
+    def emit_progress(self, event: ToolStarted | ToolEnded, is_over: Callable[[], bool]) -> None:
+        """What the tool of a turn does, from whichever thread. Who listens is looked up first: if the turn is not over
+        after that, it is whoever listens to this turn, and not to the next one."""
+        listener, redact = self.tool_progress_callback, self.redact
+        if not is_over():
+            self._call_back(listener, replace(event, name=redact(event.name), preview=redact(event.preview)))
 
     def emit_text(self, text: str) -> None:
         """The short way for what comes hundreds of times in an answer."""

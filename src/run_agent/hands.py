@@ -11,7 +11,7 @@ from typing import Any
 import model_tools
 from agent.formats.repair import INVALID_ARGUMENTS
 from agent.formats.reply import ToolCall
-from hermes_base.chat import Answer, Event, Question, ToolEnded, ToolStarted
+from hermes_base.chat import Answer, Question, ToolEnded, ToolStarted
 from hermes_base.errors import Interrupted
 from hermes_base.hooks import Hooks
 from hermes_base.text.tool_views import cut, show_call, view_outcome, write_plain
@@ -31,7 +31,7 @@ class AgentHands:
     """The hands of one turn. `allowed` are the tools that this conversation was offered."""
 
     hooks: Hooks
-    emit: Callable[[Event], None]
+    emit: Callable[[ToolStarted | ToolEnded], None]  # never raises; nobody hears it when the turn is over
     allowed: Callable[[], frozenset[str]]
     context: ToolContext
     engine: Any

@@ -2,9 +2,10 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gateway_process import read_store
@@ -14,10 +15,17 @@ from stalling import SERVED_SECONDS
 from waiting import wait_until
 
 from agent.formats.repair import UNKNOWN_OUTCOME
+from agent.turn import parallel
+from agent.turn.driver import TOOL_ENDED, TOOL_STARTED
 from gateway.service import gateway as gateways
 from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
+from hermes_base.chat import ToolEnded
+from hermes_base.errors import StoreFailure
+from hermes_base.tool_context import ToolContext
 from hermes_cli import config
+from hermes_lab.server import LabServer
+from hermes_state.turns import Claim
 
 AddTool = Callable[[str, Callable[..., str]], None]
 
@@ -75,6 +83,72 @@ def test_a_call_that_was_cut_has_no_result_of_an_earlier_round(
         wait_until(lambda: len(model.requests) == 3)
     results = [message["content"] for message in json.loads(model.requests[2])["messages"] if message["role"] == "tool"]
     assert results == ["paid the first", "noted", UNKNOWN_OUTCOME, "noted"]
+
+
+def test_a_turn_that_fails_ends_the_other_calls_of_its_round(
+    house: LocalHouse, lab: LabServer, add_tool: AddTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C10: the store fails for one call. The turn is tried again, and no tool of the first try works beside it."""
+    asked_when_it_ended: list[int] = []
+
+    def work(args: dict[str, Any], *, context: ToolContext) -> str:
+        context.cancel.wait(60)
+        asked_when_it_ended.append(len(lab.requests))
+        return "ended"
+
+    add_tool("slow", work)
+    add_tool("quick", lambda args: "done")
+    turns, failed = house.gateway.turns, threading.Event()
+    step = turns.step
+
+    def fail_once(claim: Claim, seq: int, n: int, kind: str, body: Mapping[str, Any]) -> None:
+        if kind == TOOL_ENDED and not failed.is_set():
+            failed.set()
+            raise StoreFailure("The store is locked by another process.")
+        step(claim, seq, n, kind, body)
+
+    monkeypatch.setattr(turns, "step", fail_once)
+    house.client().say("[[tool slow {}]][[tool quick {}]]", "1")
+    wait_until(failed.is_set)
+    wait_until(lambda: len(lab.requests) == 2)
+    assert asked_when_it_ended == [1]
+
+
+def test_a_call_that_was_left_behind_tells_the_next_turn_nothing(
+    house: LocalHouse, home: Path, add_tool: AddTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C4: a stopped turn leaves a deaf tool behind. When that ends in the middle of the next turn, neither the store
+    nor anybody who looks on hears of it."""
+    monkeypatch.setattr(parallel, "GRACE_SECONDS", 0.1)
+    over, left, steps = threading.Event(), list[threading.Thread](), list[Any]()
+
+    def wait(args: dict[str, Any]) -> str:
+        left.append(threading.current_thread())
+        return str(over.wait(60))
+
+    def release(args: dict[str, Any]) -> str:
+        over.set()
+        left[0].join(SERVED_SECONDS)
+        steps.extend(read_store(home, "select kind from turn_step"))
+        return "released"
+
+    add_tool("deaf", wait)
+    add_tool("quick", lambda args: "done")
+    add_tool("release", release)
+    client = house.client()
+
+    def find_ended() -> list[str]:
+        events = [happened.event for happened in client.find(wire.Happened)]
+        return [event.name for event in events if isinstance(event, ToolEnded)]
+
+    client.say("[[tool deaf {}]][[tool quick {}]]", "1")
+    wait_until(lambda: bool(left) and find_ended() == ["quick"])
+    client.send(wire.Stop("s"))
+    wait_until(lambda: any("Interrupted" in text for text in client.answers()), SERVED_SECONDS)
+    client.say("[[tool release {}]]", "2")
+    wait_until(lambda: len(client.answers()) == 2, SERVED_SECONDS)
+    assert find_ended() == ["quick", "release"]
+    assert steps == [(TOOL_STARTED,)]
 
 
 def find_turns(conversation: str) -> list[threading.Thread]:

@@ -131,6 +131,7 @@ class Turn:
         self._steering: list[Steering] = []
         self._steering_lock = threading.Lock()
         self._over = False
+        self._step_lock = threading.Lock()  # held across the write of a step: none is under way when the turn is over
         self._repairs = 0  # compactions that the provider asked for, since it last answered
         self._stream: AnswerReader | None = None  # the answer being read
         self._shown = ShownText(ports)  # what the person sees of the last model call
@@ -152,7 +153,7 @@ class Turn:
             plan.close()
             self._end_interrupted(stop)
         finally:
-            with self._steering_lock:
+            with self._steering_lock, self._step_lock:
                 self._over = True
         self._clean_result()
         self.result.unread = [said.text for said in self._steering]  # too late for this turn; the host goes on with it
@@ -283,13 +284,19 @@ class Turn:
 
     def _run_one(self, call: ToolCall) -> str:
         """What is done is noted before and, where results wait for each other, after: it may not be done twice."""
-        journal = self._ports.journal
-        journal.step(TOOL_STARTED, {"call": call.id, "name": self._ports.redact(call.name)})
+        self._note_step(TOOL_STARTED, {"call": call.id, "name": self._ports.redact(call.name)})
         result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
         if self._calls_in_round > 1:
             kept = {"call": call.id, "result": self._ports.redact(clean_text(result))}
-            journal.step(TOOL_ENDED, {**kept, FOREIGN: list(self._ports.foreign.noted)})
+            self._note_step(TOOL_ENDED, {**kept, FOREIGN: list(self._ports.foreign.noted)})
         return result
+
+    def _note_step(self, kind: str, body: Mapping[str, Any]) -> None:
+        """The journal writes for whichever turn it is bound to; a call that was left behind belongs to none."""
+        with self._step_lock:
+            if self._over:
+                raise Interrupted("the turn of this call is over")
+            self._ports.journal.step(kind, body)
 
     def _note_work(self) -> None:
         """A tool that takes its time is silence, unless something of the task is seen to work (C12)."""

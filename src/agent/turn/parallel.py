@@ -7,6 +7,7 @@ import contextvars
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -30,7 +31,8 @@ def run_in_order(
     cancel: CancelToken,
     on_wait: Callable[[], None] = lambda: None,
 ) -> None:
-    """`take` gets each result as soon as it and all before it are there. Raises what `run` raised, and Interrupted."""
+    """`take` gets each result as soon as it and all before it are there. Raises what `run` or `take` raised, after the
+    other calls were told to stop, and Interrupted."""
     ended: queue.SimpleQueue[tuple[int, Result] | BaseException | None] = queue.SimpleQueue()
 
     def work(place: int, call: Call, context: contextvars.Context) -> None:
@@ -43,9 +45,11 @@ def run_in_order(
             log.exception("a tool's thread was ended")
             ended.put(HermesError(f"The thread of a tool was ended ({type(problem).__name__}: {problem})."))
 
+    threads = []
     for place, call in enumerate(calls):
         given = (place, call, contextvars.copy_context())
-        threading.Thread(target=work, args=given, name=f"tool-{place}", daemon=True).start()
+        threads.append(threading.Thread(target=work, args=given, name=f"tool-{place}", daemon=True))
+        threads[-1].start()
     forget = cancel.on_cancel(lambda: ended.put(None))
     waiting: dict[int, Result] = {}
     taken = 0
@@ -68,3 +72,8 @@ def run_in_order(
         cancel.check()
     finally:
         forget()
+        if taken < len(calls) and not cancel.cancelled:  # it failed, and what comes next would meet them at work
+            cancel.cancel("another call of its round failed")
+            end = time.monotonic() + GRACE_SECONDS
+            for thread in threads:
+                thread.join(max(0.0, end - time.monotonic()))
