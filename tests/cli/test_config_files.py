@@ -171,6 +171,37 @@ def test_a_file_that_stands_for_too_much_leaves_the_last_settings_and_is_read_on
     assert len(read) == 1
 
 
+def _break(path: Path, how: str) -> None:
+    path.unlink()
+    match how:
+        case "folder":
+            path.mkdir()
+        case "loop":
+            path.symlink_to(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "bytes":
+            path.write_bytes(b"A_KEY=\xff\n")
+
+
+@pytest.mark.parametrize("how", ["folder", "loop", "device", "bytes"])
+def test_a_file_that_breaks_while_running_leaves_what_was_read_last(
+    home: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """H6, G6: settings and variables stay in force, their secrets stay secret, and the log says so once."""
+    (home / "config.yaml").write_text("plugins: {x: {api_key: the-secret-of-a-plugin}}\n")
+    (home / ".env").write_text("A_KEY=the-secret-of-a-line\n")
+    assert config.load_last_good()
+    assert config.env_value("A_KEY") == "the-secret-of-a-line"
+    _break(home / "config.yaml", how)
+    _break(home / ".env", how)
+    for _ in range(3):
+        assert config.load_last_good()["plugins"]["x"]
+        assert config.env_value("A_KEY") == config.load_env()["A_KEY"] == "the-secret-of-a-line"
+    assert "the-secret" not in config.redactor()("the-secret-of-a-line, the-secret-of-a-plugin")
+    assert caplog.text.count("are not used") == 2
+
+
 @pytest.mark.parametrize("name", ["config.yaml", ".env"])
 def test_a_folder_or_a_loop_in_the_files_place_is_one_clear_sentence(home: Path, name: str) -> None:
     load = config.load_config if name == "config.yaml" else config.load_env

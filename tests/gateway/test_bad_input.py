@@ -20,10 +20,11 @@ from gateway.core.route import MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from gateway.service import gateway as service
+from gateway.turns import run_turn
 from gateway.turns.jobs import LOOKED_AT
 from gateway.turns.sender import CLOSING, DISK_FULL
 from hermes_base import local_wire as wire
-from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
+from hermes_base.inbound import NOTICE, Address, FileRef, Inbound, write_inbound
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 
@@ -411,3 +412,19 @@ def test_a_broken_settings_file_stops_nobody(house: House, home: Path, text: str
     assert "You said: meanwhile" in ann.ask("meanwhile")[-1]
     file.write_text(good)
     assert "You said: afterwards" in ann.ask("afterwards")[-1]
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "a\0b", ".", "pipe", "large"])
+def test_only_an_ordinary_file_of_modest_size_is_an_image(
+    tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G7: whatever else a client names is left out and logged; the message itself goes on."""
+    monkeypatch.setattr(run_turn, "IMAGE_BYTES", 1_000)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * 1_001)
+    (tmp_path / "whole").write_bytes(b"x" * 1_000)
+    files = [FileRef(str(tmp_path / name), "a.png", "image") for name in (place, "whole")]
+    text, *images = run_turn._with_images("look", files)
+    assert text == {"type": "text", "text": "look"}
+    assert len(images) == 1
+    assert "cannot be read" in caplog.text

@@ -1,6 +1,7 @@
 """Tokens, cookies and the turnstile, without a server."""
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http import access, turnstile
+from hermes_base.errors import ConfigProblem
 from hermes_cli import config
 from hermes_constants import WEB_TOKEN_FILE
 
@@ -23,6 +25,31 @@ def test_the_token_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:
     assert access.read_token(home) == token
     assert (home / WEB_TOKEN_FILE).stat().st_mode & 0o777 == 0o600
     assert [path.name for path in home.iterdir()] == [WEB_TOKEN_FILE]
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", "日本".encode(), b"\0" * 40, b"a b", b"a\nb", b"\x1b[2J"])
+def test_a_damaged_token_is_made_anew(tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """H3: and the log says so; whoever was logged in logs in again."""
+    (tmp_path / WEB_TOKEN_FILE).write_bytes(damage)
+    token = access.read_token(tmp_path)
+    assert len(token) > 20
+    assert access.read_token(tmp_path) == token
+    assert "damaged" in caplog.text
+
+
+def test_what_is_no_file_in_the_tokens_place_is_told(tmp_path: Path) -> None:
+    """H8: one sentence at the start; a server that runs keeps the token that it has."""
+    tokens = access.TokenFile(tmp_path)
+    token = tokens.read()
+    (tmp_path / WEB_TOKEN_FILE).unlink()
+    (tmp_path / WEB_TOKEN_FILE).mkdir()
+    assert tokens.read() == token
+    with pytest.raises(ConfigProblem, match="move it away"):
+        access.read_token(tmp_path)
+    (tmp_path / WEB_TOKEN_FILE).rmdir()
+    os.mkfifo(tmp_path / WEB_TOKEN_FILE)
+    with pytest.raises(ConfigProblem, match="not an ordinary file"):
+        access.read_token(tmp_path)
 
 
 def test_a_new_token_is_felt_by_a_server_that_runs(tmp_path: Path) -> None:

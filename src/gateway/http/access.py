@@ -3,17 +3,24 @@
 Nothing here is heavy to load: `hermes web` uses it, too.
 """
 
-import contextlib
 import hashlib
 import hmac
+import logging
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from hermes_base.errors import ConfigProblem
+from hermes_cli.config.own_files import read_file
 from hermes_constants import WEB_TOKEN_FILE
 
+log = logging.getLogger(__name__)
+
+_TOKEN = re.compile(r"[!-~]+")
+_MOST_BYTES = 10_000
 COOKIE_SECONDS = 30 * 24 * 3600
 
 
@@ -37,9 +44,19 @@ def word_address(address: str) -> str:
 
 
 def _read(home: Path) -> str:
-    with contextlib.suppress(FileNotFoundError):
-        return (home / WEB_TOKEN_FILE).read_text(encoding="ascii").strip()
-    return ""
+    """Empty: there is none, or (logged) what stands there is damaged, and a new one is made."""
+    path = home / WEB_TOKEN_FILE
+    try:
+        token = read_file(path, _MOST_BYTES).decode("latin-1").strip()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        fix = "Make it a file that you may read, or move it away: then a new token is made."
+        raise ConfigProblem(f"{path} cannot be read: {error.strerror}.", fix=fix) from error
+    if not token or _TOKEN.fullmatch(token):
+        return token
+    log.warning("%s is damaged: a new token is made, and whoever was logged in logs in again.", path)
+    return make_token(home)
 
 
 def _put(home: Path, place: Callable[[Path, Path], None]) -> str:
@@ -69,14 +86,19 @@ class TokenFile:
     def read(self) -> str:
         seen = self._look()
         if not self._token or seen != self._seen:
-            self._token = read_token(self._home)
+            try:
+                self._token = read_token(self._home)
+            except ConfigProblem as problem:
+                if not self._token:
+                    raise
+                log.warning("The token from before still holds: %s", problem)
             self._seen = self._look()
         return self._token
 
     def _look(self) -> tuple[int, int]:
         try:
             stat = (self._home / WEB_TOKEN_FILE).stat()
-        except FileNotFoundError:
+        except OSError:
             return (0, 0)
         return (stat.st_ino, stat.st_mtime_ns)
 

@@ -35,6 +35,7 @@ from hermes_base.inbound import NOTE, NOTICE, FileRef, Inbound, Outgoing, as_fie
 from hermes_base.journal import TurnEnd
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_cli import config as cli_config
+from hermes_cli.config.own_files import read_file
 from hermes_state.sql.store_sql import Store
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn
@@ -376,7 +377,7 @@ def _with_images(text: str, files: Sequence[FileRef]) -> str | list[dict[str, An
             continue
         kind = mimetypes.guess_type(file.name)[0] or "image/png"
         try:
-            body = Path(file.path).read_bytes() if Path(file.path).stat().st_size <= IMAGE_BYTES else b""
+            body = read_file(Path(file.path), IMAGE_BYTES)
         except OSError as error:
             log.warning("an image that came with a message cannot be read: %s", error)
             continue

@@ -27,7 +27,7 @@ from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_cli.config import config_edit
-from hermes_cli.config.own_files import hold_folder, replace_file
+from hermes_cli.config.own_files import hold_folder, read_file, replace_file
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
 
@@ -45,6 +45,7 @@ _ENVIRONMENT_ONLY = frozenset({"HERMES_HOME", "HERMES_PROFILE"})
 
 #: File systems tell times in steps: two edits within one step can leave the same stamp.
 _CLOCK_STEP = 50_000_000  # nanoseconds
+_MOST_BYTES = 4_000_000
 _WRITING = 1_000_000_000  # nanoseconds that a file may be empty because it is being written
 
 
@@ -233,7 +234,7 @@ def _unreadable(path: Path, error: Exception) -> ConfigProblem:
 def _read_text(path: Path) -> str:
     """The text of a file, empty when there is none."""
     try:
-        body = path.read_bytes()
+        body = read_file(path, _MOST_BYTES)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -291,15 +292,26 @@ def env_value(name: str) -> str:
 
 
 def _load_env_file() -> dict[str, tuple[str, int]]:
-    """Name -> value and line."""
+    """Name -> value and line; while the file cannot be read, as it was read last, and the log says so once."""
     path = get_env_path()
     with _lock:
-        text = _read_if_changed(path)
         known = _envs.get(path)
+        try:
+            text = _read_if_changed(path)
+        except ConfigProblem as error:
+            if known is None:
+                raise
+            text, problem = known[0], str(error)
+        else:
+            problem = ""
         if known is None or known[0] != text:
             lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
             found = {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
             known = _envs[path] = (text, found)
+        news = problem and _told.get(str(path)) != problem
+        _told[str(path)] = problem
+    if news:
+        log.warning("The changed variables are not used: %s", problem)
     return known[1]
 
 
@@ -321,7 +333,7 @@ def secrets() -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if name.endswith(_SECRET_ENDINGS)}
     found |= find_in_addresses(os.environ.items())
     with suppress(ConfigProblem):
-        raw = _load().raw
+        raw = _load_raw()
         found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
         found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
         found |= find_in_addresses(settings.walk(raw))
@@ -337,6 +349,16 @@ def secrets() -> dict[str, str]:
     return {name: value for name, value in found.items() if len(value) >= SHORTEST_SECRET}
 
 
+def _load_raw() -> Mapping[Any, Any]:
+    """What the file says; while it is broken, what it said last: that is still in force, and as secret."""
+    try:
+        return _load().raw
+    except ConfigProblem:
+        if get_config_path() not in _configs:
+            raise
+        return _configs[get_config_path()].raw
+
+
 def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
     """The variables that the settings name as holders of a key."""
     fallbacks = cfg_get(raw, "model", "fallbacks")
@@ -350,7 +372,10 @@ def redactor() -> Redactor:
     """Takes today's secrets out of a text. Asked for in every turn, so a change of the environment alone is noticed
     a second later; a change of the files is noticed at once."""
     global _known_redactor
-    key = (get_config_path(), _take_stamp(get_config_path()), _take_stamp(get_env_path()))
+    key: list[object] = [get_config_path()]
+    for path in (get_config_path(), get_env_path()):
+        with suppress(ConfigProblem):
+            key.append(_take_stamp(path))
     now = time.monotonic()
     if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
         _known_redactor = (key, now, _make_redactor(tuple(secrets().items())))

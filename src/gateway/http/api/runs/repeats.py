@@ -40,7 +40,8 @@ class Repeats:
 
     def _load(self) -> dict[str, tuple[str, float]]:
         if self._places is None:
-            lines = self._path.read_text("utf-8").splitlines() if self._path.exists() else []
+            text = self._path.read_bytes().decode("utf-8", "replace") if self._path.exists() else ""
+            lines = text.splitlines()
             self._places = self._write_anew(_read(lines, time.time() - KEPT_SECONDS)) if lines else {}
         return self._places
 
