@@ -1,7 +1,9 @@
 """C4: a stop that comes right behind its message, before the turn has begun, is not lost."""
 
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_gateway import LocalHouse
@@ -9,6 +11,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway.core.route import NOTHING_RUNS
+from gateway.turns.sender import Senders
 from hermes_base import local_wire as wire
 from hermes_lab.server import LabServer
 
@@ -28,6 +31,7 @@ def test_a_stop_right_behind_its_message_is_heard(house: LocalHouse, lab: LabSer
     if how == "button":
         client.send(wire.Stop("s"))
         wait_until(lambda: bool(client.find(wire.Stopped, lambda line: line.ok)))
+        assert not house.gateway.turns.open_seqs(client.welcome.conversation), "confirmed, and a kill would undo it"
     else:
         say(client, "s", "/stop")
     wait_until(lambda: not house.gateway.turns.open_seqs(client.welcome.conversation))
@@ -35,6 +39,28 @@ def test_a_stop_right_behind_its_message_is_heard(house: LocalHouse, lab: LabSer
     wait_until(lambda: bool(client.find(wire.Deliver, lambda line: line.outgoing.text == "next")))
     assert not client.find(wire.Deliver, lambda line: NOTHING_RUNS in line.outgoing.text)
     assert sum("too late" in str(request.json()) for request in lab.requests) <= 2  # the history of the next turn
+
+
+def test_a_stop_while_the_lane_looks_at_the_store_is_heard(
+    house: LocalHouse, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, may_go_on, look = threading.Event(), threading.Event(), Senders.look
+
+    def look_slowly(self: Senders, *args: Any, **more: Any) -> Any:
+        looks.set()
+        assert may_go_on.wait(60)
+        return look(self, *args, **more)
+
+    monkeypatch.setattr(Senders, "look", look_slowly)
+    client = house.client()
+    say(client, "a", "[[say too late]]")
+    assert looks.wait(60)
+    client.send(wire.Stop("s"))
+    wait_until(lambda: any(lane._stop_coming for lane in list(house.gateway.lanes.values())))
+    may_go_on.set()
+    wait_until(lambda: bool(client.find(wire.Stopped)))
+    assert client.find(wire.Stopped, lambda line: line.ok)
+    assert lab.requests == ()
 
 
 def test_a_stop_where_nothing_waits_changes_nothing(house: LocalHouse, home: Path) -> None:

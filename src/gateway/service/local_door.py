@@ -96,8 +96,9 @@ class LocalDoor:
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         lane = await self._gateway.find_lane(conversation)
-        stopped = lane is not None and lane.stop(f"stopped by {'the user' if by == LOCAL_OWNER.person else by}")
-        return stopped, ""
+        if lane is None:
+            return False, ""
+        return await lane.stop_for_good(f"stopped by {'the user' if by == LOCAL_OWNER.person else by}"), ""
 
     async def answer(self, question: str, text: str, by: str) -> bool:
         del by

@@ -91,7 +91,9 @@ class Lane:
         self._host = host
         self._woken = asyncio.Event()
         self._unseen = True  # the store may hold messages that were not looked at
+        self._looking = False  # at what the store holds: a turn may come of it
         self._stop_coming = ""  # why the turn that begins next is stopped at once
+        self._stop_met = asyncio.Event()  # that turn has begun, or there is none
         self._known: set[int] = set()
         self._queue: list[Item] = []
         self._steered: set[int] = set()
@@ -131,8 +133,10 @@ class Lane:
         while not self.suspended:
             self._woken.clear()
             pause = await self._step()
-            is_idle = self.slot is None and not self._queue and not self._tasks
-            if is_idle and not self._unseen and not self._woken.is_set():
+            is_idle = self.slot is None and not self._queue and not self._tasks and not self._unseen
+            if is_idle:  # there was nothing to stop
+                self._meet_stop()
+            if is_idle and not self._woken.is_set():
                 return
             with contextlib.suppress(TimeoutError):  # its time has come
                 async with asyncio.timeout(pause):
@@ -154,21 +158,43 @@ class Lane:
         except Exception:  # the top of a lane: what runs in it goes on, and it looks again
             log.exception("%s could not look at its messages", self.key, extra=self.about)
             self._unseen = True
+        finally:
+            self._looking = False
         return STORE_PAUSE
 
     def stop(self, reason: str) -> bool:
         """Stop what runs, within five seconds whatever it waits for, or what is about to; False: there is neither."""
         slot = self.slot
         if slot is None:
-            self._stop_coming = reason if self._queue or self._unseen else ""
-            self._not_before = 0.0
+            if not (self._queue or self._unseen or self._looking):
+                return False
+            self._stop_coming, self._not_before = reason, 0.0
+            self._stop_met.clear()
             self.wake()
-            return bool(self._stop_coming)
+            return True
         if not slot.stopping:
             slot.stopping = reason
             slot.live.stop(reason)
             self._start(_insist(slot))
         return True
+
+    async def stop_for_good(self, reason: str) -> bool:
+        """Stop, and come back when the end is stored: whoever is told of it is told for good."""
+        if not self.stop(reason):
+            return False
+        with contextlib.suppress(TimeoutError):  # the store does not take its end now; it is written when it does
+            async with asyncio.timeout(STOP_PATIENCE + 1.0):
+                if self.slot is None:
+                    await self._stop_met.wait()
+                if self.slot is not None:
+                    await self.slot.ended.wait()
+        return True
+
+    def _meet_stop(self) -> str:
+        """Why the turn that begins now is stopped; empty: it is not."""
+        reason, self._stop_coming = self._stop_coming, ""
+        self._stop_met.set()
+        return reason
 
     def suspend(self, reason: str) -> None:
         """Leave everything as it stands in the store; whoever comes next goes on from there."""
@@ -197,7 +223,7 @@ class Lane:
     async def _take_new(self) -> None:
         if not self._unseen:
             return
-        self._unseen, known, senders = False, frozenset(self._known), self._host.senders
+        self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         try:
             look = partial(senders.look, self.claim, known, closing=self._host.closing)
             arrivals = await self._host.call(look)
@@ -368,8 +394,7 @@ class Lane:
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, self._host.turn_performer.make_live(job), running, is_turn, has_place)
         self._start(self._run_slot(self.slot))
-        if self._stop_coming:
-            reason, self._stop_coming = self._stop_coming, ""
+        if reason := self._meet_stop():
             self.stop(reason)
 
     async def _run_slot(self, slot: Slot) -> None:

@@ -29,7 +29,7 @@ class TurnQueries:
         starter = lane.starter or lane.coming
         if starter and not may_stop(caller.role, caller.person, starter):
             raise NotAllowed("This turn is somebody else's.", kept="It goes on.")
-        return lane.stop("stopped by the user")
+        return await lane.stop_for_good("stopped by the user")
 
     async def answer(self, caller: Caller, question: str, text: str) -> bool:
         """False: it is not open, or not the caller's to answer."""
