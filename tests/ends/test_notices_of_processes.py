@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ends_house import current, end_process, ends_house, find_person, start_process
 from house import ACCOUNT, House
 from waiting import wait_until
 
+from gateway.service import notices
+from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
 from hermes_cli.cmds import owner
 from hermes_lab.server import LabServer
@@ -62,6 +65,41 @@ def test_after_resuming_another_session_its_person_hears_of_it(house: House, lab
     house.wait_quiet()
     assert count_prompts(lab) == 0
     assert current(ann).version == house.gateway.store.load(other.id).version == other.version
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_end_of_a_process_is_told_when_the_store_takes_it_again(
+    house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """B10, F6: the store is held by another process just when a background process ends. It is told all the same, once,
+    to the model or to the person."""
+    monkeypatch.setattr(notices, "STORE_PAUSE", 0.01)
+    ann, failed = house.person("ann"), []
+    ann.ask("[[say other]]")
+    other = current(ann)
+    if elsewhere:
+        ann.ask("/new")
+    process = start_process(ann)
+    if elsewhere:
+        ann.ask(f"/resume {other.id}")
+    name = "post" if elsewhere else "accept"
+    store = getattr(house.gateway.turns, name)
+
+    def fail_first(*args: Any, **more: Any) -> Any:
+        if len(failed) < 3:
+            failed.append(args)
+            raise StoreFailure("The store is locked by another process.")
+        return store(*args, **more)
+
+    monkeypatch.setattr(house.gateway.turns, name, fail_first)
+    end_process(process)
+    if elsewhere:
+        ann.wait_seen("Background process")
+    else:
+        wait_until(lambda: count_prompts(lab) == 1)
+    house.wait_quiet()
+    assert len(failed) == 3
+    assert (ann.count("Background process"), count_prompts(lab)) == (1, 0 if elsewhere else 1)  # the model repeats it
 
 
 @pytest.mark.parametrize("shared", [True, False])
