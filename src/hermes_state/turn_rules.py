@@ -52,7 +52,7 @@ class Progress:
     reason: str = ""
 
 
-def measure_setback(known: str, now: float) -> float:
+def measure_setback(known: str | float, now: float) -> float:
     """How far the clock was set back since the time that is known, which may be damaged or missing; 0: it was not."""
     try:
         by = float(known) - now

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
 
-from gateway.core.route import OpenQuestion, Standing
+from gateway.core.route import AnswerQuestion, ConversationView, OpenQuestion, Standing, route
 from gateway.turns.questions import NOBODY, Questions
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
+from hermes_base.inbound import Address, Inbound
 from hermes_state.people_store import ANSWERED, OPEN, VOID
 
 OWNER, ADMIN, ANNA, BEN = (
@@ -34,12 +35,16 @@ class House:
     """Questions on a store, what it announced, and threads that ask."""
 
     def __init__(self, members_approve: bool = False) -> None:
+        self.clock_set = 0.0  # by how much
         self.store = fresh_store().people
         self.announced: list[tuple[str, str]] = []
         self.questions = Questions(
-            self.store, self._announce, members_approve=lambda: members_approve, node="node", clock=time.time
+            self.store, self._announce, members_approve=lambda: members_approve, node="node", clock=self.read_clock
         )
         self.threads: list[threading.Thread] = []
+
+    def read_clock(self) -> float:
+        return time.time() + self.clock_set
 
     def _announce(self, question: Question, approver: str) -> None:
         self.announced.append((question.id, approver))
@@ -251,6 +256,22 @@ def test_many_answers_at_once_are_one_answer(house: House) -> None:
         giver.join(20)
     wait_until(lambda: bool(box))
     assert taken == [box[0].text]
+
+
+def test_a_clock_that_is_set_back_takes_no_answer_and_gives_none(house: House) -> None:
+    """G4: what is written after the question was shown is its answer, what was written before is not, whatever the
+    clock says."""
+    house.ask_openly(approval())
+    early = house.read_clock()
+    wait_until(lambda: house.read_clock() > early)
+    house.questions.note_shown("q1")
+    house.clock_set = -3600.0
+    shown = house.questions.open("c")
+    wait_until(lambda: shown is not None and shown.shown is not None and house.read_clock() > shown.shown)
+    for received, is_answer in ((early, False), (house.read_clock(), True)):
+        said = Inbound(Address("pretend", "bot", "1"), "1", "ann", "approve", received=received)
+        decision = route(said, ConversationView(OWNER, busy=True, question=house.questions.open("c")))
+        assert isinstance(decision, AnswerQuestion) is is_answer
 
 
 ACTS = st.lists(

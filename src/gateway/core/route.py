@@ -1,8 +1,9 @@
 """What becomes of a message: `route` is pure, looks at the message and at the state of its conversation, and returns
 one decision. The order of its checks is the whole policy."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from gateway.core.people import may_answer, may_run, may_stop, may_talk
@@ -86,6 +87,8 @@ class OpenQuestion:
     choices: tuple[str, ...]
     asked: str  # id of the person whose turn asked
     shown: float | None = None  # when it stood before the person; None: it is still on its way
+    # A message from later than now is from before the clock was set back.
+    now: float = field(default=math.inf, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,7 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
     decision = _take_answer(question, answer, view)
     # G4: a text answers what its writer had read. So one message answers one question at most: the next one is shown
     # after it.
-    was_shown = question.shown is not None and inbound.received > question.shown
+    was_shown = question.shown is not None and question.shown < inbound.received <= question.now
     was_seen = inbound.seen == question.id if view.names_seen else was_shown
     if isinstance(decision, AnswerQuestion) and not was_seen:
         return ReplyAtOnce(NOT_SEEN, "warning") if answer in question.choices else None

@@ -17,6 +17,7 @@ from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
 from hermes_state.people_store import QuestionRow
 from hermes_state.sql.people_sql import PeopleStore
+from hermes_state.turn_rules import measure_setback
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class _Waiting:
     first: threading.Event = field(default_factory=threading.Event)  # nobody is before it in its line any more
     closed: threading.Event = field(default_factory=threading.Event)
     open: bool = False  # it may be answered
-    shown: float | None = None  # when it had arrived where the person reads
+    shown: tuple[float, float] | None = None  # when it had arrived where the person reads, by both clocks
     expires: float = 0.0
     answer: Answer = NOBODY
 
@@ -183,7 +184,7 @@ class Questions:
         with self._lock:
             for line in self._lines.values():
                 if line[0].question.id == question_id:
-                    line[0].shown = self._clock()
+                    line[0].shown = (self._clock(), time.monotonic())
 
     # --- answering
 
@@ -195,7 +196,7 @@ class Questions:
             waiting = self._find_open(conversation)
             if waiting is None or waiting.question.id != question_id:
                 return False
-            question = _describe(waiting)
+            question = self._describe(waiting)
             if not may_answer(question.kind, by.role, by.person, question.asked, allowed):
                 return False
             chosen = read_answer(question, text) if text else ""
@@ -210,7 +211,7 @@ class Questions:
         """The question that an answer would be for."""
         with self._lock:
             waiting = self._find_open(conversation)
-            return None if waiting is None else _describe(waiting)
+            return None if waiting is None else self._describe(waiting)
 
     def showing(self, conversation: str) -> Question | None:
         """The same with all that people are shown of it, and the time that is left."""
@@ -230,7 +231,10 @@ class Questions:
         line = self._lines.get(conversation)
         return line[0] if line and line[0].open else None
 
-
-def _describe(waiting: _Waiting) -> OpenQuestion:
-    question = waiting.question
-    return OpenQuestion(question.id, question.kind, question.choices, waiting.person, waiting.shown)
+    def _describe(self, waiting: _Waiting) -> OpenQuestion:
+        """When it was shown is told by the clock as it is set now, like the times of the messages that come."""
+        question, shown, now = waiting.question, None, self._clock()
+        if waiting.shown is not None:
+            noted, moment = waiting.shown
+            shown = noted - measure_setback(noted + time.monotonic() - moment, now)
+        return OpenQuestion(question.id, question.kind, question.choices, waiting.person, shown, now)
