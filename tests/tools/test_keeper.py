@@ -15,9 +15,10 @@ import pytest
 from commands import Hands, daemon, find_marked, new_mark
 from waiting import wait_until
 
+from hermes_base.cancel import CancelToken
 from tools.process_registry import process_registry
 from tools.shell.sandbox import BACKENDS, is_bubblewrap_usable
-from tools.shell.spawning import Spool, keeper
+from tools.shell.spawning import Order, Running, Spool, keeper
 from tools.terminal_tool import cleanup_vm, close_all
 
 TASK = "keeper"
@@ -232,3 +233,33 @@ def test_a_spool_keeps_its_beginning_and_its_end(seed: int) -> None:
         assert data or start == len(written)
     assert spool.read(len(written) - 16, 16)[1][-6:] == written[-6:]
     spool.close()
+
+
+@pytest.mark.timeout(60)
+def test_who_tells_a_command_to_end_waits_for_nobody(tmp_path: Path) -> None:
+    """F5: a stop is told on the event loop. The keeper stands still, and a large order waits for it."""
+    cancel, large = CancelToken(), Order(["true"], str(tmp_path), {}, arguments=["x" * 8_000_000])
+    running = keeper.start(Order(["sleep", "600"], str(tmp_path), {"PATH": os.defpath}))
+    cancel.on_cancel(running.end)
+    wait_until(lambda: bool(running.pid))
+    pid, link = keeper.pid, keeper._link
+    assert pid is not None
+    assert link is not None
+    started: list[Running] = []
+    starting = threading.Thread(target=lambda: started.append(keeper.start(large)))
+    stopping = threading.Thread(target=cancel.cancel, daemon=True)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        starting.start()
+        wait_until(link._send_lock.locked)
+        stopping.start()
+        stopping.join(20)
+        assert not stopping.is_alive()
+        assert starting.is_alive()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        starting.join()
+    for each in (running, *started):
+        assert each.pump(20)
+        each.finish()
+        each.spool.close()

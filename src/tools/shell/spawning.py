@@ -8,6 +8,7 @@ import fcntl
 import json
 import logging
 import os
+import queue
 import select
 import shutil
 import socket
@@ -253,8 +254,10 @@ class _Link:
                 cwd="/",
                 env={"PATH": os.defpath},
             )
+        self._ends: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # orders to end something
         self._reader = threading.Thread(target=self._read_reports, name="keeper-reports", daemon=True)
         self._reader.start()
+        threading.Thread(target=self._send_ends, name="keeper-ends", daemon=True).start()
 
     def start(self, running: Running, order: Order, fds: list[int]) -> None:
         message = {
@@ -279,12 +282,8 @@ class _Link:
             raise
 
     def end(self, id: int, grace: float) -> None:
-        if id not in self._running:
-            return
-        try:
-            self._send({"do": "end", "id": id, "grace": grace}, [])
-        except OSError as problem:
-            log.debug("the keeper is gone, and command %d with it: %s", id, problem)
+        """Waits for nobody, so it may be called on the event loop: a keeper that stands still takes no orders."""
+        self._ends.put({"do": "end", "id": id, "grace": grace})
 
     def close(self) -> None:
         try:
@@ -304,6 +303,13 @@ class _Link:
             sent = socket.send_fds(self._sock, [data], fds) if fds else 0
             self._sock.sendall(data[sent:])
 
+    def _send_ends(self) -> None:
+        try:
+            while (order := self._ends.get()) is not None:
+                self._send(order, [])
+        except OSError as problem:
+            log.debug("the keeper is gone, and what it kept with it: %s", problem)
+
     def _read_reports(self) -> None:
         with self._sock.makefile("rb") as lines:
             try:
@@ -315,6 +321,7 @@ class _Link:
             self.lost = True
             orphaned = list(self._running.values())
             self._running.clear()
+        self._ends.put(None)
         for running in orphaned:
             _mark_ended(running, LOST_EXIT_CODE)
 
