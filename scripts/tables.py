@@ -65,7 +65,7 @@ FAILOVER_RULES = """
 - It is left alone for 30 s, or as long as the provider asks for, doubling up to 5 minutes; then one turn probes it. A
   probe ends with its turn, however that ends. All conversations share this.
 - Every turn begins with the first of the chain that is well: the first choice, if it is. If nobody is well, with the
-  first choice. Within a turn each one is asked once.
+  first choice. For each answer within a turn each one is asked once.
 - All tries of one model step share 5 minutes, counted from the first failure that was detected. A stream that stalls is
   handed over at once; so is a second try that says nothing for 8 s, while another provider is well.
 - That another model stands in, and that the first one is back, is said once (`gateway.model_notices`) and logged with

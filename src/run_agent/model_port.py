@@ -106,7 +106,7 @@ class AgentModel:
         return self._agent._recover_transport(failure, 1, cancel.pause)
 
     def note_success(self) -> None:
-        self._agent._permit.succeeded()
+        self._agent._note_answer()
         if not self._agent._fallback_activated:
             self._agent.tell_return(self.label)
 

@@ -47,7 +47,7 @@ class SwitchableRuntime:
     _primary_runtime: Mapping[str, Any] = MappingProxyType({})
     _cancel: CancelToken | None = None
     _permit: Permit = health.insist(Runtime("", "", "", "", "", 0))  # of the model that the turn is on
-    _tried: frozenset[Name] = frozenset()  # models that this turn was on
+    _tried: frozenset[Name] = frozenset()  # models that this turn was on since the last answer
 
     # --- the client
 
@@ -167,6 +167,11 @@ class SwitchableRuntime:
                 permit.release()
         return taken
 
+    def _note_answer(self) -> None:
+        """The chain is whole for the next step of the turn: whoever failed before this answer may be well by then."""
+        self._permit.succeeded()
+        self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
+
     def _leave_model(self) -> None:
         """The turn is over, however it ended: nothing is being probed any more."""
         self._permit.release()
@@ -218,7 +223,7 @@ class SwitchableRuntime:
         return True
 
     def _return_to_first_choice(self) -> bool:
-        """The last way out: the chain is at its end, and the first choice was not asked in this turn."""
+        """The last way out: the chain is at its end, and the first choice was not asked for this answer."""
         first = self._find_first_choice()
         if first is None or self._was_tried(first) or not self._restore_primary_runtime():
             return False

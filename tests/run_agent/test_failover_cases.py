@@ -230,6 +230,20 @@ def test_when_the_chain_is_at_its_end_the_first_choice_is_asked_after_all(
     assert agent.run_conversation("two")["model"] == "lab-model"
 
 
+@pytest.mark.parametrize("status", [401, 503])
+def test_when_the_fallback_dies_in_mid_turn_the_first_choice_is_asked_again(
+    make_agent: Any, tool: Any, lab: LabServer, second: LabServer, status: int
+) -> None:
+    """D4: it failed earlier in the same turn, and an answer came since; the chain is whole for each answer."""
+    tool("look", lambda args: "three")
+    agent = make_agent(fallback_model=entry(second))
+    lab.set_plan([{"fault": {"status": status}, "times": 1 if status == 401 else 2}, {"text": "three"}])
+    second.set_plan([{"tool_calls": [{"name": "look", "arguments": {}}]}, *fails(401)])
+    result = agent.run_conversation("look")
+    assert (result["final_response"], result["model"]) == ("three", "lab-model"), result["error"]
+    assert len(second.requests) == 2
+
+
 def test_a_key_that_was_put_right_is_used_with_the_next_message(
     make_agent: Any, lab: LabServer, second: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
