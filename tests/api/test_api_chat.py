@@ -296,6 +296,28 @@ def test_the_same_key_never_runs_twice_over_a_restart(api: ApiHouse, lab: LabSer
     assert len(lab.requests) == calls
 
 
+def test_the_same_key_with_another_question_is_refused(api: ApiHouse, lab: LabServer) -> None:
+    """C2: nobody gets the answer to another question, nor after a restart; how the answer comes may differ."""
+    key, again = api.make_key(), {"Idempotency-Key": "order-9"}
+    body = {"model": "hermes", "messages": [user("[[say First.]]")]}
+    others: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/chat/completions", {**body, "messages": [user("[[say Second.]]")]}),
+        ("/v1/chat/completions", {**body, "messages": [user("One"), assistant("1"), *body["messages"]]}),
+        ("/v1/chat/completions", {**body, "conversation": "another"}),
+        ("/v1/runs", {"input": "[[say Second.]]"}),
+    ]
+    assert api.http(key).post("/v1/chat/completions", json=body, headers=again).status_code == 200
+    for _ in range(2):
+        for path, other in others:
+            refused = api.http(key).post(path, json=other, headers=again)
+            assert (refused.status_code, refused.json()["error"]["param"]) == (422, "Idempotency-Key"), other
+        assert "First." in api.http(key).post("/v1/chat/completions", json={**body, "stream": True}, headers=again).text
+        assert api.http(key).post("/v1/runs", json={"input": "[[say First.]]"}, headers=again).status_code == 202
+        api.stop()
+        api.start()
+    assert len(lab.requests) == 1
+
+
 def test_a_client_that_repeats_itself_over_a_restart_is_answered_once(api: ApiHouse, lab: LabServer) -> None:
     """C1: it never heard the answer, and the next process has it in the store."""
     key = api.make_key()

@@ -16,7 +16,7 @@ _WORDS: Schema = {"type": "string", "maxLength": 500}
 _HEADER: Schema = {"type": "string", "maxLength": 255}
 _FORMS: Mapping[str, Schema] = {"X-Hermes-Conversation": PLACE}
 _TALK: tuple[str, ...] = ("X-Hermes-Conversation", "Idempotency-Key", "X-Hermes-Commands", "X-Hermes-Events")
-_TALK_ERRORS = (404, 409, 413, 429, 502, 503)
+_TALK_ERRORS = (404, 409, 413, 422, 429, 502, 503)
 _HEADERS: Mapping[str, str] = {
     "X-Hermes-Conversation": "As the field `conversation`.",
     "Idempotency-Key": "The same key never runs twice: a repetition gets the answer of the first request.",
@@ -96,7 +96,7 @@ CALLS: Mapping[tuple[str, str], ApiCall] = {
         errors=(404, 409, 413),
     ),
     ("post", "/v1/runs"): ApiCall(
-        "Ask, and do not wait.", "Run", 202, body="RunRequest", headers=_TALK[:3], errors=(404, 409, 413, 429, 503)
+        "Ask, and do not wait.", "Run", 202, body="RunRequest", headers=_TALK[:3], errors=(404, 409, 413, 422, 429, 503)
     ),
     ("get", "/v1/runs/{id}"): ApiCall("A run as it stands.", "Run", errors=(404,)),
     ("get", "/v1/runs/{id}/events"): ApiCall(

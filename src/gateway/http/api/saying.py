@@ -5,7 +5,7 @@ import hashlib
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
@@ -25,6 +25,10 @@ from hermes_base.query_values import Caller, NotThere
 PLATFORM = "api"
 _SESSION = re.compile(r"\d{8}_\d{6}_[0-9a-f]{6}")
 _KEY_CHARS = 255
+OTHER_QUESTION = (
+    "This Idempotency-Key was sent before with another question. Nothing was begun. Send the same question to get its "
+    "answer, or another key with another one."
+)
 #: A message that is said this way waits for its turn, and a slash in front of it means nothing.
 _WAITS = "/queue "
 
@@ -130,16 +134,19 @@ async def check_model(api: Api, model: str) -> None:
 
 
 async def _find_target(api: Api, caller: Caller, ask: Ask, wish: Wish) -> TargetConversation:
-    """Where it is said; a repetition goes where the first one went."""
+    """Where it is said; a repetition goes where the first one went. How the answer is to come is no part of it."""
     named = wish.place or ask.place
     if not wish.name:
         return await _open_target(api, caller, ask, named)
+    asked = mark_request(caller, replace(ask, stream=False, include_usage=False, events=False, place=""), named)
     async with api.one_at_a_time(wish.name):
-        known = await asyncio.to_thread(api.repeats.find, wish.name)
+        first, _, known = (await asyncio.to_thread(api.repeats.find, wish.name)).partition(" ")
+        if known and first != asked:
+            raise ApiProblem(422, OTHER_QUESTION, "idempotency_key_reused", param="Idempotency-Key")
         if known:
             return TargetConversation(known)
         found = await _open_target(api, caller, ask, named)
-        await asyncio.to_thread(api.repeats.keep, wish.name, found.conversation)
+        await asyncio.to_thread(api.repeats.keep, wish.name, f"{asked} {found.conversation}")
         return found
 
 
