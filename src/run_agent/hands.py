@@ -37,7 +37,14 @@ class AgentHands:
     engine: Any
     engine_tools: frozenset[str]
 
-    def run(self, call: ToolCall, *, turn_id: str, messages: Sequence[Mapping[str, Any]]) -> str:
+    def run(
+        self,
+        call: ToolCall,
+        *,
+        turn_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        note_question: Callable[[bool], None],
+    ) -> str:
         started = time.monotonic()
         args: dict[str, Any] = json.loads(call.arguments)  # the message was repaired before: it is a JSON object
         shown = cut(" ".join(show_call(call.name, args).split()), PREVIEW_CHARS)  # on one line
@@ -52,14 +59,18 @@ class AgentHands:
         asker, waited = self.context.asker, 0.0
 
         def ask(question: Question) -> Answer:
-            """Notes how long the person took: that is not the tool's time."""
+            """Notes how long the person took, which is not the tool's time, and whether there was an answer."""
             nonlocal waited
             assert asker is not None
+            note_question(False)
             begun = time.monotonic()
             try:
-                return asker(question)
+                answer = asker(question)
             finally:
                 waited += time.monotonic() - begun
+            if answer.given:
+                note_question(True)
+            return answer
 
         hands = self if asker is None else replace(self, context=replace(self.context, asker=ask))
         result = hands._run_guarded(call, args, ids, messages)

@@ -1,6 +1,7 @@
 """C2, C10: a client whose gateway is killed in the middle of its question gets one answer, from the next."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -11,6 +12,7 @@ from openai import OpenAI
 from waiting import wait_until
 from web_house import find_free_port
 
+from agent.turn.driver import NOT_APPROVED
 from gateway.http import access
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
@@ -76,3 +78,30 @@ def test_who_follows_a_run_over_a_kill_has_one_text(home: Path, lab: LabServer, 
                 again = read_events(http, run, last)
                 assert again[-1][1]["type"] == "run.ended", last
                 assert join_texts([*after, *again] if last else again) == whole, last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [GatewayProcess.kill, GatewayProcess.terminate])
+def test_a_call_that_nobody_approved_was_not_run(
+    home: Path, lab: LabServer, end: Callable[[GatewayProcess], object]
+) -> None:
+    """C10, G4: the model is told so, and may ask again; the answer to the new question runs the command once."""
+    call = {"tool_calls": [{"name": "terminal", "arguments": {"command": "echo yes >> approved", "level": "work"}}]}
+    lab.set_plan([call, call, {"text": "Done."}])
+    port, mark = find_free_port(), home / "workspace" / "approved"
+    with GatewayProcess(home, lab.base_url, web={"port": port}, approvals={"mode": "ask"}) as gateway:
+        bearer = {"Authorization": f"Bearer {access.read_token(home)}"}
+        gateway.start()
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=bearer, timeout=60) as http:
+            run = http.post("/v1/runs", json={"input": "Well?"}).json()["id"]
+            look = lambda: http.get(f"/v1/runs/{run}").json()  # noqa: E731
+            wait_until(lambda: look()["question"] is not None)
+            end(gateway)
+            gateway.start()
+            wait_until(lambda: look()["question"] is not None)
+            told = [message["content"] for message in lab.requests[1].json()["messages"] if message["role"] == "tool"]
+            assert told == [NOT_APPROVED]
+            assert not mark.exists()
+            assert http.post(f"/v1/runs/{run}/approve", json={"choice": "approve"}).status_code == 200
+            wait_until(lambda: look()["output"] == "Done.")
+            assert mark.read_text() == "yes\n"

@@ -63,7 +63,8 @@ CUT_MESSAGE = (
 )
 
 #: Kinds of steps in the journal, for whoever goes on with the turn.
-TOOL_STARTED, TOOL_ENDED = "tool_started", "tool_ended"
+TOOL_STARTED, TOOL_ASKS, TOOL_ANSWERED, TOOL_ENDED = "tool_started", "tool_asks", "tool_answered", "tool_ended"
+NOT_APPROVED = '{"error": "not run: nobody had approved it when the program was restarted; it may be asked for again"}'
 NOT_STARTED = '{"error": "not run: the program was restarted before this call began"}'
 
 
@@ -211,13 +212,18 @@ class Turn:
         steps = self._ports.journal.steps()
         self.conversation.call_ids.update(step.body["call"] for step in steps if "call" in step.body)
         ended = {step.body["call"]: step.body["result"] for step in steps if step.kind == TOOL_ENDED}
-        started = {step.body["call"] for step in steps if step.kind == TOOL_STARTED}
+        started, asks, answered = (
+            {step.body["call"] for step in steps if step.kind == kind}
+            for kind in (TOOL_STARTED, TOOL_ASKS, TOOL_ANSWERED)
+        )
         for origin in (origin for step in steps for origin in step.body.get(FOREIGN, ())):
             self._ports.foreign.note(origin)
         lost = any(step.kind == LOST for step in steps)  # then nobody knows of any call that it was not begun
         for call in open_calls(self.conversation.messages):
             if call in ended:
                 self._append_text(call, str(ended[call]))
+            elif not lost and call in asks - answered:
+                self._append({"role": "tool", "tool_call_id": call, "content": NOT_APPROVED})
             elif lost or call in started:
                 self._append(unknown_result(call))
             else:
@@ -283,9 +289,15 @@ class Turn:
             raise
 
     def _run_one(self, call: ToolCall) -> str:
-        """What is done is noted before and, where results wait for each other, after: it may not be done twice."""
+        """What is done is noted before and, where results wait for each other, after: it may not be done twice. What
+        waits for its first answer has done nothing yet, and that is noted, too."""
         self._note_step(TOOL_STARTED, {"call": call.id, "name": self._ports.redact(call.name)})
-        result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=self.conversation.messages)
+
+        def note_question(answered: bool) -> None:
+            self._note_step(TOOL_ANSWERED if answered else TOOL_ASKS, {"call": call.id})
+
+        said = self.conversation.messages
+        result = self._ports.hands.run(call, turn_id=self._facts.turn, messages=said, note_question=note_question)
         if self._calls_in_round > 1:
             kept = {"call": call.id, "result": self._ports.redact(clean_text(result))}
             self._note_step(TOOL_ENDED, {**kept, FOREIGN: list(self._ports.foreign.noted)})

@@ -64,7 +64,15 @@ class ModelPort(Protocol):
 class Hands(Protocol):
     """Runs one tool call; an error is a text for the model, never an exception."""
 
-    def run(self, call: ToolCall, *, turn_id: str, messages: Sequence[Mapping[str, Any]]) -> str: ...
+    def run(
+        self,
+        call: ToolCall,
+        *,
+        turn_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        note_question: Callable[[bool], None],
+    ) -> str:
+        """`note_question` is told False before a person is asked, and True when they have answered."""
 
     def is_working(self) -> bool:
         """Whether something of this task makes progress, such as a running process (C12)."""
