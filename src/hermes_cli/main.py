@@ -13,11 +13,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO, cast
 
 from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.text.harmless import HarmlessStream, clean_shown
 from hermes_cli.profiles import select_profile
 from hermes_constants import VERSION, get_hermes_home
 
@@ -28,11 +29,12 @@ class CommandEntry(NamedTuple):
     target: str  # module:function; takes the remaining arguments, returns the exit code
     summary: str
     package: str = ""  # a package that not everybody has; without it the command is not offered
+    draws: bool = False  # it steers the terminal itself, and cleans what it shows; the others only print
 
 
 COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
-        "chat": CommandEntry("hermes_cli.chat.chat_cmd:main", "Chat in the terminal (the default)."),
+        "chat": CommandEntry("hermes_cli.chat.chat_cmd:main", "Chat in the terminal (the default).", draws=True),
         "setup": CommandEntry("hermes_cli.cmds.setup_cmd:main", "Choose who answers, with a few questions and a try."),
         "gateway": CommandEntry("hermes_cli.cmds.gateway_cmd:main", "Run the gateway, here or as a service."),
         "web": CommandEntry("hermes_cli.cmds.web_cmd:main", "Print the address of the web page, or open it."),
@@ -110,7 +112,7 @@ def open_missing_streams() -> None:
 def tell(text: str) -> None:
     """Say it on stderr, if there is somebody to read it."""
     with suppress(OSError):
-        print(f"hermes: {text}", file=sys.stderr, flush=True)
+        print(f"hermes: {clean_shown(text)}", file=sys.stderr, flush=True)
 
 
 def run(args: list[str]) -> int:
@@ -155,8 +157,12 @@ def _run_command(name: str, args: list[str]) -> int:
     if entry is None:
         print(f"hermes: there is no command {name!r}. {suggest(name, args)}", file=sys.stderr)
         return WRONG_USE
-    load("hermes_cli.config:start_logging")()
-    return int(load(entry.target)(args))
+    with ExitStack() as clean:
+        if not entry.draws:
+            clean.enter_context(redirect_stdout(cast(TextIO, HarmlessStream(sys.stdout))))
+            clean.enter_context(redirect_stderr(cast(TextIO, HarmlessStream(sys.stderr))))
+        load("hermes_cli.config:start_logging")()
+        return int(load(entry.target)(args))
 
 
 def find_offered() -> dict[str, CommandEntry]:

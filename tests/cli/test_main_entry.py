@@ -1,5 +1,6 @@
 """The command `hermes` as a real process: what it prints, how it ends, and that no failure shows a stack trace."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_base.errors import HermesError
 from hermes_cli import main as entry
 from hermes_constants import VERSION
 
@@ -24,6 +26,36 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _run(*args: str, **more: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hermes_cli.main", *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload, no-any-return]
+
+
+STEER = "\x1b]0;title\x07\x1b[2J\x9b31m"
+
+
+@pytest.mark.parametrize("name", [name for name, entry in entry.COMMANDS.items() if not entry.draws])
+def test_no_command_lets_what_it_prints_steer_the_terminal(
+    home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H7: a key, an error of a server or a line of the log says what it says."""
+
+    def show(_args: list[str]) -> int:
+        print(f"a{STEER}b\tc")
+        print(f"d{STEER}e", file=sys.stderr)
+        raise HermesError(f"f{STEER}g")
+
+    load = entry.load
+    monkeypatch.setattr(entry, "load", lambda target: show if target == entry.COMMANDS[name].target else load(target))
+    assert entry.main([name]) == entry.FAILED
+    told = capsys.readouterr()
+    assert told.out == "a]0;title[2J31mb\tc\n"
+    assert told.err == "d]0;title[2J31me\nhermes: f]0;title[2J31mg\n"
+
+
+def test_the_log_is_shown_without_what_steers(home: Path) -> None:
+    (home / "logs").mkdir()
+    (home / "logs" / "gateway.log").write_text(json.dumps({"level": "info", "message": STEER}) + "\n")
+    done = _run("logs")
+    assert "]0;title" in done.stdout
+    assert not {"\x1b", "\x07", "\x9b"} & set(done.stdout + done.stderr)
 
 
 def test_version(home: Path) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 from hermes_base import command_table
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
+from hermes_base.text.harmless import clean_shown as clean_shown
 from hermes_base.text.tool_views import PATCHES
 
-#: Control characters would let a model move the cursor or recolour the screen; line ends and tabs are text.
-_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 _LONGEST_ASKED = 60  # characters, so that the time and the fault behind it still fit
 _YES = frozenset({"y", "yes", "ok", "okay", "once", "allow", "approve", "accept", "confirm", "continue"})
 _NO = frozenset({"n", "no", "deny", "refuse", "reject", "cancel", "decline", "stop", "abort"})
@@ -28,11 +27,6 @@ def read_display(config: Mapping[str, Any], *, markdown: bool = True) -> Display
     """The settings under `display`; `markdown=False` turns markdown off whatever they say."""
     display = config["display"]
     return Display(markdown and display["markdown"], display["tool_progress"], display["reasoning"])
-
-
-def clean_shown(text: str) -> str:
-    """A text that cannot steer the terminal."""
-    return text.translate(_CONTROL)
 
 
 def clean_typed(text: str) -> str:
