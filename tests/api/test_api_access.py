@@ -245,3 +245,9 @@ def test_a_session_at_work_is_not_deleted(api: ApiHouse, lab: LabServer) -> None
     http.post("/v1/runs", json={"input": "[[stall 1]]", "conversation": "one"})
     wait_until(lambda: bool(lab.in_flight))
     assert http.delete(f"/v1/sessions/{first}").status_code == 409
+
+
+def test_a_name_of_a_key_is_short(home: Path) -> None:
+    """F7: what is kept of a key has a bound."""
+    assert entry.main(["api-keys", "create", "--name", "x" * 1_000]) == entry.FAILED
+    assert entry.main(["api-keys", "create", "--name", "x" * 200]) == 0

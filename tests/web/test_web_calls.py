@@ -241,3 +241,14 @@ def test_static_files_are_packed_and_kept(web: WebHouse) -> None:
     old = visitor.http.get(f"/static/v-000000000000/{named.partition('/')[2]}")
     assert old.headers["cache-control"] == "no-cache"
     assert visitor.http.get("/static/v-000000000000").status_code == 404
+    for name in ("a" * 5_000, "%00", "a/" * 2_000):
+        assert visitor.http.get(f"/static/{name}").status_code == 404
+
+
+def test_what_cannot_be_is_told_as_such(web: WebHouse) -> None:
+    """H8: nobody has this id, and no address has two lines; neither is a failure of the store or of Hermes."""
+    visitor = web.visit()
+    visitor.post("/web/operate", 404, name="people.remove", args={"id": "nobody"})
+    visitor.post("/web/operate", 404, name="people.role", args={"id": "nobody", "role": "admin"})
+    for address in ("http://127.0.0.1/\r\nX: y", "http://127.0.0.1/\0"):
+        visitor.post("/web/providers/probe", 422, provider="custom", base_url=address)

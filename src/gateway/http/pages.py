@@ -122,8 +122,12 @@ class PageRoutes:
 
     def _load(self, name: str) -> Packed:
         """A file below the folder, packed once."""
-        path = (self._folder / name).resolve() if "\0" not in name else self._folder
-        if not path.is_relative_to(self._folder) or not path.is_file():
+        try:
+            path = (self._folder / name).resolve()
+            is_ours = path.is_relative_to(self._folder) and path.is_file()
+        except (OSError, ValueError):  # a name that no file could have
+            is_ours = False
+        if not is_ours:
             raise Refusal(404, "not_there", "There is no such file.")
         stamp = path.stat().st_mtime_ns
         known = self._packed.get(path)

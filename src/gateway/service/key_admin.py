@@ -16,6 +16,7 @@ from hermes_state.people_store import OWNER
 from hermes_state.sql.store_sql import Store
 
 PREFIX = "hk_"
+_MOST_NAME = 200
 _KEY = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 _IDS = "`hermes api-keys list` shows the ids."
 _PEOPLE = "`hermes people list` shows who there is."
@@ -38,6 +39,8 @@ def create(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """A new key for a person, the owner if nobody is named. This answer is the only place where it stands."""
     del home
     name, person = _read(args, "name"), _read(args, "person")
+    if len(name) > _MOST_NAME:
+        raise HermesError(f"A key's name has at most {_MOST_NAME} characters.", kept="No key was made.")
     known = store.people.get(person) if person else None
     if person and person != OWNER and known is None:
         raise HermesError(f"There is nobody with the id {person!r}.", kept="No key was made.", fix=_PEOPLE)

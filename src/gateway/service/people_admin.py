@@ -10,6 +10,7 @@ from typing import Any
 
 from hermes_base.errors import HermesError
 from hermes_base.inbound import PEOPLE
+from hermes_base.query_values import NotThere
 from hermes_state.people_records import pick_pairing
 from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES
 from hermes_state.sql.store_sql import Store
@@ -51,19 +52,19 @@ def approve(store: Store, home: Path, args: Args) -> dict[str, Any]:
 def remove(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """End a person's access; their data stays until it is forgotten."""
     del home
-    person = store.people.remove(_read(args, "id"))
+    person = store.people.remove(_read_known(store, args))
     return {"removed": person.id, "person": asdict(person)}
 
 
 def set_role(store: Store, home: Path, args: Args) -> dict[str, Any]:
     del home
-    return {"person": asdict(store.people.set_role(_read(args, "id"), _read_role(args.get("role"))))}
+    return {"person": asdict(store.people.set_role(_read_known(store, args), _read_role(args.get("role"))))}
 
 
 def link(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Give a person one more identity."""
     del home
-    person = store.people.link(_read(args, "id"), _read(args, "platform"), _read(args, "sender"))
+    person = store.people.link(_read_known(store, args), _read(args, "platform"), _read(args, "sender"))
     return {"person": asdict(person)}
 
 
@@ -93,6 +94,14 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {"list": list_people, "approve": approve, "remove": remove, "role": set_role, "link": link, "forget": forget}
 )
 _IDS = "`hermes people list` shows the ids."
+
+
+def _read_known(store: Store, args: Args) -> str:
+    """The id of somebody who is there."""
+    id = _read(args, "id")
+    if store.people.get(id) is None:
+        raise NotThere(f"There is nobody with the id {id[:100]!r}.", kept="Nothing was changed.", fix=_IDS)
+    return id
 
 
 def _read(args: Args, name: str, *, needed: bool = True) -> str:

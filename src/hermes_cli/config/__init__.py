@@ -191,8 +191,8 @@ def _load() -> _Loaded:
             raise ConfigProblem(_refused[path][1], kept=_UNCHANGED, fix=_refused[path][2])
         try:
             raw = _parse(path, text)
-        except ConfigProblem as problem:
-            _refused[path] = text, problem.what, problem.fix
+        except ConfigProblem as refusal:
+            _refused[path] = text, refusal.what, refusal.fix
             raise
         merged = _merge(settings.defaults(), raw)
         loaded = _configs[path] = _Loaded(text, raw, merged, tuple(settings.check(raw)))

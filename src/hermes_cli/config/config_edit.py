@@ -41,12 +41,12 @@ def _check_size(text: str) -> None:
     parts: list[tuple[str, int, int]] = [("", 0, 0)]  # what is open, from the outside in: anchor, things, levels
     for event in YAML(typ="safe", pure=True).parse(text):
         things, levels = int(isinstance(event, ScalarEvent)), 0
-        anchor = getattr(event, "anchor", None)
+        anchor = str(getattr(event, "anchor", None) or "")
         if isinstance(event, AliasEvent):
-            is_open = any(anchor == part[0] for part in parts)  # then it holds itself
+            is_open = anchor in [part[0] for part in parts]  # then it holds itself
             things, levels = known.get(anchor, (1, MOST_LEVELS if is_open else 0))
         elif isinstance(event, CollectionStartEvent):
-            parts.append((anchor or "", 1, 1))
+            parts.append((anchor, 1, 1))
         elif isinstance(event, CollectionEndEvent):
             anchor, things, levels = parts.pop()
         if anchor and not isinstance(event, CollectionStartEvent):

@@ -109,4 +109,8 @@ class AdminRoutes:
 
 
 def _read_choice(fields: Mapping[str, Any]) -> ProviderChoice:
-    return ProviderChoice(**{name: read_text(fields, name, "").strip() for name in _CHOICE})
+    choice = {name: read_text(fields, name, "").strip() for name in _CHOICE}
+    for name, value in choice.items():
+        if not value.isprintable():
+            raise wrong_field(name, "one line of plain text")
+    return ProviderChoice(**choice)
