@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
-from hermes_cli.config.own_files import read_file
 from hermes_constants import WEB_TOKEN_FILE
+from hermes_constants.ordinary_files import read_file
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from hermes_base.inbound import NOTE, NOTICE, FileRef, Inbound, Outgoing, as_fie
 from hermes_base.journal import TurnEnd
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_cli import config as cli_config
-from hermes_cli.config.own_files import read_file
+from hermes_constants.ordinary_files import read_file
 from hermes_state.sql.store_sql import Store
 from hermes_state.turn_journal import TurnJournal
 from hermes_state.turns import BegunTurn

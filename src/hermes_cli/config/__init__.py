@@ -27,9 +27,10 @@ from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_cli.config import config_edit
-from hermes_cli.config.own_files import hold_folder, read_file, replace_file
+from hermes_cli.config.own_files import hold_folder, replace_file
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
+from hermes_constants.ordinary_files import read_file
 
 log = logging.getLogger(__name__)
 
@@ -295,15 +296,13 @@ def _load_env_file() -> dict[str, tuple[str, int]]:
     """Name -> value and line; while the file cannot be read, as it was read last, and the log says so once."""
     path = get_env_path()
     with _lock:
-        known = _envs.get(path)
+        known, problem = _envs.get(path), ""
         try:
             text = _read_if_changed(path)
         except ConfigProblem as error:
             if known is None:
                 raise
             text, problem = known[0], str(error)
-        else:
-            problem = ""
         if known is None or known[0] != text:
             lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
             found = {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
@@ -332,11 +331,10 @@ def secrets() -> dict[str, str]:
     """Every configured secret by name, for redaction; never raises, since broken files are reported elsewhere."""
     found = {name: value for name, value in os.environ.items() if name.endswith(_SECRET_ENDINGS)}
     found |= find_in_addresses(os.environ.items())
-    with suppress(ConfigProblem):
-        raw = _load_raw()
-        found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
-        found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
-        found |= find_in_addresses(settings.walk(raw))
+    raw = _load_raw()
+    found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
+    found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
+    found |= find_in_addresses(settings.walk(raw))
     with suppress(OSError, UnicodeDecodeError):
         found["the page's token"] = (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
     with suppress(ConfigProblem):
@@ -351,12 +349,10 @@ def secrets() -> dict[str, str]:
 
 def _load_raw() -> Mapping[Any, Any]:
     """What the file says; while it is broken, what it said last: that is still in force, and as secret."""
-    try:
+    with suppress(ConfigProblem):
         return _load().raw
-    except ConfigProblem:
-        if get_config_path() not in _configs:
-            raise
-        return _configs[get_config_path()].raw
+    known = _configs.get(get_config_path())
+    return known.raw if known else {}
 
 
 def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
