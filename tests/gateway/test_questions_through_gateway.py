@@ -276,7 +276,7 @@ def test_a_question_does_not_outlive_the_gateway(house: House, monkeypatch: pyte
     monkeypatch.setattr(gateway, "GRACE_SECONDS", 0.2)
     house.stop()
     house.start()
-    olga.wait_seen("outcome unknown")
+    olga.wait_seen("nobody had approved it")
     olga.press(question, "approve")
     olga.wait_seen(QUESTION_CLOSED)
     house.wait_quiet()
