@@ -56,7 +56,7 @@ def test_a_stop_while_the_lane_looks_at_the_store_is_heard(
     say(client, "a", "[[say too late]]")
     assert looks.wait(60)
     client.send(wire.Stop("s"))
-    wait_until(lambda: any(lane._stop_coming for lane in list(house.gateway.lanes.values())))
+    wait_until(lambda: any(lane._coming_stop.reason for lane in list(house.gateway.lanes.values())))
     may_go_on.set()
     wait_until(lambda: bool(client.find(wire.Stopped)))
     assert client.find(wire.Stopped, lambda line: line.ok)

@@ -82,6 +82,33 @@ class Slot:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: str = ""
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether it is a command that takes as long as a turn, so that it can be stopped like one."""
+        asked = command_table.parse(self.job.first.inbound.text)
+        return asked is not None and asked[0] is not None and asked[0].asks_model
+
+
+class ComingStop:
+    """The stop of the turn that begins next: there was one to stop, but it had not begun."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._met = asyncio.Event()
+
+    def order(self, reason: str) -> None:
+        self.reason = reason
+        self._met.clear()
+
+    def meet(self) -> str:
+        """Why the turn that begins now is stopped; empty: it is not. Also called when none is left to begin."""
+        reason, self.reason = self.reason, ""
+        self._met.set()
+        return reason
+
+    async def wait_met(self) -> None:
+        await self._met.wait()
+
 
 class Lane:
     def __init__(self, host: LaneHost, claim: Claim) -> None:
@@ -92,8 +119,7 @@ class Lane:
         self._woken = asyncio.Event()
         self._unseen = True  # the store may hold messages that were not looked at
         self._looking = False  # at what the store holds: a turn may come of it
-        self._stop_coming = ""  # why the turn that begins next is stopped at once
-        self._stop_met = asyncio.Event()  # that turn has begun, or there is none
+        self._coming_stop = ComingStop()
         self._known: set[int] = set()
         self._queue: list[Item] = []
         self._steered: set[int] = set()
@@ -134,9 +160,8 @@ class Lane:
             self._woken.clear()
             pause = await self._step()
             is_idle = self.slot is None and not self._queue and not self._tasks and not self._unseen
-            if is_idle:  # there was nothing to stop
-                self._meet_stop()
             if is_idle and not self._woken.is_set():
+                self._coming_stop.meet()
                 return
             with contextlib.suppress(TimeoutError):  # its time has come
                 async with asyncio.timeout(pause):
@@ -168,8 +193,8 @@ class Lane:
         if slot is None:
             if not (self._queue or self._unseen or self._looking):
                 return False
-            self._stop_coming, self._not_before = reason, 0.0
-            self._stop_met.clear()
+            self._coming_stop.order(reason)
+            self._not_before = 0.0
             self.wake()
             return True
         if not slot.stopping:
@@ -185,16 +210,10 @@ class Lane:
         with contextlib.suppress(TimeoutError):  # the store does not take its end now; it is written when it does
             async with asyncio.timeout(STOP_PATIENCE + 1.0):
                 if self.slot is None:
-                    await self._stop_met.wait()
+                    await self._coming_stop.wait_met()
                 if self.slot is not None:
                     await self.slot.ended.wait()
         return True
-
-    def _meet_stop(self) -> str:
-        """Why the turn that begins now is stopped; empty: it is not."""
-        reason, self._stop_coming = self._stop_coming, ""
-        self._stop_met.set()
-        return reason
 
     def suspend(self, reason: str) -> None:
         """Leave everything as it stands in the store; whoever comes next goes on from there."""
@@ -268,9 +287,7 @@ class Lane:
     def _view(self, arrival: Arrival) -> ConversationView:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
-        # One that asks the model takes as long as a turn, so that it can be stopped like one.
-        asked = command_table.parse(self.slot.job.first.inbound.text) if self.slot and not self.slot.is_turn else None
-        slow = asked is not None and asked[0] is not None and asked[0].asks_model
+        slow = self.slot is not None and turn is None and self.slot.asks_model
         return replace(
             arrival.view,
             busy=turn is not None or slow,
@@ -380,7 +397,7 @@ class Lane:
             return pause
         group = self._queue[: len(bursts.group(messages, window))]
         # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
-        recovers = first.row.attempts > 0 and not self._stop_coming
+        recovers = first.row.attempts > 0 and not self._coming_stop.reason
         if recovers and not self._host.recovery.take(self.wake):
             return None
         job = Job(self.claim, tuple(group), self._depth, failed=self._failures > 0)
@@ -394,12 +411,12 @@ class Lane:
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, self._host.turn_performer.make_live(job), running, is_turn, has_place)
         self._start(self._run_slot(self.slot))
-        if reason := self._meet_stop():
+        if reason := self._coming_stop.meet():
             self.stop(reason)
 
     async def _run_slot(self, slot: Slot) -> None:
         try:
-            done = await self._perform_slot(slot)
+            done = await _perform_slot(self._host, slot)
             self._failures = 0
             self._settle(slot, done)
         except Fenced:
@@ -417,21 +434,6 @@ class Lane:
             self._steered.clear()
             self._told.clear()
             self.wake()
-
-    async def _perform_slot(self, slot: Slot) -> JobDone:
-        turns = self._host.turn_performer
-
-        def give_up() -> JobDone:
-            return turns.give_up(slot.job, slot.live, slot.stopping)
-
-        if not slot.is_turn:
-            command = partial(self._host.command_performer.perform, slot.job, slot.live)
-            done = await _unless_abandoned(slot, command, give_up)
-            if done.again is None:
-                return done
-            slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
-        self._host.live_events.show(self.key, Begun(slot.job.seqs))
-        return await _unless_abandoned(slot, partial(turns.perform, slot.job, slot.live), give_up)
 
     def _settle(self, slot: Slot, done: JobDone) -> None:
         """The slot has ended: what was not dealt with is looked at again."""
@@ -469,7 +471,8 @@ class Lane:
         except StoreFailure:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
         if slot.stopping:  # perhaps since a moment ago
-            self._stop_coming, self._not_before = slot.stopping, time.monotonic() + STORE_PAUSE
+            self._coming_stop.order(slot.stopping)
+            self._not_before = time.monotonic() + STORE_PAUSE
 
     async def _refuse(self, slot: Slot, why: str) -> bool:
         """Close what can be neither answered nor ended in order; False: the store does not take that either."""
@@ -507,6 +510,22 @@ class Lane:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.wake()
+
+
+async def _perform_slot(host: LaneHost, slot: Slot) -> JobDone:
+    turns = host.turn_performer
+
+    def give_up() -> JobDone:
+        return turns.give_up(slot.job, slot.live, slot.stopping)
+
+    if not slot.is_turn:
+        command = partial(host.command_performer.perform, slot.job, slot.live)
+        done = await _unless_abandoned(slot, command, give_up)
+        if done.again is None:
+            return done
+        slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
+    host.live_events.show(slot.job.claim.conversation, Begun(slot.job.seqs))
+    return await _unless_abandoned(slot, partial(turns.perform, slot.job, slot.live), give_up)
 
 
 def _is_hopeless(error: Exception, failures: int, *, stopped: bool) -> bool:
