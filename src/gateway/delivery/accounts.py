@@ -133,7 +133,7 @@ class Account:
             async with asyncio.timeout(grace):
                 await self.call(self.turns.drop, self.name, self._node)
         except (StoreFailure, TimeoutError) as problem:
-            _log.warning("The lease of %s ends by itself: %s", self.name, problem)
+            _log.info("The lease of %s ends by itself: %s", self.name, problem)
 
     def _take_up(self, keys: list[str]) -> None:
         """What a look into the store found, and what has become forgettable since the last one."""
