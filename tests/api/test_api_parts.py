@@ -15,10 +15,11 @@ from gateway.http.api.formats.request_fields import Fields, parse_json
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome, join_turn, read_outcome
-from gateway.http.api.runs.repeats import Repeats
+from gateway.http.api.runs.repeats import FILE_NAME, Repeats
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
+from hermes_base.errors import StoreFailure
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
 from hermes_base.query_values import Caller, PastExchange, TimelineEntry
 from hermes_base.text.wrappers import HEAD_BEGINS
@@ -219,3 +220,22 @@ def test_the_limit_of_a_text_holds() -> None:
         read_chat(Fields({"model": "hermes", "messages": [piece, piece]}))
     with pytest.raises(ApiProblem, match="longer than"):
         Fields({"a": "x" * (request_fields.MOST_CHARS + 1)}).text("a")
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'["a", "b", 1' + b"0" * 400 + b"]\n", b"{}\n"]
+)
+def test_a_damaged_line_of_repeats_says_nothing(tmp_path: Path, line: bytes) -> None:
+    """C8: the others are found all the same."""
+    Repeats(tmp_path).keep("a", "conversation-1")
+    with (tmp_path / FILE_NAME).open("ab") as file:
+        file.write(line)
+    Repeats(tmp_path).keep("b", "conversation-2")
+    assert [Repeats(tmp_path).find(name) for name in ("a", "b")] == ["conversation-1", "conversation-2"]
+
+
+def test_repeats_that_cannot_be_kept_are_a_sentence(tmp_path: Path) -> None:
+    """H3: what stands in the place of the file is named, and the request is as good as not made."""
+    (tmp_path / FILE_NAME).mkdir()
+    with pytest.raises(StoreFailure, match=FILE_NAME):
+        Repeats(tmp_path).keep("a", "conversation-1")

@@ -6,8 +6,10 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from hermes_base.errors import StoreFailure
 
 FILE_NAME = "api-repeats.jsonl"
 KEPT_SECONDS = 3 * 24 * 3600.0
@@ -24,19 +26,30 @@ class Repeats:
 
     def find(self, name: str, seconds: float = KEPT_SECONDS) -> str:
         """Where this request went in the last so many seconds; empty: it is the first."""
-        with self._lock:
+        with self._lock, self._say_errors():
             place, at = self._load().get(name, ("", 0.0))
             return place if time.time() - at <= seconds else ""
 
     def keep(self, name: str, place: str) -> None:
         """Durable when this returns, so that a run is never begun whose place is not known."""
-        with self._lock:
+        with self._lock, self._say_errors():
             places = self._load()
-            places[name] = (place, time.time())
-            if len(places) > MOST_KEPT:
-                self._places = self._write_anew(dict(list(places.items())[-MOST_KEPT // 2 :]))
+            now = time.time()
+            if len(places) >= MOST_KEPT:
+                kept = dict(list(places.items())[-MOST_KEPT // 2 :])
+                self._places = self._write_anew({**kept, name: (place, now)})
                 return
-            _write(self._path, os.O_APPEND, json.dumps([name, place, places[name][1]]) + "\n")
+            _write(self._path, os.O_APPEND, json.dumps([name, place, now]) + "\n")
+            places[name] = (place, now)
+
+    @contextlib.contextmanager
+    def _say_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what = f"The file {self._path.name} in the home cannot be read or written: {error.strerror}."
+            fix = "Check the disk and what stands there, then ask again."
+            raise StoreFailure(what, kept="Nothing of this request was stored.", fix=fix) from error
 
     def _load(self) -> dict[str, tuple[str, float]]:
         if self._places is None:
@@ -67,7 +80,7 @@ def _read(lines: Iterable[str], since: float) -> dict[str, tuple[str, float]]:
     """What the lines say; one that was cut by a crash says nothing."""
     places: dict[str, tuple[str, float]] = {}
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, OverflowError, RecursionError):
             name, place, at = json.loads(line)
             if at >= since:
                 places[str(name)] = (str(place), float(at))
