@@ -145,6 +145,7 @@ def test_an_unknown_conversation_is_said_to_be_unknown(visitor: Visitor, house: 
 def test_the_keyboard_alone_is_enough(tab: Tab) -> None:
     page = tab.page
     tab.ask("alpha", "You said: alpha")
+    expect(tab.threads.first).to_have_attribute("href", f"/c/{tab.session}")
     page.keyboard.press("Control+k")
     page.keyboard.press("ArrowDown")
     expect(tab.threads.first).to_be_focused()
