@@ -19,13 +19,15 @@ class RawClient:
         self.lines: list[Any] = []
         self.closed = False
         self._confirm = confirm
+        self._sending = threading.Lock()  # a long line goes out in pieces, and a confirmation must not stand in it
         threading.Thread(target=self._read, daemon=True).start()
         if name:
             self.send(wire.Hello(name, **hello))
             self.welcome = self.wait(wire.Welcome)
 
     def send(self, message: Any) -> None:
-        self.sock.sendall(message if isinstance(message, bytes) else wire.encode(message))
+        with self._sending:
+            self.sock.sendall(message if isinstance(message, bytes) else wire.encode(message))
 
     def say(self, text: str, id: str = "1") -> None:
         self.send(wire.Say(id, text))
