@@ -34,9 +34,8 @@ class Gates:
 
     def pass_through(self, name: str) -> None:
         """Stand still while the gate is closed."""
-        if self.is_closed(name):
-            (self._folder / f"{name}.reached").touch()
         while self.is_closed(name):
+            (self._folder / f"{name}.reached").touch()
             time.sleep(LOOK_SECONDS)
 
 
