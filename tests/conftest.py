@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from built_in_model import end_built_in_model
+from fresh_store import close_fresh_stores
 from hypothesis import HealthCheck, settings
 
 from agent.providers.health import health
@@ -52,6 +53,12 @@ def _no_model_is_left() -> Iterator[None]:
     """The built-in model serves all tests of a process, and would go on until that is gone."""
     yield
     end_built_in_model()
+
+
+@pytest.fixture(autouse=True)
+def _stores_are_closed() -> Iterator[None]:
+    yield
+    close_fresh_stores()
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from fresh_store import fresh_store
+from fresh_store import close_fresh_stores, fresh_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -324,3 +324,4 @@ def test_no_sequence_lets_a_stranger_in(acts: list[tuple[str, str]]) -> None:
             (people.remove if act == "remove" else people.forget)(known.pop(sender))
         found = {name: people.find("chat", name) for name in ("1", "2", "3", "Ann")}
         assert {name: person.id for name, person in found.items() if person is not None} == known
+    close_fresh_stores()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from fresh_store import fresh_store
+from fresh_store import close_fresh_stores, fresh_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +137,7 @@ def test_a_journal_in_memory_does_what_one_on_a_store_does(taken: list[tuple[Any
     assert (kept.rows, kept.frozen, kept.version) == (held.rows, held.frozen, held.version)
     assert (kept.conversation, kept.task) == (held.conversation, held.task)
     assert journals[0].standing()[1] == journals[1].standing()[1]
+    close_fresh_stores()
 
 
 def test_what_is_changed_elsewhere_does_not_change_a_journal_in_memory() -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fresh_store import fresh_store
+from fresh_store import close_fresh_stores, fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +84,7 @@ def test_paging_back_through_a_store_shows_all(keeps: list[int | None], limit: i
         seen = [paged.row.position for paged in page] + seen
         before = seen[0]
     assert seen == [row.position for row in store.load(session).rows]
+    close_fresh_stores()
 
 
 def test_a_page_reads_what_is_on_it(tmp_path: Path) -> None:

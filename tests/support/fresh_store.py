@@ -1,9 +1,7 @@
-"""A store for one test: a real one, in a folder that goes when nobody has the store any more."""
+"""A store for one test: a real one, in a folder of its own. Both go when the test is over."""
 
-import shutil
 import tempfile
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +9,18 @@ from hermes_state.sql.store_sql import Store
 
 
 def fresh_store(clock: Callable[[], float] = time.time) -> Store:
-    folder = tempfile.mkdtemp()
-    store = Store(Path(folder) / "store.db", clock=clock)
-    weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    folder = tempfile.TemporaryDirectory()
+    store = Store(Path(folder.name) / "store.db", clock=clock)
+    _made.append((store, folder))
     return store
+
+
+def close_fresh_stores() -> None:
+    """An open store has descriptors, and hundreds of them would be too many for one process."""
+    while _made:
+        store, folder = _made.pop()
+        store.close()
+        folder.cleanup()
+
+
+_made: list[tuple[Store, "tempfile.TemporaryDirectory[str]"]] = []

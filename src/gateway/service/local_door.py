@@ -113,7 +113,7 @@ class LocalDoor:
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
         gateway = self._gateway
         found = await gateway.call(gateway.turns.outbox_since, conversation, row, PAGE)
-        return [StoredRow(each.id, each.outgoing, each.created) for each in found]
+        return [StoredRow(each.id, each.outgoing, each.created, each.seq) for each in found]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         gateway = self._gateway

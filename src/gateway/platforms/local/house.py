@@ -29,6 +29,7 @@ class StoredRow:
     id: int
     outgoing: Outgoing
     created: float = 0.0
+    seq: int = 0  # the first message of its turn; 0: it belongs to none
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import DeliveryFailure, HermesError
-from hermes_base.inbound import FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing
+from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class Viewers:
         self.lock = asyncio.Lock()
         self.senders: OrderedDict[int, str] = OrderedDict()  # who sent which of the newest messages
         self.moves: dict[int, str] = {}  # moves of messages whose sender is not known yet
+        self.under_way: tuple[int, ...] = ()  # the messages of the turn whose events come now
 
 
 class AllViewers:
@@ -203,11 +204,14 @@ class AllViewers:
                             self._tell_said(client, seq, inbound)
                     case Moved(seq, target):
                         _plan_move(viewers, seq, target)
+                    case Begun(seqs):
+                        viewers.under_way = seqs
                     case Dealt(seqs):
+                        viewers.under_way = () if {*seqs} & {*viewers.under_way} else viewers.under_way
                         for client in list(viewers.clients):
                             with client.must_hear():
                                 await self._tell_dealt(client, viewers, seqs)
-                    case Judged() | Begun() | Taken() | Asking() | Titled():
+                    case Judged() | Taken() | Asking() | Titled():
                         pass  # clients follow the outbox, where questions stand in their place
                     case _:
                         for client in viewers.clients:
@@ -221,9 +225,12 @@ class AllViewers:
 
     async def _tell_dealt(self, client: Attached, viewers: Viewers, seqs: tuple[int, ...]) -> None:
         """Push rows for other platforms up to the first one that delivery will bring. Tell the client once it has all
-        of them; one that leaves is told by its move."""
+        of them; one that leaves is told by its move. The store may be ahead of the events: the answer of a turn that
+        they have not told the end of waits for that, or its text would be shown live after it."""
         newest, ours = client.cursor, 0  # the newest row that comes, and that delivery brings (0: none)
         async for row in read_rows(self._house, viewers.conversation, client.cursor):
+            if row.outgoing.kind == ANSWER and (row.seq > max(seqs, default=0) or row.seq in viewers.under_way):
+                break
             if self._is_ours(row):
                 ours = newest = row.id
             elif self._follows(client):
