@@ -17,7 +17,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway.delivery.live_events import LiveEvents
-from gateway.platforms.face import LiveEvent
+from gateway.platforms.face import Begun, Dealt, LiveEvent
 from gateway.platforms.local import adapter, attached, listening
 from hermes_base import local_wire as wire
 from hermes_base.chat import Asked, Said, TextDelta, ToolStarted
@@ -370,6 +370,26 @@ def test_rows_for_other_platforms_are_shown_too(house: HouseThread, home: Path) 
     assert client.answers() == ["said elsewhere", "echo: hello"]
     (inbound,) = house.house.taken
     assert inbound.conversation == key
+
+
+def test_an_answer_does_not_overtake_its_own_text(house: HouseThread, home: Path) -> None:
+    """C7: the store has two answers before the end of the first turn is told; the second one comes after its text."""
+    key, place, turns = "agent:main:pretend:group:room", Address("pretend", "p", "room", "group"), house.house.turns
+    client = RawClient(home, "a", conversation=key)
+    claim = turns.claim_one(house.house.node, key)
+    assert claim is not None
+    for seq, text in enumerate(("one", "two"), 1):
+        assert turns.accept(key, "pretend:p", f"room/{seq}/", "{}") == seq
+        turns.complete(claim, [seq], answers=[Outgoing(place, text)])
+    for event in (Dealt((1,)), Begun((2,)), TextDelta("two"), Dealt((2,))):
+        house.run(house.house.show(key, event))
+    wait_until(lambda: len(client.find(wire.DealtWith)) == 2)
+    told = [
+        line.outgoing.text if isinstance(line, wire.Deliver) else line.event
+        for line in client.lines[1:]
+        if isinstance(line, wire.Deliver | wire.Happened)
+    ]
+    assert told == ["one", TextDelta("two"), "two"]
 
 
 # --- stop, questions, moves

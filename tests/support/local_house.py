@@ -128,7 +128,7 @@ class EchoHouse:
 
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
         rows = self.turns.outbox_since(conversation, row, PAGE)
-        return [StoredRow(one.id, one.outgoing, one.created) for one in rows]
+        return [StoredRow(one.id, one.outgoing, one.created, one.seq) for one in rows]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return [(seq, read_inbound(body)) for seq, body in self.turns.inbox_since(conversation, seq, PAGE)]
