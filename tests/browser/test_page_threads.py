@@ -164,6 +164,7 @@ def test_the_keyboard_alone_is_enough(tab: Tab) -> None:
 def test_the_menu_of_a_conversation_works_by_keys(tab: Tab) -> None:
     page = tab.page
     tab.ask("alpha", "You said: alpha")
+    expect(tab.threads.first).to_have_attribute("href", f"/c/{tab.session}")
     tab.threads.first.focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
