@@ -147,7 +147,7 @@ class EchoHouse:
     # --- turns
 
     async def show(self, conversation: str, event: LiveEvent) -> None:
-        await self.adapter.show(conversation, event)
+        self.adapter.show(conversation, event)
 
     def _claim_all(self) -> None:
         claims = [*self.turns.claim(self.node, 100), *self.turns.ready(self.node)]

@@ -128,26 +128,23 @@ def test_pictures_come_and_go(tmp_path: Path) -> None:
     """From the beginning of a turn to its end, and never more than a bound."""
     web = WebAdapter("web", {}, tmp_path)
 
-    async def show(*events: LiveEvent) -> None:
+    def show(*events: LiveEvent) -> None:
         for event in events:
-            await web.show("c", event)
+            web.show("c", event)
 
-    asyncio.run(show(TextDelta("nobody's"), Begun((1, 2)), TextDelta("a"), Dealt((9,)), TextDelta("b")))
+    show(TextDelta("nobody's"), Begun((1, 2)), TextDelta("a"), Dealt((9,)), TextDelta("b"))
     picture = web.picture("c")
     assert picture is not None
     assert picture.text.open == "ab"
-    asyncio.run(show(Begun((2, 3)), TextDelta("new")))
+    show(Begun((2, 3)), TextDelta("new"))
     again = web.picture("c")
     assert again is not None
     assert (again.seqs, again.text.open) == ((2, 3), "new")
-    asyncio.run(show(Dealt((3,))))
+    show(Dealt((3,)))
     assert web.picture("c") is None
 
-    async def begin_many() -> None:
-        for number in range(MOST_PICTURES + 5):
-            await web.show(f"c{number}", Begun((1,)))
-
-    asyncio.run(begin_many())
+    for number in range(MOST_PICTURES + 5):
+        web.show(f"c{number}", Begun((1,)))
     assert web.picture("c0") is None
     assert web.picture(f"c{MOST_PICTURES + 4}") is not None
 

@@ -1,60 +1,31 @@
 """Shows what happens while it happens: live events to platforms that take them, growing drafts to those that edit."""
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterable
 
 from gateway.core.drafts import describe_progress
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Adapter, LiveEvent
-from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
+from hermes_base.chat import TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.inbound import Address
 
 log = logging.getLogger(__name__)
 
-#: Events that wait for one slow platform in one conversation; from here on pieces of text are dropped, since the answer
-#: comes whole, and from twice as many on everything is: whoever looks again reads the store.
-MOST_WAITING = 5_000
 MOST_DRAFT = 20_000  # characters; a draft is one message, and the answer comes whole
 
 
 class LiveEvents:
-    """Events for everyone who looks; on the event loop. A platform gets those of one conversation in order, and nobody
-    else waits for it."""
+    """Events for everyone who looks; on the event loop. No platform makes another wait: `show` never does."""
 
     def __init__(self, adapters: Iterable[Adapter]) -> None:
         self._adapters = [adapter for adapter in adapters if adapter.spec.shows_events]
-        self._waiting: dict[tuple[int, str], deque[LiveEvent]] = {}  # by adapter and conversation, while there are some
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def stop(self) -> None:
-        """What waits is still shown."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
 
     def show(self, conversation: str, event: LiveEvent) -> None:
-        most = MOST_WAITING if isinstance(event, TextDelta | ReasoningDelta) else 2 * MOST_WAITING
-        for number, adapter in enumerate(self._adapters):
-            waiting = self._waiting.get((number, conversation))
-            if waiting is None:
-                waiting = self._waiting[number, conversation] = deque()
-                task = asyncio.get_running_loop().create_task(self._show_waiting(number, adapter, conversation))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            if len(waiting) < most:
-                waiting.append(event)
-
-    async def _show_waiting(self, number: int, adapter: Adapter, conversation: str) -> None:
-        waiting = self._waiting[number, conversation]
-        try:
-            while waiting:
-                try:
-                    await adapter.show(conversation, waiting.popleft())
-                except Exception:  # the boundary to a platform
-                    log.exception("%s could not show an event", adapter.spec.name)
-        finally:
-            del self._waiting[number, conversation]
+        for adapter in self._adapters:
+            try:
+                adapter.show(conversation, event)
+            except Exception:  # the boundary to a platform
+                log.exception("%s could not show an event", adapter.spec.name)
 
 
 class DraftFeed:

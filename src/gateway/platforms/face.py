@@ -202,8 +202,8 @@ class Adapter(Protocol):
 
     async def send_file(self, part: Part, file: FileRef) -> str: ...
 
-    async def show(self, conversation: str, event: LiveEvent) -> None:
-        """A live event, for platforms with `shows_events`; may be dropped."""
+    def show(self, conversation: str, event: LiveEvent) -> None:
+        """A live event, for platforms with `shows_events`; may be dropped. It takes no time."""
         ...
 
     def reachable(self, address: Address) -> bool:
@@ -231,7 +231,7 @@ class BaseAdapter:
     async def send_file(self, part: Part, file: FileRef) -> str:
         raise NeverTaken(f"{self.spec.label} takes no files.")
 
-    async def show(self, conversation: str, event: LiveEvent) -> None:
+    def show(self, conversation: str, event: LiveEvent) -> None:
         del conversation, event
 
     def reachable(self, address: Address) -> bool:

@@ -130,5 +130,5 @@ class HubAdapter(BaseAdapter):
     async def send_file(self, part: Part, file: FileRef) -> str:
         return await self.send(part, file)
 
-    async def show(self, conversation: str, event: LiveEvent) -> None:
+    def show(self, conversation: str, event: LiveEvent) -> None:
         self.hub.show(conversation, event)

@@ -66,7 +66,6 @@ def list_steps(gateway: "Gateway", reason: str, grace: float, cut: float) -> Ite
         StopStep("ending titles", 1.1, lambda: start_thread(gateway.titler.stop, "titles end")),
     ]
     yield [StopStep("ending delivery", 0.8, lambda: gateway.delivery.stop(grace=0.3))]
-    yield [StopStep("showing the last events", 0.2, gateway.live_events.stop)]
     yield [
         *(StopStep(f"disconnecting {each.spec.label}", 0.8, each.disconnect) for each in gateway.adapters),
         *(StopStep("closing the page", 0.8, close) for close in gateway.doors),

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 OWNER = "owner"  # whoever can open the socket
 _LOOK_SECONDS = 30.0  # between two looks at the socket's file
+_SETTLE_SECONDS = 0.2  # for the last events
 _CLOSE_SECONDS = 0.5  # for clients to read the last lines
 _BROKEN = "Something went wrong inside hermes; the log says what."
 #: A message is called `<client>-<id>`, so a client's name has no dash.
@@ -64,6 +65,7 @@ class LocalAdapter(BaseAdapter):
         self._server = None
         if listening.identify(self.path) == self._file:
             self.path.unlink(missing_ok=True)
+        await self._viewers.settle(_SETTLE_SECONDS)
         for client in self._clients:
             client.end("The gateway is closing.")
         self._looking.cancel()
@@ -82,8 +84,8 @@ class LocalAdapter(BaseAdapter):
     async def send_file(self, part: Part, file: FileRef) -> str:
         return await self._viewers.send(part, file)
 
-    async def show(self, conversation: str, event: LiveEvent) -> None:
-        await self._viewers.show(conversation, event)
+    def show(self, conversation: str, event: LiveEvent) -> None:
+        self._viewers.show(conversation, event)
 
     def reachable(self, address: Address) -> bool:
         return self._viewers.is_there(address.chat)

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
@@ -14,7 +14,7 @@ from gateway.platforms.local.attached import Attached, Leaving
 from gateway.platforms.local.house import LocalHouse, OpenedConversation, StoredRow
 from gateway.platforms.local.missed import find_missed, read_rows
 from hermes_base import local_wire as wire
-from hermes_base.chat import Asked, Said
+from hermes_base.chat import Asked, ReasoningDelta, Said, TextDelta
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import DeliveryFailure, HermesError
 from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, Address, FileRef, Inbound, Outgoing
@@ -25,6 +25,9 @@ PLATFORM = "local"
 CONFIRM_SECONDS = 10.0
 _MOST_SENDERS = 1_000
 _PAUSE = 0.5  # before the store is asked again
+#: Events that wait for the store in one conversation; from here on pieces of text are dropped, since the answer comes
+#: whole, and from twice as many on everything is: whoever looks again reads the store.
+MOST_WAITING = 5_000
 MISSED_AT_ONCE = 100  # of what was missed, before it is seen whether the client reads
 
 
@@ -46,13 +49,20 @@ class Viewers:
         self.senders: OrderedDict[int, str] = OrderedDict()  # who sent which of the newest messages
         self.moves: dict[int, str] = {}  # moves of messages whose sender is not known yet
         self.under_way: tuple[int, ...] = ()  # the messages of the turn whose events come now
+        self.waiting: deque[LiveEvent] = deque()  # while the store is read for an earlier one
+        self.telling: asyncio.Task[None] | None = None
 
 
 class AllViewers:
     """The viewers of all conversations of one account, by chat."""
 
     def __init__(
-        self, house: LocalHouse, account: str, start: Callable[[Coroutine[Any, Any, None]], Any], *, keyed: bool
+        self,
+        house: LocalHouse,
+        account: str,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        *,
+        keyed: bool,
     ) -> None:
         """`start` begins work that nobody waits for."""
         self._house = house
@@ -191,32 +201,63 @@ class AllViewers:
 
     # --- live events
 
-    async def show(self, conversation: str, event: LiveEvent) -> None:
+    def show(self, conversation: str, event: LiveEvent) -> None:
+        """At once, or in its place behind what is being read from the store."""
         viewers = self._viewers.get(address_of(self._account, conversation).chat)
         if viewers is None:
             return
+        if not viewers.waiting and not viewers.lock.locked() and not isinstance(event, Dealt):
+            self._tell(viewers, event)
+            return
+        if not viewers.waiting:
+            viewers.telling = self._start(self._tell_waiting(viewers))
+        if len(viewers.waiting) < (MOST_WAITING if isinstance(event, TextDelta | ReasoningDelta) else 2 * MOST_WAITING):
+            viewers.waiting.append(event)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until what happened so far has been told."""
+        telling = {viewers.telling for viewers in self._viewers.values() if viewers.telling is not None}
+        if telling:
+            await asyncio.wait(telling, timeout=seconds)
+
+    async def _tell_waiting(self, viewers: Viewers) -> None:
         with self._hold(viewers):
-            async with viewers.lock:
-                match event:
-                    case Heard(seq, inbound):
-                        _remember(viewers, seq, _client_of(inbound))
-                        for client in viewers.clients:
-                            self._tell_said(client, seq, inbound)
-                    case Moved(seq, target):
-                        _plan_move(viewers, seq, target)
-                    case Begun(seqs):
-                        viewers.under_way = seqs
-                    case Dealt(seqs):
-                        viewers.under_way = () if {*seqs} & {*viewers.under_way} else viewers.under_way
-                        for client in list(viewers.clients):
-                            with client.must_hear():
-                                await self._tell_dealt(client, viewers, seqs)
-                    case Judged() | Taken() | Asking() | Titled():
-                        pass  # clients follow the outbox, where questions stand in their place
-                    case _:
-                        for client in viewers.clients:
-                            client.show(event)
-            self._move_leavers(viewers)
+            while viewers.waiting:
+                async with viewers.lock:
+                    event = viewers.waiting[0]  # it stays the first until it is told: nothing overtakes it
+                    try:
+                        if isinstance(event, Dealt):
+                            await self._tell_all_dealt(viewers, event.seqs)
+                        else:
+                            self._tell(viewers, event)
+                    except Exception:  # the boundary to clients: the next event is told all the same
+                        log.exception("an event could not be told")
+                    finally:
+                        viewers.waiting.popleft()
+
+    def _tell(self, viewers: Viewers, event: LiveEvent) -> None:
+        match event:
+            case Heard(seq, inbound):
+                _remember(viewers, seq, _client_of(inbound))
+                for client in viewers.clients:
+                    self._tell_said(client, seq, inbound)
+            case Moved(seq, target):
+                _plan_move(viewers, seq, target)
+                self._move_leavers(viewers)
+            case Begun(seqs):
+                viewers.under_way = seqs
+            case Dealt() | Judged() | Taken() | Asking() | Titled():
+                pass  # clients follow the outbox, where questions stand in their place
+            case _:
+                for client in viewers.clients:
+                    client.show(event)
+
+    async def _tell_all_dealt(self, viewers: Viewers, seqs: tuple[int, ...]) -> None:
+        viewers.under_way = () if {*seqs} & {*viewers.under_way} else viewers.under_way
+        for client in list(viewers.clients):
+            with client.must_hear():
+                await self._tell_dealt(client, viewers, seqs)
+        self._move_leavers(viewers)
 
     def _tell_said(self, client: Attached, seq: int, inbound: Inbound) -> None:
         if _client_of(inbound) != client.hello.client:
@@ -264,6 +305,8 @@ class AllViewers:
     async def _send_to(self, viewers: Viewers, row: int, outgoing: Outgoing, key: str) -> None:
         confirmed = self._asked.setdefault(row, asyncio.get_running_loop().create_future())
         try:
+            while viewers.waiting and viewers.telling is not None:  # an answer does not overtake its own text
+                await asyncio.wait({viewers.telling})
             async with viewers.lock:
                 for client in list(viewers.clients):
                     await self._give(client, viewers, row, outgoing, key)

@@ -30,7 +30,7 @@ class WebAdapter(HubAdapter):
         """Whether a page sent this message: then it is the page that goes where its command leads."""
         return (conversation, seq) in self._said
 
-    async def show(self, conversation: str, event: LiveEvent) -> None:
+    def show(self, conversation: str, event: LiveEvent) -> None:
         """Keep what a page has to know that comes later, and tell those that are there."""
         picture = self._pictures.get(conversation)
         if isinstance(event, Heard) and event.inbound.address.platform == self.spec.name:
@@ -46,4 +46,4 @@ class WebAdapter(HubAdapter):
             picture.add(event)
         elif picture is not None and isinstance(event, Dealt) and not set(picture.seqs).isdisjoint(event.seqs):
             del self._pictures[conversation]
-        await super().show(conversation, event)
+        super().show(conversation, event)
