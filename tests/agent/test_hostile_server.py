@@ -380,6 +380,22 @@ def test_a_redirect_to_nowhere_is_a_failure(location: str, raw_server: RawModelS
         ask(raw_server)
 
 
+@pytest.mark.parametrize("api_mode", ["chat_completions", "anthropic_messages", "codex_responses"])
+def test_a_redirect_takes_no_key_to_another_address(api_mode: str, raw_server: RawModelServer) -> None:
+    """G6: the request goes where the server sends it, on the same address with its key."""
+    with RawModelServer() as other:
+        other.set_body(b"no", status=400)
+        for location in ("/elsewhere", f"{other.base_url}/there"):
+            raw_server.set_body(status=307, more=f"Location: {location}\r\nContent-Length: 0\r\n")
+            with pytest.raises(ModelFailure):
+                ask(raw_server, api_mode)
+    keys = [line for head in raw_server.heads for line in head.lower().split(b"\r\n") if line.endswith((b" k", b":k"))]
+    assert len(keys) == len(raw_server.heads) > 2
+    (there,) = other.heads
+    assert there.startswith(b"POST /v1/there HTTP/1.1\r\n")
+    assert not [line for line in there.lower().split(b"\r\n") if line.endswith((b" k", b":k"))]
+
+
 def test_the_limits_are_far_above_real_answers() -> None:
     """An answer of 128,000 tokens in pieces of 400 bytes, and its whole text once more in its last piece."""
     assert wire_limits.MOST_ANSWER_BYTES > 2 * 128_000 * 400

@@ -13,6 +13,7 @@ class RawModelServer:
     def __init__(self, answer: Iterable[bytes] = ()) -> None:
         self.answer = answer
         self.requests = 0
+        self.heads: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.base_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -34,13 +35,13 @@ class RawModelServer:
             except OSError:
                 return
             with wire, suppress(OSError):  # the client may hang up in the middle
-                self._take_request(wire)
+                self.heads.append(self._take_request(wire))
                 self.requests += 1
                 for piece in self.answer:
                     wire.sendall(piece)
 
     @staticmethod
-    def _take_request(wire: socket.socket) -> None:
+    def _take_request(wire: socket.socket) -> bytes:
         """Read it to its end: a socket that is closed with something unread is reset."""
         got = b""
         while b"\r\n\r\n" not in got:
@@ -50,3 +51,4 @@ class RawModelServer:
         left = (int(length[1]) if length else 0) - len(body)
         while left > 0:
             left -= len(wire.recv(65_536))
+        return head

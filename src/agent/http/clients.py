@@ -1,6 +1,7 @@
-"""Clients of the official SDKs on shared pools, and one way to stream through them: raw bodies out, raw events in.
+"""Clients of the official SDKs on shared pools, and one way to stream beside them: raw bodies out, raw events in.
 
-The SDKs do clients, auth and errors. Their typed requests and chunks are never built: they cost far more CPU.
+The SDKs say where a request goes and with which headers. Their requests, errors and chunks are never built for a turn:
+they cost far more CPU.
 An SDK is loaded by one function, when the first client of its kind is built; the import costs most of a second.
 """
 
@@ -33,6 +34,7 @@ from hermes_base.errors import ConfigProblem
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
+MOST_REDIRECTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,13 @@ class Sdk:
     """An official SDK, the part of it that we use."""
 
     module: ModuleType
-    raw: type  # a stream class that leaves the reading to us
     transport: ModuleType
     http: ModuleType
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What its HTTP library raises; a redirect can lead to an address that is none."""
-        return self.http.HTTPError, self.http.StreamError, self.http.InvalidURL
+        """What sending raises; a redirect can lead to an address that is none."""
+        return self.http.HTTPError, self.http.StreamError, self.http.InvalidURL, OSError
 
 
 @lru_cache
@@ -71,16 +72,19 @@ def load_sdk(name: str) -> Sdk:
             f"The SDK '{name}' is not installed.", fix=f"Install it with: pip install 'hermes-agent[{name}]'"
         ) from problem
 
-    class Raw(module.Stream[object]):  # type: ignore[misc, name-defined]
-        """A stream that leaves the answer unread, for us to read it."""
-
-        def __stream__(self) -> Iterator[object]:
-            yield from ()
-
-    return Sdk(module, Raw, importlib.import_module("agent.http.transport"), importlib.import_module("httpx2"))
+    return Sdk(module, importlib.import_module("agent.http.transport"), importlib.import_module("httpx2"))
 
 
-_releases: "weakref.WeakKeyDictionary[Any, weakref.finalize[Any, Any]]" = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a client sends through, and the heads of its requests by path, which stay the same."""
+
+    transport: Any
+    release: "weakref.finalize[Any, Any]"
+    heads: dict[str, Any]
+
+
+_wirings: "weakref.WeakKeyDictionary[Any, Wiring]" = weakref.WeakKeyDictionary()
 
 
 def build_openai_client(*, api_key: str, base_url: str) -> Any:
@@ -109,21 +113,21 @@ def is_oauth_token(api_key: str) -> bool:
 
 
 def _build(sdk: Sdk, kind: str, base_url: str | None, api_key: str, credentials: dict[str, Any]) -> Any:
-    pool, http = sdk.transport.acquire_pool(base_url or kind, api_key)
+    name, pool = sdk.transport.acquire_pool(base_url or kind, api_key)
     # Retries are the turn's business, not the SDK's.
-    client = getattr(sdk.module, kind)(base_url=base_url, http_client=http, max_retries=0, **credentials)
-    _releases[client] = weakref.finalize(client, sdk.transport.release_pool, pool)
+    client = getattr(sdk.module, kind)(base_url=base_url, http_client=pool.http, max_retries=0, **credentials)
+    _wirings[client] = Wiring(pool.transport, weakref.finalize(client, sdk.transport.release_pool, name), {})
     return client
 
 
 def release_client(client: object) -> None:
     """Give the pool back. The SDK's own close() would close it for everyone, so it is never called."""
     try:
-        release = _releases.pop(client, None)
+        wiring = _wirings.get(client)
     except TypeError:  # something that cannot be referred to weakly is no client of ours
         return
-    if release is not None:
-        release()
+    if wiring is not None:
+        wiring.release()
 
 
 #: An answer that is whole may be followed by its usage and the mark of its end; nobody waits longer for them.
@@ -141,14 +145,15 @@ def stream(
     try:
         cancel.check()
         with line, _read_as_promised(call.who):
-            events = _open(sdk, client, call)
+            coming = _open(sdk, client, call)
+            if coming.status >= 300:
+                with contextlib.closing(coming):
+                    text = b"".join(coming).decode("utf-8", "replace")
+                cancel.check()
+                raise classify_answer(coming.status, text, parse_retry_after(coming.header("retry-after")), call.who)
             began = True
-            _read(events, call, answer, on_chunk, line)
-    except sdk.module.APIStatusError as error:
-        cancel.check()
-        retry_after = parse_retry_after(error.response.headers.get("retry-after"))
-        raise classify_answer(error.status_code, error.response.text, retry_after, call.who) from error
-    except (sdk.module.APIConnectionError, *sdk.errors, OSError) as error:
+            _read(coming, call, answer, on_chunk, line)
+    except sdk.errors as error:
         cancel.check()
         if not (began and answer.whole):  # behind the end of an answer nothing can break it
             if began:
@@ -165,15 +170,15 @@ def stream(
 
 def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
     """Send the request; the answer has begun when this returns. Its first data has the limit of its first byte."""
-    timeout = sdk.http.Timeout(call.between_chunks, connect=CONNECT_SECONDS, read=call.first_byte)
-    return client.post(
-        call.format.PATH,
-        content=call.body,
-        cast_to=object,
-        options={"headers": {"Content-Type": "application/json"}, "timeout": timeout},
-        stream=True,
-        stream_cls=sdk.raw,
-    )
+    wiring, path = _wirings[client], call.format.PATH
+    head = wiring.heads.get(path) or wiring.heads.setdefault(path, sdk.transport.RequestHead.of_client(client, path))
+    for _ in range(MOST_REDIRECTS):
+        coming = wiring.transport.send(head, call.body, CONNECT_SECONDS, call.first_byte)
+        if coming.status not in (307, 308):
+            return coming
+        coming.close()
+        head = head.moved_to(coming.header("location"))
+    raise NotUnderstood("one redirect after the other")
 
 
 @contextlib.contextmanager
@@ -186,16 +191,15 @@ def _read_as_promised(who: str) -> Iterator[None]:
         raise misunderstood_failure(error, who) from error
 
 
-def _read(events: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None], line: Any) -> None:
+def _read(coming: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None], line: Any) -> None:
     """The limit between chunks counts from the last data: a comment that keeps the connection open is no answer."""
     find_error, feed = call.format.find_error, answer.feed
-    with events:
-        response = events.response
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
+    with contextlib.closing(coming):
+        if coming.header("content-encoding").lower() not in ("", "identity"):
             raise NotUnderstood("a compressed answer, although none was asked for")  # it may unpack to any size
         # Some servers answer with one JSON document although a stream was asked for.
-        is_document = "application/json" in response.headers.get("content-type", "")
-        pieces = [_read_document(response.stream, call, line)] if is_document else iter_event_data(response.stream)
+        is_document = "application/json" in coming.header("content-type")
+        pieces = [_read_document(coming, call, line)] if is_document else iter_event_data(coming)
         for number, data in enumerate(pieces):
             if data == DONE:
                 answer.finish()
