@@ -1,6 +1,7 @@
 """Keys of conversations, made and read here alone: `agent:<profile>:<platform>:<kind>:<chat>[:<thread>]`."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from hermes_base.errors import HermesError
@@ -24,6 +25,7 @@ class ConversationKey:
         return ":".join(["agent", *(quote(part, safe=_SAFE) for part in parts)])
 
 
+@lru_cache(maxsize=4096)
 def parse_key(text: str) -> ConversationKey:
     """The parts of a key; HermesError when it is none."""
     head, *parts = text.split(":")

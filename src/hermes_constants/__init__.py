@@ -18,7 +18,8 @@ def get_hermes_home() -> Path:
     override = home_override.get()
     if override is not None:
         return override
-    return _find_home(os.environ.get("HERMES_HOME", "").strip(), os.environ.get("HOME", ""))
+    named = os.environ.get("HERMES_HOME", "").strip()
+    return _find_home(named, "" if named and named[0] != "~" else os.environ.get("HOME", ""))
 
 
 @lru_cache(maxsize=32)

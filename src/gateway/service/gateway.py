@@ -208,20 +208,22 @@ class Gateway:
         # The message claims its conversation for this node, unless something runs there under an old claim.
         lane = self.lanes.get(key)
         claimer = self.node if lane is None or lane.claim.node == self.node else ""
-        storing = asyncio.ensure_future(self.call(self._store_message, key, inbound, claimer))
-        done, _ = await asyncio.wait({storing}, timeout=SLOW_STORE_SECONDS)
-        if not done:
-            self.live_events.show(key, Notice(STORE_HELD, "warning"))
-            self.spawn(self.delivery.tell(inbound.address, STORE_HELD))
+        slow = self._loop.call_later(SLOW_STORE_SECONDS, self._tell_held, key, inbound.address)
         try:
-            taken = await storing
+            taken = await self.call(self._store_message, key, inbound, claimer)
         except StoreFailure as problem:
             return Refused(f"Your message was not taken: {problem}")
+        finally:
+            slow.cancel()
         if isinstance(taken, Heard):
             self.live_events.show(key, taken)
             self.wake(key)
             return Accepted(key, taken.seq)
         return taken or Accepted(key, None)
+
+    def _tell_held(self, key: str, address: Address) -> None:
+        self.live_events.show(key, Notice(STORE_HELD, "warning"))
+        self.spawn(self.delivery.tell(address, STORE_HELD))
 
     def _store_message(self, key: str, inbound: Inbound, claimer: str) -> Heard | Refused | None:
         """On a store thread: the message as it was stored; None: it was before, or it is a stranger's. Of what those

@@ -78,9 +78,14 @@ class Slot:
     clocks: clocks.TurnClocks
     is_turn: bool
     has_place: bool = False  # in the recovery, which it gives back
-    abandoned: asyncio.Event = field(default_factory=asyncio.Event)
+    working: "asyncio.Future[JobDone] | None" = None  # on its thread
+    abandoned: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: str = ""
+
+    def abandon(self) -> None:
+        """Wait for its thread no longer, unless that has just come back."""
+        self.abandoned = self.working is not None and self.working.cancel()
 
     @property
     def asks_model(self) -> bool:
@@ -537,20 +542,16 @@ def _is_hopeless(error: Exception, failures: int, *, stopped: bool) -> bool:
 async def _unless_abandoned(slot: Slot, work: Callable[[], JobDone], give_up: Callable[[], JobDone]) -> JobDone:
     """The work's result; `give_up` writes its end when it was told to stop and its thread does not come back."""
     name = slot.job.claim.conversation[-40:]
-    future = start_thread(work, f"turn {name}")
-    given_up = asyncio.ensure_future(slot.abandoned.wait())
+    slot.working = start_thread(work, f"turn {name}")
     try:
-        either: set[asyncio.Future[Any]] = {future, given_up}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if future.done():
-            return future.result()
-        future.add_done_callback(_forget_result)
-        if slot.live.suspended:
-            raise Fenced("The gateway stops, and the turn did not end in time.")
-        slot.live.suspend()
-        return await start_thread(give_up, f"give up {name}")
-    finally:
-        given_up.cancel()
+        return await slot.working
+    except asyncio.CancelledError:
+        if not slot.abandoned:
+            raise
+    if slot.live.suspended:
+        raise Fenced("The gateway stops, and the turn did not end in time.")
+    slot.live.suspend()
+    return await start_thread(give_up, f"give up {name}")
 
 
 async def _insist(slot: Slot) -> None:
@@ -561,9 +562,4 @@ async def _insist(slot: Slot) -> None:
     except TimeoutError:
         key = slot.job.claim.conversation
         log.error("a turn of %s does not stop; it is left behind", key, extra={"conversation": key})
-        slot.abandoned.set()
-
-
-def _forget_result(future: "asyncio.Future[JobDone]") -> None:
-    if not future.cancelled() and future.exception() is not None:
-        log.debug("a turn that was left behind ended with %r", future.exception())
+        slot.abandon()

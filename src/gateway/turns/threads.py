@@ -4,10 +4,12 @@ A thread for each turn, as many as are needed: conversations that wait for a mod
 """
 
 import asyncio
+import contextvars
 import logging
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from gateway.platforms.face import LiveEvent
@@ -18,16 +20,52 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 STORE_THREADS = 8
 MOST_PIPED = 256 * 1024  # characters of text that wait for the loop; who streams faster waits with them
+IDLE_SECONDS = 10.0  # a thread waits for work
 _LOOK_SECONDS = 1.0  # whether the loop is still there
 _STORE_THREAD = "store-"
+
+
+class KeptThreads:
+    """Threads, as many as there is work at once; one whose work is done waits a while for more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[queue.SimpleQueue[tuple[str, Callable[[], None]]]] = []
+
+    def run(self, name: str, work: Callable[[], None]) -> None:
+        with self._lock:
+            waiting = self._idle.pop() if self._idle else None
+        if waiting is not None:
+            waiting.put((name, work))
+        else:
+            threading.Thread(target=self._work_on, args=(name, work), daemon=True).start()
+
+    def _work_on(self, name: str, work: Callable[[], None]) -> None:
+        mine: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()
+        while True:
+            threading.current_thread().name = name
+            contextvars.Context().run(work)  # nothing of it is left for the next
+            del work
+            with self._lock:
+                self._idle.append(mine)
+            try:
+                name, work = mine.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if mine in self._idle:
+                        self._idle.remove(mine)
+                        return
+                name, work = mine.get()  # it was chosen in this moment
+
+
+_threads = KeptThreads()
 
 
 def start_thread(work: Callable[[], T], name: str) -> "asyncio.Future[T]":
     """Run `work` on a thread of its own; the future ends on the loop with its result or its error."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-
-    threading.Thread(target=_settle, args=(loop, future, work, ()), name=name, daemon=True).start()
+    _threads.run(name, partial(_settle, loop, future, work, ()))
     return future
 
 
@@ -71,7 +109,7 @@ class StoreFace:
     async def __call__(self, call: Callable[..., T], *args: Any) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._calls.put(lambda: _settle(loop, future, call, args))
+        self._calls.put(partial(_settle, loop, future, call, args))
         return await future
 
     def close(self) -> None:
