@@ -46,6 +46,7 @@ class KeptThreads:
             threading.current_thread().name = name
             contextvars.Context().run(work)  # nothing of it is left for the next
             del work
+            threading.current_thread().name = "idle"
             with self._lock:
                 self._idle.append(mine)
             try:
