@@ -87,7 +87,6 @@ class Recorder:
 def _open_private(path: str | Path) -> Any:
     """Append to a file that only its owner can read: it holds the keys of the requests."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        return open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError as error:
         raise LabProblem(f"The record file {path} cannot be written: {error.strerror}.") from error
-    return os.fdopen(descriptor, "ab", buffering=0)

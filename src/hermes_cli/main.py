@@ -106,7 +106,8 @@ def open_missing_streams() -> None:
             if empty != number:
                 os.dup2(empty, number)
                 os.close(empty)
-            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+            stream = os.fdopen(number, mode, encoding="utf-8", closefd=False)  # noqa: TID251 - it is no folder
+            setattr(sys, name, stream)
 
 
 def tell(text: str) -> None:

@@ -1,21 +1,36 @@
-"""Reads what stands under a path, if it is a file and not too large: the one look at the disk of every layer."""
+"""Opens what stands under a path, if it is a file: the one look at the disk of every layer."""
 
 import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
+
+
+def open_file(path: str | Path, *, follow: bool = False, folder: int | None = None) -> BinaryIO:
+    """An ordinary file to read. Whatever else stands there is an OSError and leaves nothing open. What it is, is asked
+    of what was opened: a pipe is not waited for, and a device is not read without end."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        handle = os.open(path, flags, dir_fd=folder)
+    except ValueError as error:  # a path with a NUL in it
+        raise OSError(errno.EINVAL, "not a path") from error
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return open(handle, "rb")
+    os.close(handle)
+    code, kind = (errno.EISDIR, "folder") if stat.S_ISDIR(mode) else (errno.EINVAL, "device, pipe or socket")
+    raise OSError(code, f"it is a {kind}, not an ordinary file")
+
+
+def open_private(path: str, flags: int) -> int:
+    """An `opener` for a file that only its owner may read."""
+    return os.open(path, flags, 0o600)
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """The bytes of an ordinary file that has at most so many; whatever else stands there is an OSError. What it is, is
-    asked of what was opened: a pipe is not waited for, and a device is not read without end."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError as error:  # a path with a NUL in it
-        raise OSError(errno.EINVAL, "not a path") from error
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "not an ordinary file")
+    """The bytes of an ordinary file that has at most so many; everything else is an OSError."""
+    with open_file(path, follow=True) as file:
         body = file.read(most + 1)
     if len(body) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")

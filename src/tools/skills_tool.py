@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
+from hermes_constants.ordinary_files import open_file
+from tools.files.roots import open_folder
 from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "skills"
@@ -52,7 +53,7 @@ def _list(root: Path, context: ToolContext) -> str:
     found: dict[str, str] = {}
     for name in _names_in(root):
         try:
-            head = _read_bytes(root, _find_path(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
+            head = _read_bytes(_find_path(root, name, MAIN_FILE), HEAD_BYTES).decode("utf-8", "replace")
         except ToolFailure:
             continue  # no skill, or one that leads elsewhere
         # What the front matter says it is for, else its first line of text.
@@ -83,7 +84,7 @@ def _read(root: Path, args: Mapping[str, Any], context: ToolContext) -> str:
     if not isinstance(name, str) or not isinstance(file, str) or not name:
         raise ToolFailure("To read a skill, give its name (and a file of it, if it is not SKILL.md).")
     path = _find_path(root, name, file)
-    raw = _read_bytes(root, path, MAX_BYTES + 1)
+    raw = _read_bytes(path, MAX_BYTES + 1)
     if len(raw) > MAX_BYTES or b"\0" in raw[:HEAD_BYTES]:
         raise ToolFailure(f"'{file}' of skill '{name}' is no text, or too large to be read here: {path}")
     # Redacted as a whole before it is cut, so that no page edge can hide a secret (G6).
@@ -121,24 +122,13 @@ def _find_path(root: Path, name: str, file: str) -> Path:
     return path
 
 
-def _read_bytes(root: Path, path: Path, limit: int) -> bytes:
+def _read_bytes(path: Path, limit: int) -> bytes:
     """Opened step by step without following links: one put there after the check leads nowhere (G7)."""
     try:
-        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        for part in path.relative_to(root).parts:
-            try:
-                # Without waiting: the open of a pipe would wait for a writer.
-                deeper = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
-            finally:
-                os.close(handle)
-            handle = deeper
+        with open_folder(str(path.parent)) as folder, open_file(path.name, folder=folder) as file:
+            return file.read(limit)
     except OSError as problem:
         raise ToolFailure(f"{path} cannot be read: {problem.strerror}.") from problem
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ToolFailure(f"{path} is not a file.")
-    with os.fdopen(handle, "rb") as file:
-        return file.read(limit)
 
 
 registry.register("skills", TOOLSET, SCHEMA, use_skills, emoji="📚")

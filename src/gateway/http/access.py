@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hermes_base.errors import ConfigProblem
 from hermes_constants import WEB_TOKEN_FILE
-from hermes_constants.ordinary_files import read_file
+from hermes_constants.ordinary_files import open_private, read_file
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def _put(home: Path, place: Callable[[Path, Path], None]) -> str:
     token = secrets.token_urlsafe(24)
     home.mkdir(parents=True, exist_ok=True)
     draft = home / f"{WEB_TOKEN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with open(draft, "x", opener=open_private) as file:
         file.write(token + "\n")
     try:
         place(draft, home / WEB_TOKEN_FILE)

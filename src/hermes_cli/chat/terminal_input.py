@@ -1,7 +1,6 @@
 """The line that is typed on: its history in the home, the completion of slash commands, and long pastes."""
 
 import logging
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from prompt_toolkit.history import FileHistory
 
 from hermes_base.command_table import COMMANDS
 from hermes_cli.chat.terminal_words import clean_typed
+from hermes_constants.ordinary_files import open_private
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,7 @@ class ChatHistory(FileHistory):
         entry = f"\n# {time.strftime('%Y-%m-%d %H:%M:%S')}\n" + "".join(f"+{line}\n" for line in string.split("\n"))
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "ab") as file:
+            with open(self._path, "ab", opener=open_private) as file:
                 file.write(entry.encode("utf-8", "replace"))
         except OSError as error:
             log.warning("This line will not be recalled in a later chat: %s", error)

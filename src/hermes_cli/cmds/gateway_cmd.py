@@ -27,6 +27,7 @@ from hermes_cli.cmds.service_unit import ARGUMENTS, MARK, Unit, describe_unit, i
 from hermes_cli.cmds.web_cmd import END_CHAT, find_address, is_chat
 from hermes_cli.config.logs import keep_log, log_path
 from hermes_constants import VERSION, get_hermes_home
+from hermes_constants.ordinary_files import open_private
 from hermes_state.home_lock import Holder, holder
 
 log = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
         raise _say_owned(home, owner, fix="`hermes gateway restart` starts it anew.")
     path = log_path(home).with_name(OUTPUT)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as said:
+    with open(path, "ab", opener=open_private) as said:
         begin = said.tell()
         process = subprocess.Popen(
             [sys.executable, *ARGUMENTS],

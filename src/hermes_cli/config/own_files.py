@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hermes_constants.ordinary_files import open_private
+
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
@@ -27,8 +29,7 @@ def replace_file(path: Path, text: str) -> None:
     """
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with open(new, "x", encoding="utf-8", errors="surrogateescape", newline="", opener=open_private) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

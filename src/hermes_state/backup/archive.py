@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_constants import VERSION
+from hermes_constants.ordinary_files import open_file, open_private
 from hermes_state.sql import schema
 from hermes_state.sql.connection import say_errors
 from hermes_state.sql.schema import STORE_FILE
@@ -47,7 +48,6 @@ _LARGEST_HEADER = 64 << 10  # of what says more about a member than its own bloc
 _LONGEST_NAME, _LONGEST_PATH = 255, 4_095  # bytes that file systems take
 _LONGEST_SHOWN = 100
 _LARGEST_END = 1 << 20  # bytes after the last member; archives are padded
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError)
 
 
@@ -151,7 +151,7 @@ def _copy_member(home: Path, name: str, copies: Path) -> Member | None:
         if name == STORE_FILE:
             _copy_store(source, target)
         else:
-            with os.fdopen(os.open(source, _READ_FLAGS), "rb") as taken, target.open("xb") as put:
+            with open_file(source) as taken, target.open("xb") as put:
                 shutil.copyfileobj(taken, put, _CHUNK)
     except FileNotFoundError:
         return None
@@ -199,8 +199,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 def _write_archive(path: Path, manifest: Manifest, copies: Path) -> None:
     fields = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(manifest)}
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as raw:
+    with open(path, "xb", opener=open_private) as raw:
         with gzip.GzipFile("", "wb", 6, raw) as packed, tarfile.open(fileobj=packed, mode="w|") as archive:
             _add(archive, Member(MANIFEST, FILE, 0o600), json.dumps(fields, ensure_ascii=True, indent=1).encode())
             for member in manifest.members:
@@ -395,8 +394,7 @@ def _take(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo, member: 
 def _copy_hashed(taken: IO[bytes], target: Path | None, mode: int) -> str:
     """The hash of what was read; with a target, it is on the disk afterwards."""
     digest = hashlib.sha256()
-    descriptor = os.open(target or os.devnull, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if target else 0), 0o600)
-    with os.fdopen(descriptor, "wb") as put:
+    with open(target or os.devnull, "xb" if target else "wb", opener=open_private) as put:
         while chunk := taken.read(_CHUNK):
             digest.update(chunk)
             put.write(chunk)

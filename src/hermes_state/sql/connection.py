@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes_base.errors import StoreFailure
+from hermes_constants.ordinary_files import open_private
 from hermes_state.damage import DamagedRow
 from hermes_state.sql import schema
 
@@ -207,7 +208,7 @@ class Database:
                 schema.migrate(db)
                 if not was_made(self._path):
                     mark = self._path.with_name(self._path.name + MARK)
-                    with open(mark, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                    with open(mark, "w", opener=open_private) as file:
                         file.write(_MARK_TEXT)
             except BaseException:
                 db.close()

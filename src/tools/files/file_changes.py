@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hermes_base.errors import ToolFailure
 from hermes_base.settings import SECRET_FILES
+from hermes_constants.ordinary_files import open_private
 from tools.files.encodings import decode, printable
 from tools.files.roots import (
     FileBytes,
@@ -296,7 +297,6 @@ def _write_private(path: Path, data: bytes, *, replace: bool = False) -> None:
     if path.exists() and not replace:
         return
     scratch = path.with_name(path.name + ".new")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with open(scratch, "wb", opener=lambda name, flags: open_private(name, flags | os.O_NOFOLLOW)) as file:
         file.write(data)
     os.replace(scratch, path)

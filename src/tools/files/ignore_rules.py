@@ -1,14 +1,13 @@
 """The rules of .gitignore files, as far as searching needs them."""
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hermes_base.errors import ToolFailure
+from hermes_constants.ordinary_files import open_file
 from tools.files.patterns import LinearPattern
 
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _RULE_BYTES = 100_000
 _LINE_CHARS = 4_096  # no path is longer
 _PARTS = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[!?[^\]/]+\]|\\.|.", re.DOTALL)
@@ -43,14 +42,10 @@ class IgnoreRules:
 def read_rules(base: str, descriptor: int) -> list[Rule]:
     """The rules of the .gitignore in an open folder; `base` is its path with a slash, empty for the first one."""
     try:
-        file = os.open(".gitignore", _FLAGS, dir_fd=descriptor)
+        with open_file(".gitignore", folder=descriptor) as file:
+            text = file.read(_RULE_BYTES).decode("utf-8", "replace")
     except OSError:
         return []
-    with os.fdopen(file, "rb") as lines:
-        try:
-            text = lines.read(_RULE_BYTES).decode("utf-8", "replace")
-        except OSError:  # a folder of that name
-            return []
     return [rule for line in text.splitlines() if (rule := make_rule(line, base)) is not None]
 
 

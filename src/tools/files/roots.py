@@ -21,6 +21,7 @@ from hermes_base.inbound import PEOPLE, UPLOADS
 from hermes_base.text.foreign import UPLOADED
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
+from hermes_constants.ordinary_files import open_file
 from tools.approval import ask_approval
 from tools.files.encodings import printable
 from tools.files.sensitive import (
@@ -53,8 +54,6 @@ SCANNED, SECRET_DEPTH = 2000, 2
 # O_PATH, where it exists, passes through folders that may be entered but not listed.
 _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LISTING_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a fifo would wait for its other end before it can be refused.
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 Inode = tuple[int, int]  # device and number: what a file is, whatever it is called
 
@@ -299,16 +298,13 @@ def read_bytes(place: FilePlace, limit: int) -> FileBytes | None:
     """The bytes of an ordinary file, or None when there is none; anything else is refused by name."""
     try:
         with open_folder(place.folder) as folder:
-            descriptor = os.open(place.name, _FILE_FLAGS, dir_fd=folder)
+            opened = open_file(place.name, folder=folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
         raise explain(place.path, problem) from problem
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
-            raise ToolFailure(f"{place.path} is {kind}, not a file.")
+    with opened as file:
+        status = os.fstat(file.fileno())
         if status.st_nlink > 1 and place.known is not None:
             # A hard link has a name of its own, which says nothing of what the file is.
             inode = status.st_dev, status.st_ino
@@ -338,7 +334,7 @@ def stage_bytes(place: FilePlace, data: bytes, mode: int | None) -> str:
     with open_folder(place.folder) as folder:
         descriptor = os.open(name, flags, NEW_FILE_MODE, dir_fd=folder)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with open(descriptor, "wb") as file:
                 if mode is not None:
                     os.fchmod(descriptor, stat.S_IMODE(mode))
                 file.write(data)

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
+from hermes_constants.ordinary_files import open_file
 from tools.files.encodings import decode, printable
 from tools.files.ignore_rules import IgnoreRules, read_rules
 from tools.files.patterns import LinearPattern
@@ -285,16 +286,15 @@ def _is_link(name: str, descriptor: int) -> bool:
 def _read_at(name: str, parent: int, query: Query) -> bytes:
     """A file's bytes; empty for what is no ordinary file, too large, private or gone."""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+        opened = open_file(name, folder=parent)
     except OSError:
         return b""
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        is_file = (status.st_mode & 0o170000) == 0o100000
+    with opened as file:
+        status = os.fstat(file.fileno())
         known, inode = query.place.known, (status.st_dev, status.st_ino)
         # A hard link may be another name of a private or secret file.
         linked = status.st_nlink > 1 and known is not None and (inode in known.private or inode in known.secret)
-        return file.read(FILE_BYTES) if is_file and status.st_size <= FILE_BYTES and not linked else b""
+        return file.read(FILE_BYTES) if status.st_size <= FILE_BYTES and not linked else b""
 
 
 def _run_rg(query: Query, rg: str, start: str) -> Iterator[FileHit]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from hermes_constants.ordinary_files import open_file
 from tools.files.sensitive import compile_secrets, is_startup_entry, names_prompt
 from tools.shell.git_objects import is_committed
 
@@ -258,9 +259,8 @@ def _may_be_there(path: str) -> bool:
 def _read_small(path: str) -> bytes:
     """The beginning of an ordinary file; nothing of a pipe, which would hold us, or of a link."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(SMALL_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        with open_file(path) as file:
+            return file.read(SMALL_BYTES)
     except OSError:
         return b""
 

@@ -7,6 +7,8 @@ import hashlib
 import os
 from bisect import bisect_left
 
+from hermes_constants.ordinary_files import open_file
+
 LARGEST = 1024 * 1024
 INDEX_HEAD = b"\xfftOc\x00\x00\x00\x02"
 FAN, NAME = 256 * 4, 20
@@ -15,8 +17,7 @@ FAN, NAME = 256 * 4, 20
 def is_committed(path: str, git: str) -> bool:
     """Whether the content of an ordinary file is an object of the repository whose git folder this is."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        with open_file(path) as file:
             data = file.read(LARGEST + 1)
     except OSError:
         return False

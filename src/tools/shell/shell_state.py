@@ -7,10 +7,11 @@ what passes the checks here is given to the command itself.
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from hermes_constants.ordinary_files import open_file
 
 STATE_BYTES = 256 * 1024
 MOST_VARIABLES = 500
@@ -93,10 +94,9 @@ def take_state(folder: str, name: str) -> bytes:
     except OSError:
         return b""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
+        with open_file(name, folder=place) as file:
+            status = os.fstat(file.fileno())
+            ours = status.st_uid == os.geteuid() and status.st_nlink == 1
             return file.read(STATE_BYTES + 1) if ours else b""
     except OSError:
         return b""  # the command did not get to it, or left something else there

@@ -15,6 +15,7 @@ from gateway.http.answers import Refusal
 from gateway.http.reading import too_large
 from hermes_base.image_types import find_image_type
 from hermes_base.inbound import PEOPLE, SHOWN, UPLOADS, FileRef
+from hermes_constants.ordinary_files import open_private
 
 LEAST_FREE_BYTES = 64 * 1024 * 1024  # what is under way must still find room
 WRITTEN_AT_ONCE = 256 * 1024
@@ -148,7 +149,7 @@ def read_head(path: Path) -> bytes:
 def _create(path: Path) -> BinaryIO:
     path.parent.parent.mkdir(mode=0o700, exist_ok=True)
     path.parent.mkdir(mode=0o700)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    return open(path, "xb", opener=open_private)
 
 
 def _finish(file: BinaryIO, rest: bytes) -> None:

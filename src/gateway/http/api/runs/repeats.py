@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hermes_base.errors import StoreFailure
+from hermes_constants.ordinary_files import open_private
 
 FILE_NAME = "api-repeats.jsonl"
 KEPT_SECONDS = 3 * 24 * 3600.0
@@ -39,7 +40,7 @@ class Repeats:
                 kept = dict(list(places.items())[-MOST_KEPT // 2 :])
                 self._places = self._write_anew({**kept, name: (place, now)})
                 return
-            _write(self._path, os.O_APPEND, json.dumps([name, place, now]) + "\n")
+            _write(self._path, "a", json.dumps([name, place, now]) + "\n")
             places[name] = (place, now)
 
     @contextlib.contextmanager
@@ -63,14 +64,14 @@ class Repeats:
         with contextlib.suppress(FileNotFoundError):
             fresh.unlink()
         lines = (json.dumps([name, *place]) + "\n" for name, place in places.items())
-        _write(fresh, os.O_EXCL, "".join(lines))
+        _write(fresh, "x", "".join(lines))
         fresh.replace(self._path)
         return places
 
 
-def _write(path: Path, flags: int, text: str) -> None:
+def _write(path: Path, mode: str, text: str) -> None:
     """To the disk; only this user can read it."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600), "w", encoding="utf-8") as file:
+    with open(path, mode, encoding="utf-8", opener=open_private) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
