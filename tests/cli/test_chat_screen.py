@@ -4,7 +4,6 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import stat
 import struct
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from readable import becomes_readable
 
 PROGRAM = Path(__file__).with_name("test_chat_scripted_host.py")
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>78]")
@@ -75,7 +75,7 @@ class Terminal:
         return CODES.sub("", self._seen)
 
     def _read(self):
-        if not select.select([self._master], [], [], 1)[0]:
+        if not becomes_readable(self._master, 1):
             return True
         try:
             data = os.read(self._master, 65536)

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from readable import becomes_readable
 
 from hermes_cli import config
 from hermes_lab.server import LabServer
@@ -60,7 +60,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def _take(self, seconds: float) -> bool:
-        if not select.select([self._fd], [], [], seconds)[0]:
+        if not becomes_readable(self._fd, seconds):
             return False
         try:
             data = os.read(self._fd, 65536)

@@ -2,11 +2,11 @@
 
 import os
 import random
-import select
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def run_and_kill(code: str, path: Path, chance: random.Random) -> list[str]:
         descriptor = child.stdout.fileno()
         printed = os.read(descriptor, 65536)
         assert printed, "the writer did not start"
-        select.select([], [], [], chance.uniform(0.0, 0.12))
+        time.sleep(chance.uniform(0.0, 0.12))
         child.send_signal(signal.SIGKILL)
         while more := os.read(descriptor, 65536):
             printed += more

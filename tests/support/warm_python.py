@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import runpy
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, Self
+
+from readable import becomes_readable
 
 #: What a gateway has imported when it has answered once.
 MODULES = (
@@ -59,9 +60,7 @@ class WarmProcess:
         return code
 
     def _read_end(self, seconds: float) -> int | None:
-        waiting = select.poll()  # `select` takes no descriptor above 1,024
-        waiting.register(self._told, select.POLLIN)
-        if self._returncode is None and waiting.poll(seconds * 1000):
+        if self._returncode is None and becomes_readable(self._told.fileno(), seconds):
             self._returncode = int(self._told.readline())
         return self._returncode
 

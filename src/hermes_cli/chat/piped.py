@@ -80,9 +80,11 @@ def _holds_text() -> bool:
 def _read_to_end(stream: BinaryIO) -> bytes:
     """All of it; who waits for a text that does not come is told for what."""
     try:
-        ready, _, _ = select.select([stream], [], [], _QUIET_SECONDS)
+        looking = select.poll()
+        looking.register(stream, select.POLLIN)
+        ready = bool(looking.poll(_QUIET_SECONDS * 1000))
     except (OSError, ValueError):  # no file of the system: it is there at once
-        ready = [stream]
+        ready = True
     if not ready:
         print(_WAITING, file=sys.stderr, flush=True)
     data = stream.read(MOST_PIPED + 1)

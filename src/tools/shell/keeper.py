@@ -138,11 +138,13 @@ class ProcessGuard:
 
     def wait_for_end(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
         while self.reap():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            select.select([self.wake], [], [], left)
+            poll.poll(left * 1000)
             drain(self.wake)
         return True
 
