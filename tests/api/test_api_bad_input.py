@@ -36,6 +36,12 @@ def api(home: Path) -> Iterator[ApiHouse]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def _clients_leave(api: ApiHouse) -> Iterator[None]:
+    yield
+    api.close_clients()
+
+
 @pytest.fixture
 def nothing_kept(api: ApiHouse) -> Iterator[None]:
     """Whatever a test sends, no session comes of it."""

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_a_sound_store_is_ok(home: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_store_of_a_newer_version_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _make_store(home)
-    with sqlite3.connect(home / STORE_FILE) as db:
+    with closing(sqlite3.connect(home / STORE_FILE)) as db, db:
         db.execute("update meta set value = '999' where key = 'min_reader'")
     code, findings = _examine(capsys)
     assert code == 1

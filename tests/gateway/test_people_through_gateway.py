@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -332,7 +333,7 @@ def test_nothing_is_left_of_somebody_who_is_forgotten(house: House, home: Path) 
     house.operate("people.forget", id=find_person(house, "ann"))
     assert "begonia" in ben.ask('[[tool session_search {"words": "begonia"}]]')[-1]
     house.stop()
-    with sqlite3.connect(home / STORE_FILE) as db:
+    with closing(sqlite3.connect(home / STORE_FILE)) as db, db:
         db.execute("pragma wal_checkpoint(truncate)")
     left = [path for path in home.rglob("*") if "heliotrope" in path.name or _holds(path, b"heliotrope")]
     assert left == []

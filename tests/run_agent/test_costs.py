@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_store import fresh_store
 
 from hermes_base.journal import Row
-from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 
 SHORT, LONG = 20, 2_000  # messages
@@ -28,7 +28,7 @@ def long_talk(make_agent: Any, tmp_path: Path) -> Any:
     """An agent that is warm, in a stored conversation of so many messages."""
 
     def make(messages: int) -> Any:
-        store = Store(tmp_path / f"{messages}.db")
+        store = fresh_store(path=tmp_path / f"{messages}.db")
         agent = make_agent(journal=StoreJournal(lambda: store, "c"), context_length=10_000_000)
         said = [Row({"role": role, "content": "so many words"}) for role in ("user", "assistant")] * (messages // 2)
         agent.journal.load()

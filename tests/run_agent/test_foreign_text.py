@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from commands import Person
+from fresh_store import fresh_store
 
 from hermes_base.journal import Row, Step
 from hermes_base.text.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, ForeignText, Marks
@@ -37,7 +38,7 @@ class Desk:
 
     def restart(self) -> None:
         self.agent.close()
-        self.agent = self.make(Store(self.path))
+        self.agent = self.make(fresh_store(path=self.path))
 
     def asks_for_a_note(self) -> str:
         """Why a note for memory is asked for; empty: it is not."""
@@ -67,7 +68,7 @@ def desk(make_agent: Any, tool: Any, tmp_path: Path) -> Desk:
         )
         return agent
 
-    return Desk(make, path, person, make(Store(path)))
+    return Desk(make, path, person, make(fresh_store(path=path)))
 
 
 def test_a_note_is_asked_for_once_foreign_text_is_in_sight(desk: Desk, home: Path) -> None:
@@ -137,7 +138,7 @@ class Interrupted(StoreJournal):
 
 def test_a_result_that_outlives_its_process_keeps_its_mark(make_agent: Any, tmp_path: Path) -> None:
     """G9, C10."""
-    store, person = Store(tmp_path / "talk.db"), Person("deny")
+    store, person = fresh_store(path=tmp_path / "talk.db"), Person("deny")
     journal = Interrupted(lambda: store, "talk")
     journal.load()
     call = {"id": "a", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}

@@ -5,6 +5,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_a_message_is_stored_as_sent_and_as_shown(make_agent: Any, tmp_path: Pat
 
 def damage(path: Path, where: str) -> None:
     """Turn over bytes in the store, as a bad disk would."""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"update blob set body = x'64616d61676564' where hash in (select hash from sent where {where})")
     db.close()
 

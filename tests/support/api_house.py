@@ -50,10 +50,13 @@ class ApiHouse(WebHouse):
         self._clients: list[OpenAI | httpx2.Client] = []
 
     def stop(self) -> None:
+        self.close_clients()
+        super().stop()
+
+    def close_clients(self) -> None:
         for client in self._clients:
             client.close()
         self._clients.clear()
-        super().stop()
 
     @property
     def address(self) -> str:
