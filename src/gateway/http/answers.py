@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -23,11 +24,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Refusal(HermesError):
     """The request itself cannot be served; `status` and `code` say which way."""
 
-    def __init__(self, status: int, code: str, what: str, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, status: int, code: str, what: str, *, param: str = "") -> None:
         super().__init__(what)
         self.status = status
         self.code = code
-        self.headers = dict(headers or {})
+        self.param = param  # the field that is not right
 
 
 #: The first row whose kind fits decides.
@@ -60,8 +61,12 @@ def answer_error(status: int, code: str, message: str, headers: Mapping[str, str
 
 
 def write_json(value: Any) -> bytes:
-    """Text from tools may hold halves of characters, which no UTF-8 has."""
-    return encode_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    """Messages, data classes and plain values."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # text from tools may hold halves of characters, which no UTF-8 has
+        plain = msgspec.to_builtins(value)
+        return encode_text(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
 
 
 def write_question(question: Question | None) -> dict[str, Any] | None:
@@ -82,7 +87,7 @@ def answer_failure(error: Exception) -> Response:
     """What a failed call is answered with. What nobody expected goes to the log, and a plain sentence to the page."""
     match error:
         case Refusal():
-            return answer_error(error.status, error.code, str(error), error.headers)
+            return answer_error(error.status, error.code, str(error))
         case HTTPException():
             return answer_error(error.status_code, "http", error.detail, error.headers)
         case ClientDisconnect():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.http import access, guard
 from gateway.http.answers import Refusal, answer_error, answer_failure, answer_nothing
 from gateway.http.pages import answer_login, answer_missing
-from gateway.http.reading import read_object, read_text
+from gateway.http.reading import read_message
 from gateway.http.turnstile import Turnstile
 
 #: What programs ask, with keys of their own; cookies mean nothing there.
@@ -55,6 +56,10 @@ class GateRules:
     def holds_token(self, token: str) -> bool:
         """Whether this is the token of the home, and the server stands where the token counts."""
         return self.on_loopback and access.are_equal(token, self.tokens.read())
+
+
+class PasswordMessage(Struct):
+    password: str
 
 
 def is_page(path: str) -> bool:
@@ -126,7 +131,7 @@ class Gate:
         return self._set_cookie(answer, scope, self._make_cookie(), access.COOKIE_SECONDS)
 
     async def _log_in(self, asked: guard.Request, request: HttpRequest) -> Response:
-        given = read_text(await read_object(request, 10_000), "password")
+        given = (await read_message(request, PasswordMessage, 10_000)).password
         if not self._rules.password:
             return answer_error(403, "no_password", "No password is set. Use the address that `hermes web` prints.")
         if not await _unless_gone(self._turnstile.wait(asked.peer), request.receive):

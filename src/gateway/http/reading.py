@@ -1,38 +1,73 @@
-"""Reads what the page sends: bodies up to a limit, and fields that are what they should be, or a sentence that says
-which one is not."""
+"""Reads what clients send as the messages that it has to be: bodies up to a limit, queries, and a sentence that says
+which field is not right."""
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
+from msgspec import Meta, Struct, ValidationError
 from starlette.requests import Request
 
 from gateway.http.answers import Refusal
-from hermes_base.text.whole_text import clean_text
+from hermes_base.text.whole_text import encode_text
 
 MOST_BODY = 2 * 1024 * 1024
-MOST_NUMBER = 2**53
-SMALL_TEXT = 10_000
+SAYS_SOMETHING = r"\S"
+NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+SmallText = Annotated[str, Meta(max_length=10_000)]
+T = TypeVar("T")
 
-_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_KINDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+#: What is said of a value that does not fit, and how we say it; the first row decides.
+_SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(found), said)
+    for found, said in (
+        (r"Expected `str` of length <= (\d+)", "must not be longer than {0} characters"),
+        (r"Expected `array` of length <= (\d+)", "must not have more than {0} entries"),
+        (r"Expected `array` of length >= 1", "must not be empty"),
+        (f"Expected `str` matching regex {re.escape(repr(SAYS_SOMETHING))}", "must not be empty"),
+        (f"Expected `str` matching regex {re.escape(repr(NAME))}", "must be 1 to 64 letters, digits, `.`, `-` or `_`"),
+        (r"Expected `\w+` >= (\S+)", "must be at least {0}"),
+        (r"Expected `\w+` <= (\S+)", "must be at most {0}"),
+        (r"", "cannot be taken"),
+    )
+)
+_TYPES = re.compile(r"Expected `([\w |]+)`, got")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
-async def read_object(request: Request, most: int = MOST_BODY) -> Mapping[str, Any]:
-    """The JSON object of a body. An empty body is an empty object."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+class NoFields(Struct):
+    """A message that says all by being sent."""
+
+
+async def read_message(request: Request, kind: type[T], most: int = MOST_BODY) -> T:
+    """The body of a call of the page. An empty one is an object without fields. That it has to be called JSON keeps
+    out the forms of other sites."""
+    called = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if called != "application/json":
         raise Refusal(415, "not_json", "This call takes JSON: send `Content-Type: application/json`.")
-    body = await read_body(request, most)
-    if not body.strip():
-        return {}
+    return parse(await read_body(request, most) or b"{}", kind, mend=True)
+
+
+def read_query(request: Request, kind: type[T]) -> T:
+    """What stands behind the question mark; a name without a value is not there."""
+    given = {name: value for name, value in request.query_params.items() if value}
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(400, "malformed", "The body is no JSON that can be read.") from error
-    if not isinstance(value, dict):
-        raise Refusal(400, "malformed", "The body has to be a JSON object.")
-    return value
+        return msgspec.convert(given, kind, strict=False)
+    except ValidationError as error:
+        raise explain(error) from error
+
+
+def bring_between(least: int, wanted: int, most: int) -> int:
+    return min(max(wanted, least), most)
 
 
 async def read_body(request: Request, most: int) -> bytes:
@@ -43,7 +78,7 @@ async def read_body(request: Request, most: int) -> bytes:
         body += piece
         if len(body) > most:
             raise too_large(most)
-    return bytes(body)
+    return bytes(body.strip())
 
 
 def check_length(request: Request, most: int) -> int:
@@ -60,86 +95,59 @@ def too_large(most: int) -> Refusal:
     return Refusal(413, "too_large", f"That is too large: at most {size} are taken. Nothing was kept.")
 
 
-# --- fields
+# --- bytes to messages
 
 
-def read_text(fields: Mapping[str, Any], name: str, default: str | None = None, most: int = SMALL_TEXT) -> str:
-    """A text; without a default it has to be there. Halves of characters are replaced: nothing can store them."""
-    value = fields.get(name, default)
-    if not isinstance(value, str):
-        raise wrong_field(name, "a text")
-    if len(value) > most:
-        raise wrong_field(name, f"at most {most} characters long")
-    return clean_text(value)
+def parse(body: bytes, kind: type[T], *, mend: bool = False) -> T:
+    """The message. Halves of characters can neither be stored nor sent on: they are refused, or replaced (`mend`)."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except ValidationError as error:
+        raise explain(error) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        whole = _make_whole(body)
+        if not mend:
+            raise malformed("holds half a character (a lone surrogate)") from error
+    return parse(whole, kind)
 
 
-def read_name(fields: Mapping[str, Any], name: str) -> str:
-    value = read_text(fields, name)
-    if _NAME.fullmatch(value) is None:
-        raise wrong_field(name, "1 to 64 letters, digits, dots, dashes or underscores")
-    return value
+def _make_whole(body: bytes) -> bytes:
+    """The same without halves of characters, which alone make it no JSON to others; whatever else it is not is said."""
+    try:
+        return encode_text(json.dumps(json.loads(body.decode(), parse_constant=_refuse), ensure_ascii=False))
+    except UnicodeDecodeError as error:
+        raise malformed("is not UTF-8") from error
+    except RecursionError as error:
+        raise malformed("is nested too deeply") from error
+    except ValueError as error:
+        raise malformed(f"is not valid JSON: {str(error)[:200]}") from error
 
 
-def read_names(fields: Mapping[str, Any], name: str, most: int) -> tuple[str, ...]:
-    value = fields.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise wrong_field(name, "a list of texts")
-    if len(value) > most:
-        raise wrong_field(name, f"a list of at most {most}")
-    return tuple(value)
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
-def read_choice(fields: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
-    value = read_text(fields, name, choices[0])
-    if value not in choices:
-        raise wrong_field(name, "one of " + ", ".join(repr(choice) for choice in choices))
-    return value
+def malformed(what: str) -> Refusal:
+    return Refusal(400, "malformed", f"The body {what}.")
 
 
-def read_position(fields: Mapping[str, Any], name: str) -> int | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_NUMBER:
-        raise wrong_field(name, "a number that is not negative, or null")
-    return value
+def wrong_field(name: str, says: str) -> Refusal:
+    return Refusal(422, "wrong_field", f"{name} {says}.", param=name)
 
 
-def read_fields(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = fields.get(name, {})
-    if not isinstance(value, dict):
-        raise wrong_field(name, "an object")
-    return value
-
-
-def query_number(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
-    """A number of the query; one that is too large or too small is brought into the range."""
-    said = request.query_params.get(name)
-    if said is None or said == "":
-        return default
-    if re.fullmatch(r"-?\d{1,15}", said, re.ASCII) is None:
-        raise wrong_field(name, "a whole number")
-    return min(max(int(said), least), most)
-
-
-def query_count(request: Request, name: str, default: int, most: int) -> int:
-    found = query_number(request, name, default, 1, most)
-    assert found is not None, "there is a default"
-    return found
-
-
-def query_time(request: Request, name: str) -> float | None:
-    said = request.query_params.get(name)
-    if not said:
-        return None
-    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", said, re.ASCII) is None:
-        raise wrong_field(name, "a time in seconds")
-    return float(said)
-
-
-def query_text(request: Request, name: str, most: int = 1_000) -> str:
-    return read_text(request.query_params, name, "", most)
-
-
-def wrong_field(name: str, should_be: str) -> Refusal:
-    return Refusal(422, "wrong_field", f"`{name}` has to be {should_be}.")
+def explain(error: ValidationError) -> Refusal:
+    """What is not right with which field."""
+    what, _, at = str(error).rpartition(" - at `$")
+    what, place = (what, at.removesuffix("`").lstrip(".")) if what else (str(error), "")
+    missing = _MISSING.match(what)
+    if missing is not None:
+        return wrong_field(f"{place}.{missing[1]}".lstrip("."), "is missing")
+    if not place:
+        return malformed("must be a JSON object")
+    types = _TYPES.match(what)
+    if types is not None:
+        return wrong_field(
+            place, "must be " + " or ".join(_KINDS[one] for one in types[1].split(" | ") if one in _KINDS)
+        )
+    found, said = next((match, said) for pattern, said in _SAYINGS if (match := pattern.match(what)))
+    return wrong_field(place, said.format(*found.groups()))

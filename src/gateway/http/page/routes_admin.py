@@ -1,23 +1,47 @@
 """Calls of the page on Hermes itself: what it is, how it is, what it costs, who is there, and how it is set up."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+import msgspec
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.http.answers import Refusal, answer_json, answer_nothing, guarded
 from gateway.http.page.parts import Parts
-from gateway.http.reading import query_count, read_fields, read_object, read_text, wrong_field
+from gateway.http.reading import NoFields, SmallText, bring_between, read_message, read_query, wrong_field
 from hermes_base.command_table import COMMANDS
 from hermes_base.query_values import ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
 #: What an operator may do from the page; ending the gateway is not among it.
 OPERATIONS = frozenset({"people.list", "people.approve", "people.remove", "people.role", "turns.stop"})
-_CHOICE = ("provider", "key", "model", "base_url")
+
+
+class DaysQuery(Struct):
+    days: int = 30
+
+
+class LinesQuery(Struct):
+    lines: int = 200
+
+
+class OperationMessage(Struct):
+    name: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class SettingMessage(Struct):
+    value: Annotated[str, Meta(max_length=100_000)]
+
+
+class ChoiceMessage(Struct):
+    provider: SmallText = ""
+    key: SmallText = ""
+    model: SmallText = ""
+    base_url: SmallText = ""
 
 
 class AdminRoutes:
@@ -52,7 +76,7 @@ class AdminRoutes:
             {
                 "version": self._parts.queries.version,
                 "profile": self._parts.queries.profile,
-                "model": asdict(model),
+                "model": model,
                 # Something better could be set up: only the built-in model answers, or none can be found.
                 "needs_setup": (model.built_in or bool(model.problem)) and not self._later.exists(),
                 "upload_bytes": self._parts.shelf.most_bytes(),
@@ -65,41 +89,40 @@ class AdminRoutes:
         return answer_json(await self._operations.status({}))
 
     async def usage(self, request: Request) -> Response:
-        return answer_json(await self._gateway.usage(query_count(request, "days", 30, 366)))
+        return answer_json(await self._gateway.usage(bring_between(1, read_query(request, DaysQuery).days, 366)))
 
     async def log(self, request: Request) -> Response:
-        return answer_json({"lines": list(await self._gateway.log_tail(query_count(request, "lines", 200, 2_000)))})
+        lines = bring_between(1, read_query(request, LinesQuery).lines, 2_000)
+        return answer_json({"lines": list(await self._gateway.log_tail(lines))})
 
     async def operate(self, request: Request) -> Response:
-        fields = await read_object(request)
-        name = read_text(fields, "name")
-        if name not in OPERATIONS:
-            raise wrong_field("name", "one of " + ", ".join(sorted(OPERATIONS)))
-        return answer_json(await self._operations.perform(name, read_fields(fields, "args")))
+        asked = await read_message(request, OperationMessage)
+        if asked.name not in OPERATIONS:
+            raise wrong_field("name", "must be one of " + ", ".join(sorted(OPERATIONS)))
+        return answer_json(await self._operations.perform(asked.name, asked.args))
 
     # --- how it is set up
 
     async def settings(self, request: Request) -> Response:
         del request
-        return answer_json({"settings": [asdict(view) for view in await self._setup.settings()]})
+        return answer_json({"settings": await self._setup.settings()})
 
     async def change(self, request: Request) -> Response:
-        value = read_text(await read_object(request), "value", most=100_000)
-        return answer_json({"setting": asdict(await self._setup.change(str(request.path_params["key"]), value))})
+        value = (await read_message(request, SettingMessage)).value
+        return answer_json({"setting": await self._setup.change(str(request.path_params["key"]), value)})
 
     async def providers(self, request: Request) -> Response:
         del request
-        offered = [asdict(view) for view in await self._setup.providers()]
-        return answer_json({"providers": offered, "model": asdict(await self._setup.model())})
+        return answer_json({"providers": await self._setup.providers(), "model": await self._setup.model()})
 
     async def probe(self, request: Request) -> Response:
-        return answer_json(asdict(await self._setup.probe(_read_choice(await read_object(request)))))
+        return answer_json(await self._setup.probe(await _read_choice(request)))
 
     async def use(self, request: Request) -> Response:
-        return answer_json(asdict(await self._setup.use(_read_choice(await read_object(request)))))
+        return answer_json(await self._setup.use(await _read_choice(request)))
 
     async def put_off(self, request: Request) -> Response:
-        await read_object(request)
+        await read_message(request, NoFields)
         try:
             self._later.touch(0o600)
         except OSError as problem:
@@ -108,9 +131,10 @@ class AdminRoutes:
         return answer_nothing()
 
 
-def _read_choice(fields: Mapping[str, Any]) -> ProviderChoice:
-    choice = {name: read_text(fields, name, "").strip() for name in _CHOICE}
+async def _read_choice(request: Request) -> ProviderChoice:
+    given = msgspec.structs.asdict(await read_message(request, ChoiceMessage))
+    choice = {name: value.strip() for name, value in given.items()}
     for name, value in choice.items():
         if not value.isprintable():
-            raise wrong_field(name, "one line of plain text")
+            raise wrong_field(name, "must be one line of plain text")
     return ProviderChoice(**choice)

@@ -4,7 +4,10 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -12,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.http.answers import Refusal, answer_json, guarded
 from gateway.http.page.live import stream_view
 from gateway.http.page.parts import Parts
-from gateway.http.reading import query_text, read_choice, read_name, read_names, read_object, read_text, wrong_field
+from gateway.http.reading import NAME, SmallText, read_message, read_query, wrong_field
 from gateway.http.streams import stream
 from gateway.platforms.face import Refused
 from hermes_base import command_table
@@ -23,6 +26,29 @@ MOST_TEXT = 1_000_000
 MOST_FILES = 20
 MOST_CHECKED = 2_000
 MODES = ("", "queue", "steer")
+LongText = Annotated[str, Meta(max_length=MOST_TEXT)]
+
+
+class ViewQuery(Struct):
+    conversation: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class SaidMessage(Struct):
+    conversation: SmallText
+    id: Annotated[str, Meta(pattern=NAME)]
+    text: LongText = ""
+    mode: str = ""
+    files: Annotated[list[str], Meta(max_length=MOST_FILES)] = msgspec.field(default_factory=list)
+    seen: SmallText = ""
+
+
+class StopMessage(Struct):
+    conversation: SmallText
+
+
+class AnswerMessage(Struct):
+    question: SmallText
+    text: LongText
 
 
 class ChatRoutes:
@@ -50,29 +76,29 @@ class ChatRoutes:
     async def watch(self, request: Request) -> Response:
         if request.method != "GET":
             raise Refusal(405, "http", "A stream has no end, so there is no head of it alone.")
-        conversation = query_text(request, "conversation")
+        conversation = read_query(request, ViewQuery).conversation
         await self.check(conversation)
         return stream(stream_view(self._parts, conversation))
 
     async def say(self, request: Request) -> Response:
-        fields = await read_object(request)
-        conversation, id = read_text(fields, "conversation"), read_name(fields, "id")
-        text = read_text(fields, "text", "", MOST_TEXT)
-        mode = read_choice(fields, "mode", MODES)
-        files = await asyncio.to_thread(self._find_files, read_names(fields, "files", MOST_FILES))
+        said = await read_message(request, SaidMessage)
+        conversation, text, mode = said.conversation, said.text, said.mode
+        if mode not in MODES:
+            raise wrong_field("mode", f"must be one of {MODES}")
+        files = await asyncio.to_thread(self._find_files, said.files)
         if not text.strip() and not files:
-            raise wrong_field("text", "something, or a file has to come with it")
+            raise wrong_field("text", "must say something, or a file has to come with it")
         await self.check(conversation)
         web = self._parts.web
         inbound = Inbound(
             Address(web.spec.name, web.account, conversation),
-            id,
+            said.id,
             OWNER_ID,
             # What becomes of it while a turn is under way; commands know by themselves.
             f"/{mode} {text}" if mode and text.strip() and command_table.parse(text) is None else text,
             files=files,
             conversation=conversation,
-            seen=read_text(fields, "seen", ""),
+            seen=said.seen,
             received=time.time(),
         )
         web.last_seen = time.time()
@@ -95,15 +121,15 @@ class ChatRoutes:
         found = [self._parts.shelf.find_upload(id) for id in ids]
         files = tuple(file for file in found if file is not None)
         if len(files) != len(ids):
-            raise wrong_field("files", "ids of uploaded files that are still there")
+            raise wrong_field("files", "must be ids of uploaded files that are still there")
         return files
 
     async def stop(self, request: Request) -> Response:
-        fields = await read_object(request)
-        stopped = await self._parts.queries.turns.stop(self._parts.caller, read_text(fields, "conversation"))
+        asked = await read_message(request, StopMessage)
+        stopped = await self._parts.queries.turns.stop(self._parts.caller, asked.conversation)
         return answer_json({"stopped": stopped})
 
     async def answer(self, request: Request) -> Response:
-        fields = await read_object(request)
-        question, text = read_text(fields, "question"), read_text(fields, "text", most=MOST_TEXT)
-        return answer_json({"ok": await self._parts.queries.turns.answer(self._parts.caller, question, text)})
+        given = await read_message(request, AnswerMessage)
+        ok = await self._parts.queries.turns.answer(self._parts.caller, given.question, given.text)
+        return answer_json({"ok": ok})

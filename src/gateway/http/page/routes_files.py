@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -11,12 +13,16 @@ from starlette.routing import BaseRoute, Route
 from gateway.http.answers import Refusal, answer_json, guarded
 from gateway.http.page.files import read_head
 from gateway.http.page.parts import Parts
-from gateway.http.reading import check_length, query_text
+from gateway.http.reading import check_length, read_query
 from hermes_base.image_types import find_image_type
 
 #: Whatever the file is, it is no page of ours: nothing in it runs.
 _POLICY = "default-src 'none'; sandbox"
 _BINARY = "application/octet-stream"
+
+
+class UploadQuery(Struct):
+    name: Annotated[str, Meta(max_length=1_000)] = ""
 
 
 class FileRoutes:
@@ -31,7 +37,7 @@ class FileRoutes:
 
     async def take(self, request: Request) -> Response:
         length = check_length(request, self._shelf.most_bytes())
-        id, file = await self._shelf.store(query_text(request, "name"), request.stream(), length)
+        id, file = await self._shelf.store(read_query(request, UploadQuery).name, request.stream(), length)
         return answer_json({"id": id, "name": file.name, "kind": file.kind, "size": file.size})
 
     async def give(self, request: Request) -> Response:

@@ -1,8 +1,9 @@
 """Calls of the page on the list of conversations: find, read, name, copy, delete and export them."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from typing import Annotated
 
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -11,16 +12,7 @@ from gateway.http.answers import answer_json, answer_large, answer_nothing, guar
 from gateway.http.page.files import make_safe_name
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import view_entry, view_thread
-from gateway.http.reading import (
-    query_count,
-    query_number,
-    query_text,
-    query_time,
-    read_object,
-    read_position,
-    read_text,
-    wrong_field,
-)
+from gateway.http.reading import NoFields, SmallText, bring_between, read_message, read_query, wrong_field
 from gateway.platforms.face import Titled
 from gateway.platforms.hub import Lost
 from hermes_base.query_values import Thread
@@ -28,7 +20,37 @@ from hermes_base.text.whole_text import encode_text
 
 MOST_ROWS = 500
 MOST_THREADS = 200
+MOST_NUMBER = 2**53
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 FORMS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
+
+
+class ThreadsQuery(Struct):
+    limit: int = 50
+    before: Seconds | None = None
+    passing: str = ""
+
+
+class WordsQuery(Struct):
+    words: Annotated[str, Meta(max_length=1_000)] = ""
+    limit: int = 20
+
+
+class EntriesQuery(Struct):
+    before: int | None = None
+    limit: int = 100
+
+
+class ExportQuery(Struct):
+    form: str = "md"
+
+
+class TitleMessage(Struct):
+    title: SmallText
+
+
+class ForkMessage(Struct):
+    before: Annotated[int, Meta(ge=0, lt=MOST_NUMBER)] | None = None
 
 
 class ThreadRoutes:
@@ -55,16 +77,15 @@ class ThreadRoutes:
     # --- reading
 
     async def list_threads(self, request: Request) -> Response:
-        limit = query_count(request, "limit", 50, MOST_THREADS)
-        before, passing = query_time(request, "before"), query_text(request, "passing") == "yes"
-        found = await self._threads.list(self._caller, limit=limit + 1, before=before, passing=passing)
-        return answer_json({"threads": [asdict(thread) for thread in found[:limit]], "more": len(found) > limit})
+        query = read_query(request, ThreadsQuery)
+        limit, passing = bring_between(1, query.limit, MOST_THREADS), query.passing == "yes"
+        found = await self._threads.list(self._caller, limit=limit + 1, before=query.before, passing=passing)
+        return answer_json({"threads": found[:limit], "more": len(found) > limit})
 
     async def search(self, request: Request) -> Response:
-        words = query_text(request, "words").strip()
-        limit = query_count(request, "limit", 20, 100)
-        found = await self._threads.search(self._caller, words, limit=limit) if words else []
-        return answer_json({"found": [asdict(one) for one in found]})
+        query = read_query(request, WordsQuery)
+        words, limit = query.words.strip(), bring_between(1, query.limit, 100)
+        return answer_json({"found": await self._threads.search(self._caller, words, limit=limit) if words else []})
 
     async def find(self, request: Request) -> Response:
         return _answer(await self._threads.find(self._caller, _session(request)))
@@ -72,8 +93,9 @@ class ThreadRoutes:
     async def list_entries(self, request: Request) -> Response:
         session = _session(request)
         thread = await self._threads.find(self._caller, session)
-        before = query_number(request, "before", None, 0, 2**53)
-        limit = query_count(request, "limit", 100, MOST_ROWS)
+        query = read_query(request, EntriesQuery)
+        before = None if query.before is None else bring_between(0, query.before, MOST_NUMBER)
+        limit = bring_between(1, query.limit, MOST_ROWS)
         found = await self._threads.timeline(
             self._caller, thread.conversation, session=session, before=before, limit=limit
         )
@@ -81,9 +103,9 @@ class ThreadRoutes:
         return await answer_large({"entries": entries, "more": found.more})
 
     async def export(self, request: Request) -> Response:
-        form = query_text(request, "form") or "md"
+        form = read_query(request, ExportQuery).form
         if form not in FORMS:
-            raise wrong_field("form", "md or json")
+            raise wrong_field("form", "must be md or json")
         session = _session(request)
         thread = await self._threads.find(self._caller, session)
         text = await self._threads.export(self._caller, session, form)
@@ -94,11 +116,11 @@ class ThreadRoutes:
     # --- changing
 
     async def open_new(self, request: Request) -> Response:
-        await read_object(request)
+        await read_message(request, NoFields)
         return answer_json({"conversation": await self._threads.open(self._caller, self._parts.web.spec.name)})
 
     async def rename(self, request: Request) -> Response:
-        title = read_text(await read_object(request), "title")
+        title = (await read_message(request, TitleMessage)).title
         thread = await self._threads.rename(self._caller, _session(request), title)
         self._parts.web.hub.show(thread.conversation, Titled(thread.session, thread.title))
         return _answer(thread)
@@ -115,7 +137,7 @@ class ThreadRoutes:
         return _answer(thread)
 
     async def fork(self, request: Request) -> Response:
-        before = read_position(await read_object(request), "before")
+        before = (await read_message(request, ForkMessage)).before
         thread = await self._threads.fork(self._caller, _session(request), before=before)
         self._have_reread(thread)
         return _answer(thread)
