@@ -1,13 +1,16 @@
-"""The settings as data: one table of names, kinds and defaults, and pure functions that check values against it."""
+"""The settings: one frozen class that is the table of names, kinds, defaults and meanings, and pure functions that say
+what is wrong with a mapping and read it into that class."""
 
 import copy
 import difflib
 import json
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin, get_type_hints
+
+from hermes_base.errors import ConfigProblem
 
 # When a changed setting is noticed.
 AT_ONCE = "at once"
@@ -15,22 +18,290 @@ NEXT_MESSAGE = "with the next message"
 NEW_CONVERSATION = "with the next new conversation (/new)"
 NEXT_START = "when hermes starts again"
 
+ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses"]
+Progress = Literal["off", "short", "full"]
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+LOG_LEVELS: tuple[str, ...] = get_args(LogLevel)
+#: Names of files and folders that hold secrets; `!` in front makes an exception.
+SECRET_FILES = (
+    *(".env", ".env.*", "*.env", ".envrc", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.keystore", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa*"),
+    *("id_ed25519*", "!*.pub", ".ssh", ".gnupg", ".password-store", "authorized_keys", ".aws", ".azure", ".kube"),
+    *(".docker", ".gcloud", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc"),
+    *(".git-credentials", ".htpasswd", ".vault-token", ".terraformrc", "*.tfstate", "*.tfvars", "environ"),
+    *("credential", "credentials", ".credential", ".credentials", "credentials.json", "credentials.toml"),
+    *("credentials.y*ml", "service-account*.json", "service_account*.json", "secret", "secrets", "secret.json"),
+    *("secrets.json", "secret.y*ml", "secrets.y*ml", "secret.toml", "secrets.toml", "secret.txt", "secrets.txt"),
+    *(".?*_history", "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", ".hermes", "web-token*"),
+)
+
+T = TypeVar("T")
+
+
+def row(default: T, doc: str, takes_effect: str = NEXT_MESSAGE, **rules: Any) -> T:
+    """A field of a section, and what people are told about it (`Setting`). Its type says which values it may have."""
+    return field(default=default, metadata={"doc": doc, "takes_effect": takes_effect, **rules})
+
+
+class Fallback(TypedDict, total=False):
+    """An entry of `model.fallbacks`."""
+
+    provider: str
+    model: str
+    base_url: str
+    key_env: str
+    api_mode: ApiMode
+    context_length: int | None
+    max_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    default: str = row("", "The model that answers; empty: the provider's own choice.", breaks_prefix=True)
+    provider: str = row(
+        "", "Who serves the model (openrouter, openai, ollama, …); empty: what is found.", breaks_prefix=True
+    )
+    base_url: str = row("", "Address of the model server; empty: the provider's own.", breaks_prefix=True)
+    api_mode: ApiMode = row("", "Wire format; empty: the provider's own.", breaks_prefix=True)
+    key_env: str = row(
+        "", "Name of the variable that holds the API key; empty: the provider's own.", breaks_prefix=True
+    )
+    context_length: int | None = row(None, "The model's window in tokens; wins over what is known of it.", at_least=1)
+    max_tokens: int | None = row(None, "Longest answer in tokens; null: the provider's limit.", at_least=1)
+    cache_ttl: Literal["5m", "1h", ""] = row(
+        "5m", "How long Claude keeps a prompt in its cache; an hour costs more to write. Empty: no caching."
+    )
+    fallbacks: tuple[Fallback, ...] = row(
+        (),
+        "Who answers when the model above fails, in order; each with provider, model, base_url, key_env, api_mode, "
+        "context_length, max_tokens.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    max_iterations: int = row(90, "Most model calls in one turn.", at_least=1)
+    reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high"] = row("", "How long the model thinks.")
+    context_files: bool = row(
+        True, "Put AGENTS.md and its cousins of the working folder into the prompt.", NEW_CONVERSATION
+    )
+    toolsets: tuple[str, ...] = row(("hermes-cli",), "Which groups of tools the model has.", NEW_CONVERSATION)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    engine: str = row("compressor", "What keeps long conversations inside the window.", NEW_CONVERSATION)
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionSettings:
+    enabled: bool = row(True, "Summarise the older part of a long conversation.")
+    threshold: float = row(0.5, "Share of the window at which a conversation is compacted.", at_least=0.01, at_most=1)
+    target_ratio: float = row(0.2, "Share of that threshold which is kept word for word.", at_least=0.01, at_most=1)
+    protect_first_n: int = row(3, "Messages at the start that are never summarised.", at_least=0)
+    protect_last_n: int = row(20, "Messages at the end that are never summarised.", at_least=0)
+    abort_on_summary_failure: bool = row(False, "Kept for other programs: a failed summary never drops anything here.")
+    in_place: bool = row(False, "Keep the session id when a conversation is compacted.")
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    memory_enabled: bool = row(True, "Remember things from one conversation to the next.", NEW_CONVERSATION)
+    provider: str = row(
+        "",
+        "Plugin that keeps the memory, once the plugin host loads such plugins; empty: files in the home.",
+        NEW_CONVERSATION,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSettings:
+    enabled: tuple[str, ...] = row((), "Plugins that may run.", NEXT_START)
+    disabled: tuple[str, ...] = row((), "Plugins that never run, even when enabled above.", NEXT_START)
+    entries: Mapping[str, Any] = field(default_factory=dict)  # what plugins own
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalSettings:
+    timeout: int = row(120, "Seconds a command of the model may take.", at_least=1)
+    backend: Literal["auto", "bubblewrap", "local"] = row(
+        "auto",
+        "Where commands run: in a sandbox (bubblewrap) or on the machine itself (local); auto: the sandbox if it can.",
+    )
+    network: bool = row(True, "Whether commands in the sandbox reach the network.")
+    env: tuple[str, ...] = row(
+        (),
+        "Variables of the environment Hermes was started in that commands get, too, beside those that programs need "
+        "to be found and to speak. A command that runs unasked sees them.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    roots: tuple[str, ...] = row(
+        (), "Folders beside the working folder that the file tools and commands may use unasked."
+    )
+    secrets: tuple[str, ...] = row(
+        SECRET_FILES,
+        "Names of files and folders that hold secrets: hidden from commands that look, and from those that run "
+        "unasked with the network; asked for by the file tools. `!` in front makes an exception. What you set takes "
+        "the place of the whole list.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSettings:
+    mode: Literal["ask", "auto", "deny"] = row(
+        "ask",
+        "Commands of the model: ask runs what only reads and asks for the rest; auto also runs ordinary work in the "
+        "folder; deny never asks.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    busy: Literal["interrupt", "steer", "queue"] = row(
+        "interrupt",
+        "What a message does while an answer is under way: stop it and go on with both, go into it, or wait.",
+    )
+    silence_minutes: float = row(
+        30.0,
+        "A turn in which nothing moves for so long is stopped, after a warning. A running command, an open question "
+        "and a working sub-agent count as movement.",
+        at_least=0.01,
+    )
+    turn_minutes: float = row(0.0, "Longest time of one turn; 0: as long as it takes.", at_least=0)
+    agents: int = row(128, "Most agents that are kept ready.", at_least=1)
+    agent_idle_minutes: float = row(
+        60.0, "An agent that nobody used for so long is let go; its conversation stays.", at_least=0.01
+    )
+    agent_megabytes: int = row(256, "Most memory for the agents that are kept ready.", at_least=1)
+    tool_progress: Progress = row("short", "How much of the tools' work is shown in chats.")
+    model_notices: bool = row(True, "Say when another model stands in for one that fails, and when that one is back.")
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleSettings:
+    shared: bool = row(
+        True,
+        "Several people use this Hermes: memory, search, past conversations, usage and files belong to each of them. "
+        "False: everybody who may speak shares the owner's.",
+        NEW_CONVERSATION,
+    )
+    members_approve: bool = row(
+        False,
+        "Members may approve the commands of their own turns; otherwise only the owner and admins approve.",
+        AT_ONCE,
+    )
+    roots: tuple[str, ...] = row(
+        (), "Folders that the file tools may use unasked for everybody, beside each person's own workspace."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    enabled: bool = row(True, "Serve the web page and the API while the gateway runs.", NEXT_START)
+    host: str = row(
+        "127.0.0.1",
+        "The address that the page and the API listen on. Any but this machine's own needs HERMES_WEB_PASSWORD.",
+        NEXT_START,
+    )
+    port: int | None = row(
+        None,
+        "The port of the page and the API; null: 8642, or the next free one.",
+        NEXT_START,
+        at_least=0,
+        at_most=65535,
+    )
+    names: tuple[str, ...] = row(
+        (),
+        "Host names under which the page may be reached, beside this machine's own (behind a proxy, for example).",
+        NEXT_START,
+    )
+    upload_megabytes: int = row(50, "Largest file that the page takes.", AT_ONCE, at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    queue_days: float = row(
+        30.0,
+        "Delivered messages, answered questions and files that were handed over are kept so long; the conversations "
+        "themselves stay. 0: for ever.",
+        AT_ONCE,
+        at_least=0,
+    )
+    session_days: float = row(
+        0.0,
+        "Conversations that nobody touched for so long are deleted; their cost stays in the ledger. 0: never.",
+        AT_ONCE,
+        at_least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DisplaySettings:
+    markdown: bool = row(True, "Render markdown in the terminal.", NEXT_START)
+    tool_progress: Progress = row("short", "How much of the tools' work is shown.", NEXT_START)
+    reasoning: bool = row(False, "Show the model's reasoning.", NEXT_START)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: LogLevel = row(
+        "warning",
+        "How much of the log goes to the terminal; the gateway's file holds `info` and above, with `debug` everything.",
+        AT_ONCE,
+    )
+    megabytes: int = row(10, "Size at which the gateway's log begins a new file.", NEXT_START, at_least=1)
+    files: int = row(5, "How many old log files are kept.", NEXT_START, at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TitleSettings:
+    enabled: bool = row(
+        True,
+        "Have the model name new conversations: one short call each. Otherwise the first words are the name.",
+        AT_ONCE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    model: ModelSettings = ModelSettings()
+    agent: AgentSettings = AgentSettings()
+    context: ContextSettings = ContextSettings()
+    compression: CompressionSettings = CompressionSettings()
+    memory: MemorySettings = MemorySettings()
+    plugins: PluginSettings = PluginSettings()
+    terminal: TerminalSettings = TerminalSettings()
+    files: FileSettings = FileSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    people: PeopleSettings = PeopleSettings()
+    web: WebSettings = WebSettings()
+    retention: RetentionSettings = RetentionSettings()
+    display: DisplaySettings = DisplaySettings()
+    log: LogSettings = LogSettings()
+    titles: TitleSettings = TitleSettings()
+    # What others own may hold anything; nobody here changes it.
+    auxiliary: Mapping[str, Any] = field(default_factory=dict)
+    platforms: Mapping[str, Any] = field(default_factory=dict)
+    foreign: Mapping[str, Any] = field(default_factory=dict)  # dotted key -> value, of all that no setting is about
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table. A kind that ends in `?` also takes null."""
+    """One setting as people see it. A kind that ends in `?` also takes null."""
 
     key: str
-    kind: str  # str, int, float, bool, dict, list[str], list[dict]; with ? null is allowed
+    kind: str  # str, int, float, bool, list[str], list[dict]; with ? null is allowed
     default: Any
     doc: str
+    takes_effect: str
     choices: tuple[str, ...] = ()
-    secret: bool = False
     breaks_prefix: bool = False  # a change makes a running conversation send its prompt anew, at full price
-    takes_effect: str = NEXT_MESSAGE
     at_least: float | None = None
     at_most: float | None = None
-    fields: Mapping[str, str] = field(default_factory=dict)  # names and kinds inside the entries of a list[dict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,333 +317,41 @@ class Problem:
         return f"{self.what} {self.fix}"
 
 
-API_MODES = ("", "chat_completions", "anthropic_messages", "codex_responses")
-REASONING_EFFORTS = ("", "none", "minimal", "low", "medium", "high")
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
-#: Names of files and folders that hold secrets; `!` in front makes an exception.
-SECRET_FILES = (
-    *(".env", ".env.*", "*.env", ".envrc", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
-    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.keystore", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa*"),
-    *("id_ed25519*", "!*.pub", ".ssh", ".gnupg", ".password-store", "authorized_keys", ".aws", ".azure", ".kube"),
-    *(".docker", ".gcloud", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc"),
-    *(".git-credentials", ".htpasswd", ".vault-token", ".terraformrc", "*.tfstate", "*.tfvars", "environ"),
-    *("credential", "credentials", ".credential", ".credentials", "credentials.json", "credentials.toml"),
-    *("credentials.y*ml", "service-account*.json", "service_account*.json", "secret", "secrets", "secret.json"),
-    *("secrets.json", "secret.y*ml", "secrets.y*ml", "secret.toml", "secrets.toml", "secret.txt", "secrets.txt"),
-    *(".?*_history", "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", ".hermes", "web-token*"),
+_SCALARS = {str: "str", int: "int", float: "float", bool: "bool", int | None: "int?"}
+_LISTS = {tuple[str, ...]: "list[str]", tuple[Fallback, ...]: "list[dict]"}
+_KINDS: Mapping[Any, str] = MappingProxyType({**_SCALARS, **_LISTS})
+
+
+def _make_row(key: str, hint: Any, default: Any, **facts: Any) -> Setting:
+    choices = get_args(hint) if get_origin(hint) is Literal else ()
+    shown = list(default) if isinstance(default, tuple) else default
+    return Setting(key, "str" if choices else _KINDS[hint], shown, choices=choices, **facts)
+
+
+_SECTIONS: Mapping[str, Any] = {name: kind for name, kind in get_type_hints(Settings).items() if is_dataclass(kind)}
+SETTINGS: tuple[Setting, ...] = tuple(
+    _make_row(f"{section}.{each.name}", get_type_hints(kind)[each.name], each.default, **each.metadata)
+    for section, kind in _SECTIONS.items()
+    for each in fields(kind)
+    if each.metadata
 )
-FALLBACK_FIELDS = MappingProxyType(
-    {
-        "provider": "str",
-        "model": "str",
-        "base_url": "str",
-        "key_env": "str",
-        "api_mode": "str",
-        "context_length": "int?",
-        "max_tokens": "int?",
-    }
-)
-
-
-def _model_row(name: str, kind: str, default: Any, doc: str, **more: Any) -> Setting:
-    """A row of the section `model`: a change there switches a running conversation to other prompt bytes."""
-    return Setting(f"model.{name}", kind, default, doc, breaks_prefix=True, **more)
-
-
-SETTINGS: tuple[Setting, ...] = (
-    _model_row("default", "str", "", "The model that answers; empty: the provider's own choice."),
-    _model_row("provider", "str", "", "Who serves the model (openrouter, openai, ollama, …); empty: what is found."),
-    _model_row("base_url", "str", "", "Address of the model server; empty: the provider's own."),
-    _model_row("api_mode", "str", "", "Wire format; empty: the provider's own.", choices=API_MODES),
-    _model_row("key_env", "str", "", "Name of the variable that holds the API key; empty: the provider's own."),
-    Setting(
-        "model.context_length", "int?", None, "The model's window in tokens; wins over what is known of it.", at_least=1
-    ),
-    Setting("model.max_tokens", "int?", None, "Longest answer in tokens; null: the provider's limit.", at_least=1),
-    Setting(
-        "model.cache_ttl",
-        "str",
-        "5m",
-        "How long Claude keeps a prompt in its cache; an hour costs more to write. Empty: no caching.",
-        choices=("5m", "1h", ""),
-    ),
-    Setting(
-        "model.fallbacks",
-        "list[dict]",
-        [],
-        "Who answers when the model above fails, in order; each with provider, model, base_url, key_env, api_mode, "
-        "context_length, max_tokens.",
-        fields=FALLBACK_FIELDS,
-    ),
-    Setting("agent.max_iterations", "int", 90, "Most model calls in one turn.", at_least=1),
-    Setting("agent.reasoning_effort", "str", "", "How long the model thinks.", choices=REASONING_EFFORTS),
-    Setting(
-        "agent.context_files",
-        "bool",
-        True,
-        "Put AGENTS.md and its cousins of the working folder into the prompt.",
-        takes_effect=NEW_CONVERSATION,
-    ),
-    Setting(
-        "agent.toolsets",
-        "list[str]",
-        ["hermes-cli"],
-        "Which groups of tools the model has.",
-        takes_effect=NEW_CONVERSATION,
-    ),
-    Setting(
-        "context.engine",
-        "str",
-        "compressor",
-        "What keeps long conversations inside the window.",
-        takes_effect=NEW_CONVERSATION,
-    ),
-    Setting("compression.enabled", "bool", True, "Summarise the older part of a long conversation."),
-    Setting(
-        "compression.threshold",
-        "float",
-        0.5,
-        "Share of the window at which a conversation is compacted.",
-        at_least=0.01,
-        at_most=1,
-    ),
-    Setting(
-        "compression.target_ratio",
-        "float",
-        0.2,
-        "Share of that threshold which is kept word for word.",
-        at_least=0.01,
-        at_most=1,
-    ),
-    Setting("compression.protect_first_n", "int", 3, "Messages at the start that are never summarised.", at_least=0),
-    Setting("compression.protect_last_n", "int", 20, "Messages at the end that are never summarised.", at_least=0),
-    Setting(
-        "compression.abort_on_summary_failure",
-        "bool",
-        False,
-        "Kept for other programs: a failed summary never drops anything here.",
-    ),
-    Setting("compression.in_place", "bool", False, "Keep the session id when a conversation is compacted."),
-    Setting(
-        "memory.memory_enabled",
-        "bool",
-        True,
-        "Remember things from one conversation to the next.",
-        takes_effect=NEW_CONVERSATION,
-    ),
-    Setting(
-        "memory.provider",
-        "str",
-        "",
-        "Plugin that keeps the memory, once the plugin host loads such plugins; empty: files in the home.",
-        takes_effect=NEW_CONVERSATION,
-    ),
-    Setting("plugins.enabled", "list[str]", [], "Plugins that may run.", takes_effect=NEXT_START),
-    Setting(
-        "plugins.disabled", "list[str]", [], "Plugins that never run, even when enabled above.", takes_effect=NEXT_START
-    ),
-    Setting("terminal.timeout", "int", 120, "Seconds a command of the model may take.", at_least=1),
-    Setting(
-        "terminal.backend",
-        "str",
-        "auto",
-        "Where commands run: in a sandbox (bubblewrap) or on the machine itself (local); auto: the sandbox if it can.",
-        choices=("auto", "bubblewrap", "local"),
-    ),
-    Setting("terminal.network", "bool", True, "Whether commands in the sandbox reach the network."),
-    Setting(
-        "terminal.env",
-        "list[str]",
-        [],
-        "Variables of the environment Hermes was started in that commands get, too, beside those that programs need "
-        "to be found and to speak. A command that runs unasked sees them.",
-    ),
-    Setting(
-        "files.roots",
-        "list[str]",
-        [],
-        "Folders beside the working folder that the file tools and commands may use unasked.",
-    ),
-    Setting(
-        "files.secrets",
-        "list[str]",
-        list(SECRET_FILES),
-        "Names of files and folders that hold secrets: hidden from commands that look, and from those that run unasked "
-        "with the network; asked for by the file tools. `!` in front makes an exception. What you set takes the place "
-        "of the whole list.",
-    ),
-    Setting(
-        "approvals.mode",
-        "str",
-        "ask",
-        "Commands of the model: ask runs what only reads and asks for the rest; auto also runs ordinary work in the "
-        "folder; deny never asks.",
-        choices=("ask", "auto", "deny"),
-    ),
-    Setting(
-        "gateway.busy",
-        "str",
-        "interrupt",
-        "What a message does while an answer is under way: stop it and go on with both, go into it, or wait.",
-        choices=("interrupt", "steer", "queue"),
-    ),
-    Setting(
-        "gateway.silence_minutes",
-        "float",
-        30.0,
-        "A turn in which nothing moves for so long is stopped, after a warning. A running command, an open question "
-        "and a working sub-agent count as movement.",
-        at_least=0.01,
-    ),
-    Setting("gateway.turn_minutes", "float", 0.0, "Longest time of one turn; 0: as long as it takes.", at_least=0),
-    Setting("gateway.agents", "int", 128, "Most agents that are kept ready.", at_least=1),
-    Setting(
-        "gateway.agent_idle_minutes",
-        "float",
-        60.0,
-        "An agent that nobody used for so long is let go; its conversation stays.",
-        at_least=0.01,
-    ),
-    Setting("gateway.agent_megabytes", "int", 256, "Most memory for the agents that are kept ready.", at_least=1),
-    Setting(
-        "gateway.tool_progress",
-        "str",
-        "short",
-        "How much of the tools' work is shown in chats.",
-        choices=("off", "short", "full"),
-    ),
-    Setting(
-        "gateway.model_notices",
-        "bool",
-        True,
-        "Say when another model stands in for one that fails, and when that one is back.",
-    ),
-    Setting(
-        "people.shared",
-        "bool",
-        True,
-        "Several people use this Hermes: memory, search, past conversations, usage and files belong to each of them. "
-        "False: everybody who may speak shares the owner's.",
-        takes_effect=NEW_CONVERSATION,
-    ),
-    Setting(
-        "people.members_approve",
-        "bool",
-        False,
-        "Members may approve the commands of their own turns; otherwise only the owner and admins approve.",
-        takes_effect=AT_ONCE,
-    ),
-    Setting(
-        "people.roots",
-        "list[str]",
-        [],
-        "Folders that the file tools may use unasked for everybody, beside each person's own workspace.",
-    ),
-    Setting(
-        "web.enabled", "bool", True, "Serve the web page and the API while the gateway runs.", takes_effect=NEXT_START
-    ),
-    Setting(
-        "web.host",
-        "str",
-        "127.0.0.1",
-        "The address that the page and the API listen on. Any but this machine's own needs HERMES_WEB_PASSWORD.",
-        takes_effect=NEXT_START,
-    ),
-    Setting(
-        "web.port",
-        "int?",
-        None,
-        "The port of the page and the API; null: 8642, or the next free one.",
-        at_least=0,
-        at_most=65535,
-        takes_effect=NEXT_START,
-    ),
-    Setting(
-        "web.names",
-        "list[str]",
-        [],
-        "Host names under which the page may be reached, beside this machine's own (behind a proxy, for example).",
-        takes_effect=NEXT_START,
-    ),
-    Setting("web.upload_megabytes", "int", 50, "Largest file that the page takes.", at_least=1, takes_effect=AT_ONCE),
-    Setting(
-        "retention.queue_days",
-        "float",
-        30.0,
-        "Delivered messages, answered questions and files that were handed over are kept so long; the conversations "
-        "themselves stay. 0: for ever.",
-        at_least=0,
-        takes_effect=AT_ONCE,
-    ),
-    Setting(
-        "retention.session_days",
-        "float",
-        0.0,
-        "Conversations that nobody touched for so long are deleted; their cost stays in the ledger. 0: never.",
-        at_least=0,
-        takes_effect=AT_ONCE,
-    ),
-    Setting("display.markdown", "bool", True, "Render markdown in the terminal.", takes_effect=NEXT_START),
-    Setting(
-        "display.tool_progress",
-        "str",
-        "short",
-        "How much of the tools' work is shown.",
-        choices=("off", "short", "full"),
-        takes_effect=NEXT_START,
-    ),
-    Setting("display.reasoning", "bool", False, "Show the model's reasoning.", takes_effect=NEXT_START),
-    Setting(
-        "log.level",
-        "str",
-        "warning",
-        "How much of the log goes to the terminal; the gateway's file holds `info` and above, with `debug` everything.",
-        choices=LOG_LEVELS,
-        takes_effect=AT_ONCE,
-    ),
-    Setting(
-        "log.megabytes",
-        "int",
-        10,
-        "Size at which the gateway's log begins a new file.",
-        at_least=1,
-        takes_effect=NEXT_START,
-    ),
-    Setting("log.files", "int", 5, "How many old log files are kept.", at_least=1, takes_effect=NEXT_START),
-    Setting(
-        "titles.enabled",
-        "bool",
-        True,
-        "Have the model name new conversations: one short call each. Otherwise the first words are the name.",
-        takes_effect=AT_ONCE,
-    ),
-)
-
 _BY_KEY: Mapping[str, Setting] = MappingProxyType({row.key: row for row in SETTINGS})
+#: What stands in an entry of a `list[dict]`.
+_ENTRY = {name: _make_row(name, hint, None, doc="", takes_effect="") for name, hint in get_type_hints(Fallback).items()}
 
 #: Where plugins and providers own the keys: what matches may hold anything. `*` stands for one name.
 OPEN_SECTIONS: tuple[str, ...] = ("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*")
-_OPEN_PARENTS = frozenset({"plugins.entries", "auxiliary", "providers", "platforms"})
+_OPEN_PARENTS = frozenset(section[:-2] for section in OPEN_SECTIONS if section.count("*") == 1)
 
 _SECRET_NAMES = ("api_key", "token", "secret", "password")
-_KIND_WORDS: Mapping[str, str] = MappingProxyType(
-    {
-        "str": "text",
-        "int": "a whole number",
-        "float": "a number",
-        "bool": "true or false",
-        "dict": "a section of its own",
-        "list[str]": "a list of names",
-        "list[dict]": "a list of entries",
-    }
-)
-_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
-    {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "dict": (dict,)}
-)
-_BOOL_WORDS: Mapping[str, bool] = MappingProxyType(
-    {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-)
+_PLAIN_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+_KIND_WORDS = MappingProxyType({**_PLAIN_WORDS, "list[str]": "a list of names", "list[dict]": "a list of entries"})
+_TYPES: Mapping[str, Any] = MappingProxyType({"str": str, "int": int, "float": int | float, "dict": dict})
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NULL_WORDS = frozenset({"null", "none", "~", ""})
+
+
+# --- the table
 
 
 def defaults() -> dict[str, Any]:
@@ -390,27 +369,26 @@ def find(key: str) -> Setting | None:
 
 def section_keys(section: str) -> list[str]:
     """The settings of a section, in the order of the table."""
-    return [row.key for row in SETTINGS if row.key.startswith(section + ".")]
+    return [key for key in _BY_KEY if key.startswith(section + ".")]
 
 
 def suggest(key: str) -> str:
-    """The setting that was probably meant; empty when nothing is close."""
+    """What to do about a key that nobody knows: the setting that was probably meant, if one is close."""
     names = {row.key.rpartition(".")[2]: row.key for row in reversed(SETTINGS)}
     whole = difflib.get_close_matches(key.lower(), _BY_KEY, n=1, cutoff=0.6)
     last = difflib.get_close_matches(key.lower().rpartition(".")[2], names, n=1, cutoff=0.8)
-    return whole[0] if whole else names[last[0]] if last else ""
+    near = whole[0] if whole else names[last[0]] if last else ""
+    return f"Did you mean {near}?" if near else "`hermes config list` shows all settings."
 
 
 def is_open(key: str) -> bool:
     """Whether a plugin or a provider owns this key."""
-    if key in _BY_KEY:
-        return False
     parts = key.split(".")
-    for pattern in (section.split(".") for section in OPEN_SECTIONS):
-        pairs = zip(parts, pattern, strict=False)
-        if len(parts) >= len(pattern) and all(want in ("*", have) for have, want in pairs):
-            return True
-    return False
+    patterns = [section.split(".") for section in OPEN_SECTIONS]
+    return key not in _BY_KEY and any(
+        len(parts) >= len(pattern) and all(want in ("*", have) for have, want in zip(parts, pattern, strict=False))
+        for pattern in patterns
+    )
 
 
 def when_owned(key: str) -> str:
@@ -419,9 +397,8 @@ def when_owned(key: str) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value must not be shown: marked in the table, or named like a key in an open section."""
-    row = find(key)
-    return row.secret if row else key.rpartition(".")[2].lower().endswith(_SECRET_NAMES)
+    """Whether the value must not be shown: named like a key in a section that others own. No setting is a secret."""
+    return find(key) is None and key.rpartition(".")[2].lower().endswith(_SECRET_NAMES)
 
 
 def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -436,6 +413,31 @@ def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
+# --- reading
+
+
+def read_settings(config: Mapping[Any, Any]) -> Settings:
+    """The settings that a mapping holds over the defaults; what is wrong first is a ConfigProblem."""
+    errors = [problem for problem in check(config) if not problem.warning]
+    if errors:
+        raise ConfigProblem(errors[0].what, fix=errors[0].fix)
+    return make_settings(config)
+
+
+def make_settings(config: Mapping[Any, Any]) -> Settings:
+    """The same of a mapping that was checked; null, and what is left out, stand for the default."""
+    sections = {name: kind(**_pick(config.get(name), kind)) for name, kind in _SECTIONS.items()}
+    known = tuple(_BY_KEY)
+    foreign = {key: value for key, value in walk(config) if value is not None and not key.startswith(known)}
+    return Settings(**sections, **_pick(config, Settings, but=_SECTIONS), foreign=foreign)
+
+
+def _pick(given: Mapping[Any, Any] | None, kind: Any, but: Collection[str] = ()) -> dict[str, Any]:
+    """What is given for the fields of a class; lists become tuples, which nobody changes."""
+    found = ((each.name, (given or {}).get(each.name)) for each in fields(kind) if each.name not in but)
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found if value is not None}
+
+
 # --- checking
 
 
@@ -447,76 +449,70 @@ def check(config: Mapping[Any, Any]) -> list[Problem]:
 def _check_section(section: Mapping[Any, Any], path: str) -> Iterator[Problem]:
     for name, value in section.items():
         key = f"{path}{name}"
-        row = find(key)
+        row, inside = find(key), section_keys(key)
         if row is not None:
             yield from check_value(row, value)
-        elif section_keys(key) or key in _OPEN_PARENTS:
+        elif inside or key in _OPEN_PARENTS:
             if isinstance(value, Mapping):
                 yield from _check_section(value, key + ".")
             elif value is not None:  # a section whose lines are all commented out reads as null
-                inside = section_keys(key)
                 example = f" such as {inside[0]}" if inside else ""
                 what = f"{key} holds {_show(value)}, but it is a section."
                 yield Problem(key, what, f"Put settings{example} under it.")
         # `memory.<provider>` is a plugin's when it holds a section; as a plain value it is a misspelt setting.
         elif not is_open(key) and not (isinstance(value, Mapping) and is_open(f"{key}.any")):
-            near = suggest(key)
-            fix = f"Did you mean {near}?" if near else "`hermes config list` shows all settings."
-            yield Problem(key, f"{key} is not a known setting; it is kept and ignored.", fix, warning=True)
+            yield Problem(key, f"{key} is not a known setting; it is kept and ignored.", suggest(key), warning=True)
 
 
 def check_value(row: Setting, value: Any) -> list[Problem]:
     """What is wrong with one value; null stands for the default."""
-    if value is None:
-        return []
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    low, high = row.at_least, row.at_most
-    if not _has_kind(row.kind, value):
-        quotes = row.kind == "str" and isinstance(value, int | float)
-        return [_problem(row, value, f"it must be {'text: put quotes around it' if quotes else _word_of(row.kind)}")]
-    if row.choices and value not in row.choices:
-        return [_problem(row, value, f"it must be one of {_list_choices(row.choices)}")]
-    if is_number and ((low is not None and value < low) or (high is not None and value > high)):
-        bounds = (("at least", low), ("at most", high))
-        words = " and ".join(f"{word} {limit:g}" for word, limit in bounds if limit is not None)
-        return [_problem(row, value, f"it must be {words}")]
-    if row.fields:
-        return [problem for number, entry in enumerate(value) for problem in _check_entry(row, number, entry)]
-    return []
+    but = _find_fault(row, value)
+    if but:
+        fix = f"`hermes config set {row.key} VALUE` puts it right."
+        return [Problem(row.key, f"{row.key} is {_show(value)}, but it must be {but}.", fix)]
+    entries = enumerate(value or ()) if row.kind == "list[dict]" else ()
+    return [problem for number, entry in entries for problem in _check_entry(f"{row.key}[{number}]", entry)]
 
 
-def _check_entry(row: Setting, number: int, entry: Mapping[Any, Any]) -> Iterator[Problem]:
+def _check_entry(place: str, entry: Mapping[Any, Any]) -> Iterator[Problem]:
     """One entry of a list of sections, such as a fallback."""
     for name, value in entry.items():
-        key = f"{row.key}[{number}].{name}"
-        kind = row.fields.get(str(name))
-        if kind is None:
-            fix = f"It takes {', '.join(row.fields)}."
+        key, row = f"{place}.{name}", _ENTRY.get(str(name))
+        if row is None:
+            fix = f"It takes {', '.join(_ENTRY)}."
             yield Problem(key, f"{key} is not known; it is kept and ignored.", fix, warning=True)
-        elif value is not None and not _has_kind(kind, value):
-            yield Problem(key, f"{key} is {_show(value)}, but it must be {_word_of(kind)}.", "Correct it in the file.")
-        elif name == "api_mode" and value not in API_MODES:
-            fix = "Correct it in the file."
-            yield Problem(key, f"{key} is {_show(value)}, but it must be one of {_list_choices(API_MODES)}.", fix)
+        elif but := _find_fault(row, value):
+            yield Problem(key, f"{key} is {_show(value)}, but it must be {but}.", "Correct it in the file.")
+
+
+def _find_fault(row: Setting, value: Any) -> str:
+    """What a value must be and is not; empty: nothing is wrong with it."""
+    limits = [
+        (word, limit) for word, limit in (("at least", row.at_least), ("at most", row.at_most)) if limit is not None
+    ]
+    if value is None:
+        return ""
+    if not _has_kind(row.kind, value):
+        return "text: put quotes around it" if row.kind == "str" and isinstance(value, int | float) else _word_of(row)
+    if row.choices and value not in row.choices:
+        return "one of " + ", ".join(choice or '""' for choice in row.choices)
+    if any(value < limit if word == "at least" else value > limit for word, limit in limits):
+        return " and ".join(f"{word} {limit:g}" for word, limit in limits)
+    return ""
 
 
 def _has_kind(kind: str, value: Any) -> bool:
     base = kind.removesuffix("?")
     if base.startswith("list["):
         return isinstance(value, list) and all(_has_kind(base[5:-1], item) for item in value)
-    if isinstance(value, bool):
-        return base == "bool"
-    if isinstance(value, float) and not math.isfinite(value):
-        return False
-    return isinstance(value, _TYPES[base])
+    if isinstance(value, bool) or base == "bool":
+        return isinstance(value, bool) and base == "bool"
+    # A number that no computer reckons with is none.
+    return isinstance(value, _TYPES[base]) and not (base in ("int", "float") and not abs(value) <= sys.float_info.max)
 
 
-def _list_choices(choices: tuple[str, ...]) -> str:
-    return ", ".join(choice or '""' for choice in choices)
-
-
-def _word_of(kind: str) -> str:
-    return _KIND_WORDS[kind.removesuffix("?")] + (" or null" if kind.endswith("?") else "")
+def _word_of(row: Setting) -> str:
+    return _KIND_WORDS[row.kind.removesuffix("?")] + (" or null" if row.kind.endswith("?") else "")
 
 
 def _show(value: Any) -> str:
@@ -525,25 +521,19 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _problem(row: Setting, value: Any, but: str) -> Problem:
-    shown = "hidden" if row.secret else _show(value)
-    return Problem(row.key, f"{row.key} is {shown}, but {but}.", f"`hermes config set {row.key} VALUE` puts it right.")
-
-
 # --- from the command line
 
 
 def coerce(row: Setting, text: str) -> Any:
     """The value that a text stands for; raises ValueError with a sentence when it is none of the setting's kind."""
-    base = row.kind.removesuffix("?")
     if row.kind.endswith("?") and text.strip().lower() in _NULL_WORDS:
         return None
-    value = _read_list(text) if base.startswith("list[") else _READERS[base](text)
+    value = _READERS[row.kind](text)
     problems = [problem for problem in check_value(row, value) if not problem.warning]
     if problems:
         raise ValueError(problems[0].what)
     if value is None:
-        raise ValueError(f"{row.key} is {_show(text)}, but it must be {_word_of(row.kind)}.")
+        raise ValueError(f"{row.key} is {_show(text)}, but it must be {_word_of(row)}.")
     return value
 
 
@@ -561,16 +551,22 @@ def _read_number(text: str) -> Any:
 
 
 def _read_bool(text: str) -> Any:
-    return _BOOL_WORDS.get(text.strip().lower(), text)
+    word = text.strip().lower()
+    return word in _YES if word in _YES + _NO else text
 
 
 def _read_list(text: str) -> Any:
     """JSON, or names with commas between them."""
-    if text.lstrip().startswith("["):
-        return guess(text)
-    return [item.strip() for item in text.split(",") if item.strip()]
+    names = [item.strip() for item in text.split(",") if item.strip()]
+    return guess(text) if text.lstrip().startswith("[") else names
 
 
 _READERS: Mapping[str, Any] = MappingProxyType(
-    {"str": str, "int": _read_number, "float": _read_number, "bool": _read_bool, "dict": guess}
+    dict(
+        zip(
+            _KINDS.values(),
+            (str, _read_number, _read_number, _read_bool, _read_number, _read_list, _read_list),
+            strict=True,
+        )
+    )
 )

@@ -8,6 +8,7 @@ from typing import Any
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker
 from hermes_base.inbound import FileRef
+from hermes_base.settings import Settings
 from hermes_base.text.foreign import ForeignText
 
 #: Tells the conversation of a task that something ended outside of a turn, such as a background process: the task, an
@@ -31,7 +32,7 @@ class ToolContext:
     person: str = ""  # whom the turn works for; empty: the owner
     cancel: CancelToken = field(default_factory=CancelToken)
     asker: Asker | None = None  # None: nobody can be asked
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
     redact: Callable[[str], str] = str
     post_notice: PostNotice | None = None
     search: Searcher | None = None
@@ -40,11 +41,6 @@ class ToolContext:
     window_tokens: int = 0  # 0: unknown
     foreign: ForeignText = field(default_factory=ForeignText)  # a tool that hands over others' text notes it (G9)
 
-    def setting(self, section: str, name: str, default: Any) -> Any:
-        part = self.settings.get(section)
-        return part.get(name, default) if isinstance(part, Mapping) else default
-
-    def added_roots(self) -> list[str]:
+    def added_roots(self) -> tuple[str, ...]:
         """Folders that the owner opened to tools: `files.roots` for their own turns, `people.roots` for others'."""
-        added = self.setting("files" if self.own is None else "people", "roots", ())
-        return [str(root) for root in added] if isinstance(added, list | tuple) else []
+        return self.settings.files.roots if self.own is None else self.settings.people.roots

@@ -160,14 +160,14 @@ def test_a_file_that_stands_for_too_much_leaves_the_last_settings_and_is_read_on
 ) -> None:
     """F5, H6: refused before anything of it is made or walked, and not again at each look."""
     (home / "config.yaml").write_text("gateway: {agents: 3}\n")
-    assert config.load_last_good()["gateway"]["agents"] == 3
+    assert config.load_last_good().gateway.agents == 3
     (home / "config.yaml").write_bytes(BOMBS[name][0])
     read: list[str] = []
     parse = config_edit.parse_yaml
     monkeypatch.setattr(config_edit, "parse_yaml", lambda text: read.append(text) or parse(text))
     monkeypatch.setattr(settings, "walk", lambda *_: pytest.fail("the settings were walked"))
     for _ in range(3):
-        assert config.load_last_good()["gateway"]["agents"] == 3
+        assert config.load_last_good().gateway.agents == 3
     assert len(read) == 1
 
 
@@ -196,7 +196,7 @@ def test_a_file_that_breaks_while_running_leaves_what_was_read_last(
     _break(home / "config.yaml", how)
     _break(home / ".env", how)
     for _ in range(3):
-        assert config.load_last_good()["plugins"]["x"]
+        assert config.load_last_good().foreign["plugins.x.api_key"]
         assert config.env_value("A_KEY") == config.load_env()["A_KEY"] == "the-secret-of-a-line"
     assert "the-secret" not in config.redactor()("the-secret-of-a-line, the-secret-of-a-plugin")
     assert caplog.text.count("are not used") == 2
@@ -308,12 +308,12 @@ def test_secrets_are_known_even_when_a_file_is_broken(home: Path, monkeypatch: p
 def test_a_file_that_is_being_written_is_not_taken_for_an_empty_one(home: Path) -> None:
     """H6: an editor that saves in place empties the file first; one that stays empty holds the defaults."""
     config.set_value("gateway.busy", "queue")
-    assert config.load_last_good()["gateway"]["busy"] == "queue"
+    assert config.load_last_good().gateway.busy == "queue"
     path = home / "config.yaml"
     path.write_text("")
-    assert config.load_last_good()["gateway"]["busy"] == "queue"
+    assert config.load_last_good().gateway.busy == "queue"
     path.write_text("gateway: {busy: steer}")
-    assert config.load_last_good()["gateway"]["busy"] == "steer"
+    assert config.load_last_good().gateway.busy == "steer"
     path.write_text("")
     os.utime(path, (1_000_000_000, 1_000_000_000))
-    assert config.load_last_good()["gateway"]["busy"] == "interrupt"
+    assert config.load_last_good().gateway.busy == "interrupt"

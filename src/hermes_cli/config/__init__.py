@@ -22,7 +22,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from hermes_base import settings
 from hermes_base.errors import ConfigProblem
-from hermes_base.settings import Problem
+from hermes_base.settings import Problem, Settings
 from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
@@ -67,6 +67,7 @@ class _Loaded:
     raw: dict[Any, Any]
     merged: dict[str, Any]
     problems: tuple[Problem, ...]
+    settings: Settings  # the defaults, where a value is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Explanation:
 
 
 _lock = threading.Lock()
-_last_good: dict[str, dict[str, Any]] = {}  # by file
+_last_good: dict[str, Settings] = {}  # by file
 _told: dict[str, str] = {}
 _texts: dict[Path, _FileText] = {}
 _configs: dict[Path, _Loaded] = {}
@@ -116,20 +117,29 @@ def load_config() -> dict[str, Any]:
 
 def load_config_readonly() -> dict[str, Any]:
     """The settings merged over the defaults, shared by all callers: read it, never change it."""
+    return _load_checked().merged
+
+
+def load_settings() -> Settings:
+    """The settings; ConfigProblem when they cannot be read or one of them is wrong."""
+    return _load_checked().settings
+
+
+def _load_checked() -> _Loaded:
     loaded = _load()
     errors = [problem for problem in loaded.problems if not problem.warning]
     if errors:
         first = add_lines(errors[:1])[0]
         more = f" ({len(errors) - 1} more: see `hermes doctor`.)" if len(errors) > 1 else ""
         raise ConfigProblem(first.what, kept=_UNCHANGED, fix=first.fix + more)
-    return loaded.merged
+    return loaded
 
 
-def load_last_good() -> dict[str, Any]:
+def load_last_good() -> Settings:
     """The settings; while the file is broken, those that were read last, and the log says so once for each problem."""
     path = str(get_config_path())
     try:
-        found = load_config_readonly()
+        found = load_settings()
         if path not in _last_good or not _is_being_written(_texts.get(get_config_path())):
             _last_good[path] = found
         _told.pop(path, None)
@@ -195,8 +205,9 @@ def _load() -> _Loaded:
         except ConfigProblem as refusal:
             _refused[path] = text, refusal.what, refusal.fix
             raise
-        merged = _merge(settings.defaults(), raw)
-        loaded = _configs[path] = _Loaded(text, raw, merged, tuple(settings.check(raw)))
+        problems = tuple(settings.check(raw))
+        made = settings.make_settings(raw if all(problem.warning for problem in problems) else {})
+        loaded = _configs[path] = _Loaded(text, raw, _merge(settings.defaults(), raw), problems, made)
     for problem in loaded.problems:
         if problem.warning:
             log.warning("%s: %s", path, problem)
@@ -391,7 +402,7 @@ def start_logging() -> None:
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler])
     with suppress(ConfigProblem):  # the command itself will report it
-        logging.getLogger().setLevel(str(load_config_readonly()["log"]["level"]).upper())
+        logging.getLogger().setLevel(load_settings().log.level.upper())
     handler.setLevel(logging.getLogger().level)
 
 
@@ -499,9 +510,7 @@ def unknown_key(key: str) -> ConfigProblem:
     inside = settings.section_keys(key)
     if inside:
         return ConfigProblem(f"{key} is a section, not a setting.", fix=f"It holds {', '.join(inside)}.")
-    near = settings.suggest(key)
-    fix = f"Did you mean {near}?" if near else "`hermes config list` shows all settings."
-    return ConfigProblem(f"{key} is not a known setting.", kept=_UNCHANGED, fix=fix)
+    return ConfigProblem(f"{key} is not a known setting.", kept=_UNCHANGED, fix=settings.suggest(key))
 
 
 def _rewrite(path: Path, change: Callable[[str], str]) -> None:

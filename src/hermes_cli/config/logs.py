@@ -12,15 +12,15 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes_base import settings
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import LogSettings
 from hermes_base.text.redact import RedactingFilter
 from hermes_base.turn_context import current_turn
 from hermes_cli import config
@@ -230,11 +230,11 @@ def numbered(path: Path, number: int) -> Path:
 def keep_log(home: Path) -> Iterator[None]:
     """Write the log of the gateway while it runs here; one that cannot be written is told, and does not stop it."""
     try:
-        section: Mapping[str, Any] = config.load_config_readonly()["log"]
+        section = config.load_settings().log
     except ConfigProblem:  # the gateway itself will report it
-        section = settings.defaults()["log"]
+        section = LogSettings()
     try:
-        handler = LogFile(log_path(home), int(section["megabytes"]) * 1_000_000, int(section["files"]))
+        handler = LogFile(log_path(home), section.megabytes * 1_000_000, section.files)
     except OSError as error:
         log.warning("There is no log: %s cannot be written (%s).", log_path(home), error.strerror)
         yield
@@ -251,7 +251,7 @@ def keep_log(home: Path) -> Iterator[None]:
     loggers = [logging.getLogger(), *map(logging.getLogger, PACKAGES)]
     before = [(logger, logger.level) for logger in loggers]
     logging.getLogger().addHandler(handler)
-    set_level(str(section["level"]))
+    set_level(section.level)
     try:
         yield
     finally:
