@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from benches.measure import Figure
+from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from tools.shell.sandbox import Walls, is_bubblewrap_usable
 from tools.shell.shell_state import ShellState
@@ -38,4 +39,6 @@ def measure_walls(folder: Path) -> list[Figure]:
 
 
 def _context(backend: str, work: Path) -> ToolContext:
-    return ToolContext(task=f"bench-{backend}", folder=str(work), settings={"terminal": {"backend": backend}})
+    return ToolContext(
+        task=f"bench-{backend}", folder=str(work), settings=make_settings({"terminal": {"backend": backend}})
+    )

@@ -16,7 +16,7 @@ def ask_approval(context: ToolContext, what: str, reason: str = "", kind: str = 
 
     An approval is given by those who may approve commands, a `confirmation` by the person of the turn.
     """
-    if context.asker is None or context.setting("approvals", "mode", "ask") == "deny" or context.cancel.cancelled:
+    if context.asker is None or context.settings.approvals.mode == "deny" or context.cancel.cancelled:
         return False
     question = Question(
         kind,

@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 
 TOOLSET = "terminal"
 OUTPUT_CHARS = 30_000
-DEFAULT_SECONDS = 120.0
 SHOWN_NEW = 5
 ASKABLE = (Walls.WORK, Walls.SETUP, Walls.OUTSIDE)
 LOOKED = (
@@ -78,7 +77,7 @@ def run_terminal(args: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailure("The terminal needs a command.")
     if "\0" in command:
         raise ToolFailure("A command cannot contain a NUL character.")
-    asked, limit = args.get("timeout"), float(context.setting("terminal", "timeout", DEFAULT_SECONDS))
+    asked, limit = args.get("timeout"), float(context.settings.terminal.timeout)
     seconds = min(float(asked), limit) if isinstance(asked, int | float) and asked > 0 else limit
     start = clear_command(context, command, read_level(args))
     return run_start(start, context, seconds, pty=args.get("pty") is True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes_base.errors import ToolFailure
+from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from tools.policy.command_gate import clear_command
 from tools.shell.sandbox import Walls
@@ -107,14 +108,14 @@ class Arena:
         os.link(self.work / ".env", self.work / "other-name")
 
     def context(self, *, mode: str, backend: str, network: bool = True, member: bool = False) -> ToolContext:
-        settings = {"approvals": {"mode": mode}, "terminal": {"backend": backend, "network": network, "timeout": 20}}
+        terminal = {"backend": backend, "network": network, "timeout": 20}
         return ToolContext(
             task=TASK,
             folder=str(self.member / "workspace" if member else self.work),
             home=self.base / "hermes",
             own=self.member if member else None,
             person="p-1" if member else "",
-            settings=settings,
+            settings=make_settings({"approvals": {"mode": mode}, "terminal": terminal}),
         )
 
     def run_at(self, walls: Walls, texts: tuple[str, ...], context: ToolContext) -> str:

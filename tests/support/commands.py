@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.chat import Answer, Question
+from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from tools.builtin.process_tool import run_process
 from tools.terminal_tool import run_terminal
@@ -47,12 +48,15 @@ class Hands:
             "settings": {"terminal": terminal},
         }
 
+    def context(self, **facts: Any) -> ToolContext:
+        return ToolContext(**{**self.facts, "settings": make_settings(self.facts["settings"]), **facts})
+
     def run(self, command: str, args: Mapping[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
-        context = ToolContext(**{**self.facts, **facts})
+        context = self.context(**facts)
         return dict(json.loads(run_terminal({"command": command, **(args or {})}, context=context)))
 
     def process(self, action: str, facts: Mapping[str, Any] | None = None, **args: Any) -> dict[str, Any]:
-        context = ToolContext(**{**self.facts, **(facts or {})})
+        context = self.context(**(facts or {}))
         return dict(json.loads(run_process({"action": action, **args}, context=context)))
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
+from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from tools.builtin import file_tools
 from tools.files import file_views
@@ -319,7 +320,7 @@ def test_the_roots_are_the_folder_the_workspace_tmp_and_the_setting(tmp_path: Pa
     """G7."""
     (home / "workspace").mkdir(parents=True)
     (tmp_path / "more").mkdir()
-    here = ToolContext(folder=str(tmp_path), settings={"files": {"roots": [str(tmp_path / "more")]}})
+    here = ToolContext(folder=str(tmp_path), settings=make_settings({"files": {"roots": [str(tmp_path / "more")]}}))
     roots = files_roots.list_roots(here)
     own = {str(home / "workspace"), str(home / "uploads")}
     assert set(roots) == {str(tmp_path), *own, "/tmp", str(tmp_path / "more")}

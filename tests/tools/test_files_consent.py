@@ -14,6 +14,7 @@ from commands import Person
 from agent.turn.prompt import PromptSources, build_system_prompt
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
+from hermes_base.settings import make_settings
 from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import ToolContext
 from tools.builtin.file_tools import patch, read_file, search_files, write_file
@@ -65,7 +66,7 @@ def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make(folder: Path, asker: Any = None, mode: str = "ask", **options: Any) -> ToolContext:
-    settings = {"approvals": {"mode": mode}}
+    settings = make_settings({"approvals": {"mode": mode}})
     return ToolContext(
         **{"task": "t", "turn": "1", "folder": str(folder), "asker": asker, "settings": settings, **options}
     )
@@ -136,7 +137,7 @@ def test_g7_a_project_below_a_folder_with_such_a_name_is_ordinary(user_home: Pat
 def test_g7_which_names_are_secrets_is_the_owners_choice(user_home: Path) -> None:
     put(user_home, "plan.md")
     put(user_home, ".env")
-    context = replace(make(user_home), settings={"files": {"secrets": ["plan.*"]}})
+    context = replace(make(user_home), settings=make_settings({"files": {"secrets": ["plan.*"]}}))
     assert "canary" in read_file({"path": ".env"}, context=context)
     with pytest.raises(ToolFailure, match="may hold secrets"):
         read_file({"path": "plan.md"}, context=context)

@@ -11,6 +11,7 @@ from commands import Person
 
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
+from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from tools.policy.command_gate import approve_input, clear_command
 from tools.shell import sandbox
@@ -30,7 +31,7 @@ def end_task() -> Iterator[None]:
 @pytest.fixture
 def make_context(tmp_path: Path) -> Callable[..., ToolContext]:
     def make(person: Person | None, mode: str = "ask", backend: str = "auto", **facts: object) -> ToolContext:
-        settings = {"approvals": {"mode": mode}, "terminal": {"backend": backend}}
+        settings = make_settings({"approvals": {"mode": mode}, "terminal": {"backend": backend}})
         return ToolContext(task=TASK, folder=str(tmp_path), asker=person, settings=settings, **facts)
 
     return make

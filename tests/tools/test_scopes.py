@@ -14,6 +14,7 @@ from commands import Person
 from agent.turn.prompt import PromptSources, build_system_prompt
 from hermes_base.errors import ToolFailure
 from hermes_base.hooks import NoHooks
+from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
@@ -82,7 +83,9 @@ def test_todo_lists_belong_to_each(make_context: MakeContext) -> None:
 def test_file_tools_have_the_own_workspace_and_what_the_owner_opened(make_context: MakeContext, home: Path) -> None:
     """G12: not the home's workspace, not /tmp, not the owner's own roots, not the working folder by itself."""
     context = replace(
-        make_context("p-1"), folder="/srv", settings={"files": {"roots": ["/owner"]}, "people": {"roots": ["/all"]}}
+        make_context("p-1"),
+        folder="/srv",
+        settings=make_settings({"files": {"roots": ["/owner"]}, "people": {"roots": ["/all"]}}),
     )
     own = home / "people/p-1"
     assert list_roots(context) == (str(own / "workspace"), str(own / "uploads"), "/all")
@@ -158,7 +161,7 @@ def test_a_search_around_the_home_does_not_enter_it(make_context: MakeContext, h
         (home / place).mkdir(exist_ok=True)
         (home / place / "canary.txt").write_text("canary")
     (home.parent / "canary.txt").write_text("canary")
-    context = replace(make_context("p-1"), settings={"people": {"roots": [str(home.parent)]}})
+    context = replace(make_context("p-1"), settings=make_settings({"people": {"roots": [str(home.parent)]}}))
     around = find_place(context, str(home.parent), READ)
     for search in (search_by_walk, partial(search_with_rg, rg=shutil.which("rg") or "")):
         if isinstance(search, partial) and not shutil.which("rg"):
@@ -179,7 +182,7 @@ def call(tool: Callable[..., Any], args: dict[str, Any], context: ToolContext) -
 def test_commands_that_look_at_others_are_asked_for(make_context: MakeContext, mode: str, command: str) -> None:
     """G12: without walls around commands, somebody who approves decides."""
     person = Person("deny")
-    settings = {"approvals": {"mode": mode}, "terminal": {"backend": "local"}}
+    settings = make_settings({"approvals": {"mode": mode}, "terminal": {"backend": "local"}})
     context = replace(make_context("p-1"), asker=person, settings=settings)
     with pytest.raises(ToolFailure, match="nobody approved"):
         clear_command(context, command)

@@ -13,6 +13,7 @@ from waiting import wait_until
 
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ToolFailure
+from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm, run_terminal
@@ -27,8 +28,8 @@ def end_task() -> Iterator[None]:
 
 
 def run(command: str, timeout: float = 60, **options: Any) -> dict[str, Any]:
-    settings = {"timeout": timeout, "backend": "local"}
-    options = {"task": TASK, "asker": Person(), "settings": {"terminal": settings}, **options}
+    settings = make_settings({"terminal": {"timeout": timeout, "backend": "local"}})
+    options = {"task": TASK, "asker": Person(), "settings": settings, **options}
     return json.loads(run_terminal({"command": command}, context=ToolContext(**options)))
 
 

@@ -14,7 +14,6 @@ from commands import Hands, Person
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import ForeignText
-from hermes_base.tool_context import ToolContext
 from tools.builtin.file_tools import read_file, write_file
 from tools.shell.sandbox import is_bubblewrap_usable
 from tools.terminal_tool import cleanup_vm
@@ -130,7 +129,7 @@ def test_what_becomes_a_prompt_is_not_written_unasked_after_foreign_text(world: 
 
 def test_file_tools_in_a_home_leave_keys_and_start_files_alone(world: World) -> None:
     """G7: unasked."""
-    context = ToolContext(**{**world.hands.facts, "folder": str(world.person)})
+    context = world.hands.context(folder=str(world.person))
     with pytest.raises(ToolFailure):
         read_file({"path": ".ssh/id_rsa"}, context=context)
     with pytest.raises(ToolFailure):

@@ -14,7 +14,6 @@ from waiting import wait_until
 
 from hermes_base.errors import ToolFailure
 from hermes_base.text.foreign import NETWORKED, ForeignText
-from hermes_base.tool_context import ToolContext
 from tools.files.sensitive import SECRET_FILES
 from tools.shell import folder_scan
 from tools.shell.folder_scan import search_folder
@@ -70,7 +69,7 @@ def test_nothing_that_a_command_writes_reaches_what_starts_the_next(hands: Hands
         hands.run("ls", level)
         hands.run("pwd", level)
     assert not canary.exists()
-    assert shell_of(_context(hands)).snapshot().changes.keys() == {"PATH"}
+    assert shell_of(hands.context()).snapshot().changes.keys() == {"PATH"}
 
 
 def test_variables_that_run_code_are_not_kept(hands: Hands) -> None:
@@ -701,7 +700,3 @@ def test_the_masks_are_made_once_by_however_many(hands: Hands, work: Path) -> No
         thread.join()
     assert len(results) == 8
     assert all("Permission denied" in result["output"] for result in results)
-
-
-def _context(hands: Hands) -> ToolContext:
-    return ToolContext(**hands.facts)

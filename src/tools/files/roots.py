@@ -28,7 +28,6 @@ from tools.files.sensitive import (
     is_secret_name,
     is_secret_path,
     is_system_path,
-    list_secret_patterns,
     names_program,
     names_prompt,
     names_startup,
@@ -124,7 +123,7 @@ def find_place(context: ToolContext, path: object, use: str) -> FilePlace:
     if use == READ:
         note_upload(context, real)
     folders = tuple(dict.fromkeys(map(os.path.realpath, (os.path.expanduser("~"), context.folder))))
-    return FilePlace(real, homes, reasons, closed, KnownFiles(homes, folders, list_secret_patterns(context)))
+    return FilePlace(real, homes, reasons, closed, KnownFiles(homes, folders, context.settings.files.secrets))
 
 
 def find_reasons(context: ToolContext, path: str, use: str, homes: tuple[str, ...]) -> tuple[str, ...]:
@@ -135,7 +134,7 @@ def find_reasons(context: ToolContext, path: str, use: str, homes: tuple[str, ..
     writes = use == WRITE
     found = {
         OUTSIDE: not roots,
-        SECRET: is_secret_path(below, list_secret_patterns(context)),
+        SECRET: is_secret_path(below, context.settings.files.secrets),
         STARTUP: writes and (names_startup(below) or names_program(below) or is_system_path(path)),
     }
     prompt = find_prompt_reason(context, path, homes) if writes else ""

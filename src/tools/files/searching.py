@@ -39,7 +39,7 @@ from tools.files.roots import (
     open_roots,
     read_bytes,
 )
-from tools.files.sensitive import is_secret_name, is_secret_path, list_secret_patterns
+from tools.files.sensitive import is_secret_name, is_secret_path
 
 DEFAULT_LIMIT = 100
 MOST = 1000
@@ -74,7 +74,7 @@ class Sight:
         self._place = place
         self._home = find_home_around(place.path, place.homes)
         self._roots = list_roots(context)
-        self._secrets = list_secret_patterns(context)
+        self._secrets = context.settings.files.secrets
         self._folders: dict[str, tuple[bool, bool]] = {}
 
     def shows(self, path: str) -> bool:

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from hermes_base.prompt_files import CONTEXT_FILES
 from hermes_base.settings import SECRET_FILES
-from hermes_base.tool_context import ToolContext
 
 #: Files and folders that a shell, a login or a program reads by itself and obeys: who writes them decides what runs
 #: later. What a project holds as its own code (Makefile, package.json, conftest.py) is not among them, nor is what
@@ -73,12 +72,6 @@ def names_secret(text: str, patterns: Iterable[str] = SECRET_FILES) -> bool:
     return any(is_secret_name(part, patterns) for part in parts) or any(
         part.startswith(".") or any(fnmatchcase(name, part) for name in SAMPLES) for part in wild
     )
-
-
-def list_secret_patterns(context: ToolContext) -> tuple[str, ...]:
-    """The names that hold secrets, as the owner has them in `files.secrets`."""
-    listed = context.setting("files", "secrets", SECRET_FILES)
-    return tuple(map(str, listed)) if isinstance(listed, list | tuple) else SECRET_FILES
 
 
 def names_startup(path: str) -> bool:

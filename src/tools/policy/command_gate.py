@@ -13,11 +13,10 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.approval import ask_approval
 from tools.files.roots import list_homes
-from tools.files.sensitive import list_secret_patterns
 from tools.policy import Terms, Verdict, decide, judge
 from tools.policy.judging import ask
 from tools.shell.folder_scan import ScanResult
-from tools.shell.sandbox import AUTO, BUBBLEWRAP, LOCAL, Walls, choose_backend
+from tools.shell.sandbox import BUBBLEWRAP, LOCAL, Walls, choose_backend
 from tools.shell.sandbox_view import check_root
 from tools.shell.shell_state import ShellState
 from tools.shell.shells import TASK_FOLDERS, ShellStart, find_state, identify, search_roots, shell_of
@@ -88,7 +87,7 @@ def show(start: ShellStart) -> str:
 
 def explain(start: ShellStart, reason: str, context: ToolContext, *, walled: bool) -> str:
     """Why it is asked, and what it can do where it runs."""
-    network = ", with the network" if context.setting("terminal", "network", True) else ", without network"
+    network = ", with the network" if context.settings.terminal.network else ", without network"
     meaning = MEANING[start.walls].format(network=network) if walled else BARE
     return f"{reason}; it runs {meaning}"
 
@@ -98,17 +97,16 @@ def _judge(
 ) -> tuple[Verdict, tuple[ScanResult, ...]]:
     """The verdict, and what was found in the folders if it depends on that."""
     shell = shell_of(context)
-    walled = choose_backend(context) == BUBBLEWRAP
-    mode = str(context.setting("approvals", "mode", "ask"))
+    walled, mode = choose_backend(context) == BUBBLEWRAP, context.settings.approvals.mode
     terms = Terms(
         folder=shell.root,
         at=state.folder,
         roots=(*context.added_roots(), *(TASK_FOLDERS if walled else ())),
         mode=mode,
         home=str(context.home) if context.home else "",
-        secrets=list_secret_patterns(context),
+        secrets=context.settings.files.secrets,
         walled=walled,
-        own_word=context.own is None and context.setting("terminal", "backend", AUTO) == LOCAL,
+        own_word=context.own is None and context.settings.terminal.backend == LOCAL,
         wanted=wanted,
     )
     verdict = judge(command, terms)

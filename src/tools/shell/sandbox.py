@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
 from hermes_base.errors import ToolFailure
+from hermes_base.settings import Settings
 from hermes_base.tool_context import ToolContext
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
 from tools.shell.keeper import ARGUMENTS_FD
@@ -95,7 +95,7 @@ def order_outside(
 
 def choose_backend(context: ToolContext) -> str:
     """The backend that the settings name; "auto" is bubblewrap where it works."""
-    return active_backend(str(context.setting("terminal", "backend", AUTO)))
+    return active_backend(context.settings.terminal.backend)
 
 
 def active_backend(wanted: str = AUTO) -> str:
@@ -145,9 +145,9 @@ def is_bubblewrap_usable() -> bool:
     return False
 
 
-def describe_walls(settings: Mapping[str, Any]) -> tuple[str, str]:
+def describe_walls(settings: Settings) -> tuple[str, str]:
     """The backend that commands get with these settings, and which walls stand then, in a sentence."""
-    wanted, mode = str(settings["terminal"]["backend"] or AUTO), str(settings["approvals"]["mode"])
+    wanted = settings.terminal.backend
     try:
         active = active_backend(wanted)
     except ToolFailure as problem:
@@ -157,7 +157,7 @@ def describe_walls(settings: Mapping[str, Any]) -> tuple[str, str]:
             "Commands run in a sandbox; what runs unasked cannot write outside of its folder, and never has both the "
             "secrets of the folder (files.secrets) and the network."
         )
-    if wanted == LOCAL and mode == "auto":
+    if wanted == LOCAL and settings.approvals.mode == "auto":
         return active, (
             "There is no sandbox (terminal.backend is local) and approvals.mode is auto: ordinary work runs unasked "
             "with your own rights, and whatever the project's code does, it can do to your files."

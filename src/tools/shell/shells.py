@@ -16,7 +16,6 @@ from hermes_base.inbound import UPLOADS
 from hermes_base.tool_context import ToolContext
 from hermes_cli import config as cli_config
 from tools.files.roots import is_inside, list_homes
-from tools.files.sensitive import list_secret_patterns
 from tools.shell.folder_scan import ScanResult, find_shared_git, search_folder
 from tools.shell.git_settings import read_git_settings
 from tools.shell.keeper import remove_folder
@@ -163,7 +162,7 @@ def _is_walled(context: ToolContext, outside: bool) -> bool:
 
 def search_roots(shell: TaskShell, context: ToolContext) -> tuple[ScanResult, ...]:
     """What there is in the folders of the task that commands must not see or change."""
-    patterns = list_secret_patterns(context)
+    patterns = context.settings.files.secrets
     home = os.path.realpath(Path.home())
     return tuple(search_folder(root, patterns, dotted=root != home) for root in list_roots(shell, context))
 
@@ -191,7 +190,7 @@ def launch(
     if walled:
         folders = _prepare_folders(shell, context, start.found or search_roots(shell, context))
         obeyed = _fingerprint(folders.found, foreign=foreign)
-        wished = bool(context.setting("terminal", "network", True))
+        wished = context.settings.terminal.network
         reach = Reach(start.walls, network=wished, unasked=start.unasked, foreign=foreign)
         script = _script(start.command, f"{STATE_FOLDER}/{note}")
         view = make_view(folders, reach, start.state.folder, env)
@@ -301,9 +300,8 @@ def _prepare_folders(shell: TaskShell, context: ToolContext, found: tuple[ScanRe
 def _choose_environment(start: ShellStart, shell: TaskShell, context: ToolContext, *, walled: bool) -> dict[str, str]:
     if not walled and start.walls is Walls.LOOK:
         return dict(PLAIN_ENV)
-    inherited = choose_inherited(
-        os.environ, frozenset(map(str, context.setting("terminal", "env", ()))), frozenset(cli_config.secrets())
-    )
+    named = frozenset(context.settings.terminal.env)
+    inherited = choose_inherited(os.environ, named, frozenset(cli_config.secrets()))
     if not walled:
         return start.state.environment({**inherited, **NO_WAITING})
     settings = read_git_settings(shell.root).name
