@@ -24,6 +24,7 @@ from agent.usage_pricing import ledger_row
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted, ModelFailure
 from hermes_base.journal import UsageRow, text_of
+from hermes_base.settings import Settings
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 
@@ -73,7 +74,7 @@ def resolve_provider_client(
     return build_client(runtime), runtime.model
 
 
-def find_runtime(settings: Mapping[str, Any], *, model: str = "", provider: str = "") -> Runtime:
+def find_runtime(settings: Settings, *, model: str = "", provider: str = "") -> Runtime:
     """Which model answers, by what was asked for, the settings, the keys and what runs on this machine."""
     return resolve_runtime(
         settings,
@@ -173,8 +174,8 @@ def call_llm(
     """
     del stream, stream_options  # the answer is handed over whole
     own = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key, "api_mode": api_mode}
-    settings = cli_config.load_config_readonly()
-    configured = cli_config.cfg_get(settings, "auxiliary", task or "", default={}) or {}
+    settings = cli_config.load_settings()
+    configured = settings.auxiliary.get(task or "") or {}
     call = AuxiliaryCall(
         messages=messages,
         kind=task or "auxiliary",
@@ -227,7 +228,7 @@ def as_openai_response(reply: Reply, model: str) -> Any:
 
 
 def _choose_runtime(
-    own: Mapping[str, Any], configured: Mapping[str, Any], main: Mapping[str, Any], settings: Mapping[str, Any]
+    own: Mapping[str, Any], configured: Mapping[str, Any], main: Mapping[str, Any], settings: Settings
 ) -> Runtime:
     """The call's own words, then the task's settings, then the caller's runtime, then what answers the chat."""
     env = environment()

@@ -5,7 +5,6 @@ A stored key goes to the address that it was stored for and to no other, whateve
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import urlsplit
 
 from agent import probing
@@ -15,32 +14,33 @@ from agent.providers.runtime import Runtime, find_key, needs_key, runtime_of_ent
 from agent.providers.table import PROVIDERS, Provider, find_provider, provider_or_custom
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import ProviderChoice, ProviderView
+from hermes_base.settings import ModelSettings
 from hermes_base.text.addresses import check_address, describe_address
 from hermes_cli import config as cli_config
 
 _NOT_OFFERED = frozenset({"embedded"})  # it answers by itself where nothing else is set up
 _UNCHANGED = "Nothing was changed."
-#: Settings of `model` that belong to what was chosen before: what they depend on, and what they are without it.
-_OF_THE_FORMER: Mapping[str, tuple[frozenset[str], Any]] = {
-    "key_env": (frozenset({"provider", "key"}), ""),
-    "api_mode": (frozenset({"provider", "base_url"}), ""),
-    "context_length": (frozenset({"provider", "default"}), None),
-    "max_tokens": (frozenset({"provider", "default"}), None),
+#: Settings of `model` that belong to what was chosen before, and what they depend on.
+_OF_THE_FORMER: Mapping[str, frozenset[str]] = {
+    "key_env": frozenset({"provider", "key"}),
+    "api_mode": frozenset({"provider", "base_url"}),
+    "context_length": frozenset({"provider", "default"}),
+    "max_tokens": frozenset({"provider", "default"}),
 }
 
 
 def list_providers() -> Sequence[ProviderView]:
     """All that can be chosen; asks the ports of local servers, so it blocks for a moment."""
-    env, section = environment(), _section()
+    env, section = environment(), cli_config.load_settings().model
     models = probe_model_servers([facts.base_url for facts in PROVIDERS.values() if facts.local])
     return [_view(facts, env, section, models) for facts in PROVIDERS.values() if facts.name not in _NOT_OFFERED]
 
 
 def _view(
-    facts: Provider, env: Mapping[str, str], section: Mapping[str, Any], models: Mapping[str, Sequence[str]]
+    facts: Provider, env: Mapping[str, str], section: ModelSettings, models: Mapping[str, Sequence[str]]
 ) -> ProviderView:
     asks = not facts.base_url
-    own = str(section.get("base_url") or "") if asks and _is_named(facts, section) else ""
+    own = section.base_url if asks and _is_named(facts, section) else ""
     found = models.get(facts.base_url) or ()
     return ProviderView(
         facts.name,
@@ -67,8 +67,8 @@ def runtime_of_choice(choice: ProviderChoice) -> Runtime:
 
 
 def _find_address(facts: Provider, given: str) -> str:
-    address = given or (str(_section().get("base_url") or "") if _is_named(facts, _section()) else "")
-    address = address or facts.base_url
+    section = cli_config.load_settings().model
+    address = given or (section.base_url if _is_named(facts, section) else "") or facts.base_url
     if facts.name in _NOT_OFFERED:
         return ""
     check_address(address, kept=_UNCHANGED)
@@ -80,11 +80,11 @@ def _find_address(facts: Provider, given: str) -> str:
 
 
 def _find_stored_key(facts: Provider, address: str) -> str:
-    section = _section()
+    section = cli_config.load_settings().model
     key = find_key(facts, environment(), _key_name(facts, section))
     known = {facts.base_url.rstrip("/")}
     if _is_named(facts, section):
-        known.add(str(section.get("base_url") or "").rstrip("/"))
+        known.add(section.base_url.rstrip("/"))
     wants_one = bool(key) or needs_key(facts, facts.base_url)
     if wants_one and address.rstrip("/") not in known:
         raise ConfigProblem(
@@ -95,14 +95,14 @@ def _find_stored_key(facts: Provider, address: str) -> str:
     return key
 
 
-def _is_named(facts: Provider, section: Mapping[str, Any]) -> bool:
+def _is_named(facts: Provider, section: ModelSettings) -> bool:
     """Whether the settings name this provider; an address alone means an own one."""
-    return provider_or_custom(str(section.get("provider") or "custom")) is facts
+    return provider_or_custom(section.provider or "custom") is facts
 
 
-def _key_name(facts: Provider, section: Mapping[str, Any]) -> str:
+def _key_name(facts: Provider, section: ModelSettings) -> str:
     """The variable that the settings name for this provider's key."""
-    return str(section.get("key_env") or "") if _is_named(facts, section) else ""
+    return section.key_env if _is_named(facts, section) else ""
 
 
 def _first_model(facts: Provider, address: str) -> str:
@@ -132,7 +132,7 @@ def use_choice(choice: ProviderChoice, seconds: float = probing.SECONDS) -> prob
             kept=_UNCHANGED,
             fix="Change it there, or take it out and start Hermes again.",
         )
-    cli_config.load_config_readonly()  # settings that cannot be read cannot be changed: say so before the call
+    cli_config.load_settings()  # those that cannot be read cannot be changed: say so before the call
     result = probing.probe(runtime, seconds)
     if result.probed.ok:
         keep(runtime, variable)
@@ -152,7 +152,7 @@ def keep(runtime: Runtime, variable: str = "") -> None:
         chosen = {"provider": runtime.provider, "default": runtime.model, "base_url": base_url}
         changed = {name for name, value in chosen.items() if section.get(name) != value}
         changed |= {"key"} if variable else set()
-        section.update({name: plain for name, (of, plain) in _OF_THE_FORMER.items() if of & changed})
+        section.update({name: getattr(ModelSettings(), name) for name, of in _OF_THE_FORMER.items() if of & changed})
         section.update(chosen)
         if variable and variable not in facts.key_env:
             section["key_env"] = variable
@@ -161,8 +161,3 @@ def keep(runtime: Runtime, variable: str = "") -> None:
         if variable:
             cli_config.set_value(variable, before)
         raise
-
-
-def _section() -> Mapping[str, Any]:
-    section = cli_config.load_config_readonly().get("model")
-    return section if isinstance(section, Mapping) else {}

@@ -5,7 +5,6 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agent.auxiliary_client import INLINE_THINKING, AuxiliaryCall, complete_once, connect_runtime, environment
 from agent.model_metadata import get_model_context_length
@@ -13,6 +12,7 @@ from agent.providers.runtime import Runtime, runtime_of_entry
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import HermesError, Interrupted
 from hermes_base.journal import UsageRow
+from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 
 KIND = "title"  # in the ledger, and the name of the section of `auxiliary`
@@ -52,9 +52,9 @@ def clean_title(answer: str) -> str:
     return _cut((bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare).rstrip())
 
 
-def choose_runtime(settings: Mapping[str, Any], own: Runtime, env: Mapping[str, str]) -> Runtime:
+def choose_runtime(settings: Settings, own: Runtime, env: Mapping[str, str]) -> Runtime:
     """The model that `auxiliary.title` names; a model alone is one of the conversation's own provider."""
-    section = cli_config.cfg_get(settings, "auxiliary", KIND)
+    section = settings.auxiliary.get(KIND)
     given = section if isinstance(section, Mapping) else {}
     named = {str(name): value for name, value in given.items() if value and value != "auto"}
     if "provider" in named or "base_url" in named:
@@ -86,9 +86,7 @@ def _shorten(text: str, limit: int) -> str:
 # --- the call
 
 
-def ask_title(
-    settings: Mapping[str, Any], own: Runtime, question: str, answer: str, cancel: CancelToken | None = None
-) -> Named:
+def ask_title(settings: Settings, own: Runtime, question: str, answer: str, cancel: CancelToken | None = None) -> Named:
     """One short call; a failure is told by an empty title. The built-in model is not asked."""
     runtime = choose_runtime(settings, own, environment())
     if runtime.provider == "embedded":

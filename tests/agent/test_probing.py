@@ -118,7 +118,7 @@ def test_a_choice_is_kept_after_the_probe(lab: LabServer, home: Path) -> None:
     (home / "config.yaml").write_text("# mine\nmodel:\n  api_mode: codex_responses  # of the old one\n  key_env: OLD\n")
     result = choosing.use_choice(ProviderChoice("custom", KEY, "lab-model", lab.base_url))
     assert result.probed.ok
-    found = find_runtime(config.load_config())
+    found = find_runtime(config.load_settings())
     assert (found.provider, found.model, found.base_url, found.api_key, found.api_mode) == (
         *("custom", "lab-model", lab.base_url, KEY),
         "chat_completions",
@@ -141,7 +141,7 @@ def test_nothing_is_kept_of_a_choice_that_fails(lab: LabServer, home: Path, plan
 
 def test_the_first_model_of_a_server_is_taken_when_none_is_named(lab: LabServer) -> None:
     assert choosing.use_choice(ProviderChoice("ollama", base_url=lab.base_url)).probed.ok
-    runtime = find_runtime(config.load_config())
+    runtime = find_runtime(config.load_settings())
     assert (runtime.provider, runtime.base_url, runtime.model) == ("ollama", lab.base_url, "lab")
 
 

@@ -9,6 +9,7 @@ from agent.model_metadata import DEFAULT_FALLBACK_CONTEXT, get_model_context_len
 from agent.providers.runtime import needs_key, resolve_runtime, runtime_of_entry
 from agent.providers.table import PROVIDERS, find_provider
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import make_settings
 
 OLLAMA = PROVIDERS["ollama"].base_url
 
@@ -45,7 +46,7 @@ CASES = [
 @pytest.mark.parametrize(("section", "env", "probe", "expected"), CASES)
 def test_what_is_set_decides(section: Any, env: Any, probe: Any, expected: tuple[str, str]) -> None:
     """H1: with nothing set at all, something answers."""
-    found = resolve_runtime({"model": section}, env, probe)
+    found = resolve_runtime(make_settings({"model": section}), env, probe)
     assert (found.provider, found.model) == expected
 
 
@@ -60,24 +61,25 @@ def test_what_is_set_decides(section: Any, env: Any, probe: Any, expected: tuple
 )
 def test_what_cannot_be_decided_gets_a_sentence(section: Any, said: str) -> None:
     with pytest.raises(ConfigProblem) as problem:
-        resolve_runtime({"model": section}, {}, nobody)
+        resolve_runtime(make_settings({"model": section}), {}, nobody)
     assert said in str(problem.value)
 
 
 def test_without_the_built_in_model_the_sentence_says_what_to_set() -> None:
     with pytest.raises(ConfigProblem, match="OPENROUTER_API_KEY"):
-        resolve_runtime({}, {}, nobody, embedded_found=False)
+        resolve_runtime(make_settings({}), {}, nobody, embedded_found=False)
 
 
 def test_the_callers_choice_wins_over_the_settings() -> None:
     env = {"GROQ_API_KEY": "k"}
-    found = resolve_runtime({"model": {"provider": "openai"}}, env, nobody, model="m", provider="groq")
+    found = resolve_runtime(make_settings({"model": {"provider": "openai"}}), env, nobody, model="m", provider="groq")
     assert (found.provider, found.model, found.api_key) == ("groq", "m", "k")
 
 
 def test_a_declared_window_wins_over_the_catalogue() -> None:
     """E11"""
-    assert resolve_runtime({"model": {"provider": "openai", "context_length": 9000}}, {}, nobody).context_length == 9000
+    settings = make_settings({"model": {"provider": "openai", "context_length": 9000}})
+    assert resolve_runtime(settings, {}, nobody).context_length == 9000
     assert get_model_context_length("anthropic/claude-sonnet-4.5") == 200_000
     assert get_model_context_length("never-heard-of") == DEFAULT_FALLBACK_CONTEXT
     assert get_model_context_length(None) == DEFAULT_FALLBACK_CONTEXT  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent import titles
 from agent.providers.runtime import Runtime
+from hermes_base.settings import Settings
 from hermes_lab.server import LabServer
 
 
@@ -70,10 +71,10 @@ def test_which_model_is_asked() -> None:
     own = make_runtime("http://own/v1")
 
     def choose(**section: Any) -> Runtime:
-        return titles.choose_runtime({"auxiliary": {"title": section}}, own, {"GROQ_API_KEY": "sk-groq"})
+        return titles.choose_runtime(Settings(auxiliary={"title": section}), own, {"GROQ_API_KEY": "sk-groq"})
 
     assert choose() is own
-    assert titles.choose_runtime({}, own, {}) is own
+    assert titles.choose_runtime(Settings(), own, {}) is own
     assert choose(provider="auto", model="") is own
     cheap = choose(model="small")
     assert (cheap.model, cheap.base_url, cheap.api_key) == ("small", "http://own/v1", "sk-own")
@@ -84,7 +85,7 @@ def test_which_model_is_asked() -> None:
 def test_the_call_sees_the_first_exchange_alone(lab: LabServer) -> None:
     """A13: no transcript, no tools, shortened; A8: with its row for the ledger."""
     lab.set_plan([{"text": '"Bread at home"'}])
-    named = titles.ask_title({}, make_runtime(lab.base_url), "q" * 5000, "a" * 5000)
+    named = titles.ask_title(Settings(), make_runtime(lab.base_url), "q" * 5000, "a" * 5000)
     assert named.title == "Bread at home"
     assert [row.kind for row in named.usage] == ["title"]
     assert named.usage[0].input_tokens == lab.bill["sk-own"].prompt_tokens
@@ -100,10 +101,10 @@ def test_the_call_sees_the_first_exchange_alone(lab: LabServer) -> None:
 def test_a_call_that_fails_is_no_title(lab: LabServer, fault: dict[str, Any], rows: int) -> None:
     """A8: what may have been billed is there, unsettled."""
     lab.set_plan([{"text": "Bread", "fault": fault}])
-    named = titles.ask_title({}, make_runtime(lab.base_url), "how", "so")
+    named = titles.ask_title(Settings(), make_runtime(lab.base_url), "how", "so")
     assert named.title == ""
     assert [row.settled for row in named.usage] == [False] * rows
 
 
 def test_the_built_in_model_is_not_asked() -> None:
-    assert titles.ask_title({}, make_runtime(provider="embedded"), "how", "so") == titles.Named("")
+    assert titles.ask_title(Settings(), make_runtime(provider="embedded"), "how", "so") == titles.Named("")

@@ -1,20 +1,17 @@
 """The variables that hold keys of providers: which there are, and which one a misspelt name was meant to be."""
 
 import difflib
-from collections.abc import Mapping
-from typing import Any
 
 from agent.providers.table import PROVIDERS
+from hermes_base.settings import Settings
 
 _LIKE = 0.85  # how alike two names are, for one to be a slip of the other
 
 
-def find_key_names(settings: Mapping[str, Any]) -> frozenset[str]:
+def find_key_names(settings: Settings) -> frozenset[str]:
     """Variables that are looked up for each message: those of the providers, and those that the settings name."""
-    section = settings.get("model")
-    model = section if isinstance(section, Mapping) else {}
-    entries = [model, *(entry for entry in model.get("fallbacks") or () if isinstance(entry, Mapping))]
-    named = {str(entry.get("key_env") or "") for entry in entries} - {""}
+    model = settings.model
+    named = {model.key_env, *(entry.get("key_env") or "" for entry in model.fallbacks)} - {""}
     return frozenset({*named, *(name for facts in PROVIDERS.values() for name in facts.key_env)})
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from agent.model_metadata import get_model_context_length
 from agent.providers.table import PROVIDERS, Provider, find_provider
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import ModelSettings, Settings
 from hermes_base.text.addresses import check_address, describe_address
 
 #: Asks local servers which models they have: base address -> names, None when nobody answers there.
@@ -33,7 +34,7 @@ class Runtime:
 
 
 def resolve_runtime(
-    settings: Mapping[str, Any],
+    settings: Settings,
     env: Mapping[str, str],
     probe: Probe,
     *,
@@ -42,20 +43,19 @@ def resolve_runtime(
     embedded_found: bool = True,
 ) -> Runtime:
     """What the owner named; else a key in the environment; else a local server; else the built-in model."""
-    given = settings.get("model")
-    section: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    section = settings.model
     named = find_provider(provider) if provider else _provider_of(section)
     if named is not None:
         # Address, key, format and limits were written for the provider that the settings name, so that another's key
         # never travels to that address.
         written_for = _provider_of(section)
         if written_for is None:
-            section = {name: value for name, value in section.items() if name != "key_env"}
-        return _named_runtime(named, section if written_for in (named, None) else {}, env, probe, model)
+            section = replace(section, key_env="")
+        return _named_runtime(named, section if written_for in (named, None) else ModelSettings(), env, probe, model)
     return (
         _from_environment(section, env, model)
         or _from_local_server(section, probe, model)
-        or _built_in(model or str(section.get("default") or ""), embedded_found)
+        or _built_in(model or section.default, embedded_found)
     )
 
 
@@ -94,29 +94,29 @@ def needs_key(provider: Provider, base_url: str) -> bool:
     )
 
 
-def _provider_of(section: Mapping[str, Any]) -> Provider | None:
+def _provider_of(section: ModelSettings) -> Provider | None:
     """Whom the settings name; an address alone means an own one."""
-    name = str(section.get("provider") or ("custom" if section.get("base_url") else ""))
+    name = section.provider or ("custom" if section.base_url else "")
     return find_provider(name) if name else None
 
 
-def _make(facts: Provider, model: str, base_url: str, key: str, section: Mapping[str, Any], source: str) -> Runtime:
+def _make(facts: Provider, model: str, base_url: str, key: str, section: ModelSettings, source: str) -> Runtime:
     return Runtime(
         provider=facts.name,
         model=model,
         base_url=base_url,
         api_key=key,
-        api_mode=str(section.get("api_mode") or facts.api_mode),
-        context_length=get_model_context_length(model, config_context_length=section.get("context_length")),
-        max_tokens=section.get("max_tokens"),
+        api_mode=section.api_mode or facts.api_mode,
+        context_length=get_model_context_length(model, config_context_length=section.context_length),
+        max_tokens=section.max_tokens,
         source=source,
     )
 
 
 def _named_runtime(
-    facts: Provider, section: Mapping[str, Any], env: Mapping[str, str], probe: Probe, model: str
+    facts: Provider, section: ModelSettings, env: Mapping[str, str], probe: Probe, model: str
 ) -> Runtime:
-    base_url = str(section.get("base_url") or facts.base_url)
+    base_url = section.base_url or facts.base_url
     if facts.name == "embedded":
         return _embedded_runtime("named in the settings")
     if not base_url:
@@ -125,12 +125,11 @@ def _named_runtime(
             fix="Set it with: hermes config set model.base_url http://HOST:PORT/v1",
         )
     check_address(base_url)
-    model = model or str(section.get("default") or facts.default_model)
+    model = model or section.default or facts.default_model
     if not model:
         model = _first_model(base_url, probe)
-    key_env = str(section.get("key_env") or "")
-    made = _make(facts, model, base_url, find_key(facts, env, key_env), section, "named in the settings")
-    return replace(made, key_env=key_env)
+    made = _make(facts, model, base_url, find_key(facts, env, section.key_env), section, "named in the settings")
+    return replace(made, key_env=section.key_env)
 
 
 def _first_model(base_url: str, probe: Probe) -> str:
@@ -150,23 +149,23 @@ def _first_model(base_url: str, probe: Probe) -> str:
     )
 
 
-def _from_environment(section: Mapping[str, Any], env: Mapping[str, str], model: str) -> Runtime | None:
+def _from_environment(section: ModelSettings, env: Mapping[str, str], model: str) -> Runtime | None:
     for facts in PROVIDERS.values():
         key = find_key(facts, env)
         if key and facts.base_url:
-            chosen = model or str(section.get("default") or facts.default_model)
+            chosen = model or section.default or facts.default_model
             name = next(name for name in facts.key_env if env.get(name, "").strip())
             return _make(facts, chosen, facts.base_url, key, section, f"{name} is set")
     return None
 
 
-def _from_local_server(section: Mapping[str, Any], probe: Probe, model: str) -> Runtime | None:
+def _from_local_server(section: ModelSettings, probe: Probe, model: str) -> Runtime | None:
     servers = {facts.base_url: facts for facts in PROVIDERS.values() if facts.local}
     answers = probe(list(servers))
     for base_url, facts in servers.items():
         models = answers.get(base_url)
         if models:
-            chosen = model or str(section.get("default") or models[0])
+            chosen = model or section.default or models[0]
             return _make(facts, chosen, base_url, "", section, f"{facts.label} runs on this machine")
     return None
 
