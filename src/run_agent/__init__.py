@@ -36,6 +36,7 @@ from hermes_base.cancel import CancelToken, ended_with
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import ConfigProblem, HermesError, Interrupted
 from hermes_base.journal import SYSTEM, Journal, Row
+from hermes_base.settings import AgentSettings, Settings, read_settings
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
@@ -77,7 +78,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
 
     tools: Sequence[Mapping[str, Any]] = ()
     reasoning_config: Mapping[str, Any] | None = None
-    max_iterations: int = 90
+    max_iterations: int = AgentSettings().max_iterations
     _options: AgentOptions = MappingProxyType({})  # type: ignore[assignment]
     _last_activity_ts: float = 0.0
     _last_activity_desc: str = "built"
@@ -97,11 +98,12 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         if unknown:
             raise TypeError(f"AIAgent does not know the option(s) {', '.join(sorted(unknown))}")
         self._options = options
-        self._take_settings(options.get("settings") or cli_config.load_config_readonly())
+        given = options.get("settings")
+        self._take_settings(read_settings(given) if given else cli_config.load_settings())
         self.session_id = options.get("session_id") or make_session_id()
         self.platform = options.get("platform") or "library"
         self.reasoning_config = options.get("reasoning_config")
-        self.max_iterations = options.get("max_iterations") or 90
+        self.max_iterations = options.get("max_iterations") or self.max_iterations
         self._gateway_session_key = options.get("gateway_session_key") or ""
         self._journal = options.get("journal") or MemoryJournal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
@@ -387,9 +389,9 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         self._asker = given.asker or self._asker
         self.max_iterations = given.max_iterations or self.max_iterations
 
-    def _take_settings(self, settings: Mapping[str, Any]) -> None:
+    def _take_settings(self, settings: Settings) -> None:
         self._settings = settings
-        self.cache_ttl = str(cli_config.cfg_get(settings, "model", "cache_ttl", default="5m"))
+        self.cache_ttl = settings.model.cache_ttl
 
     def _build_system_prompt(self, *, small: bool = False) -> str:
         """Rendered once for a conversation; afterwards its stored bytes are sent."""

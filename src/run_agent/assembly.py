@@ -8,7 +8,6 @@ from hermes_base.cancel import CancelToken
 from hermes_base.journal import TOOLS
 from hermes_base.text.foreign import ForeignText
 from hermes_base.tool_context import ToolContext
-from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
 from run_agent.hands import AgentHands, tool_names_in
 from run_agent.model_port import AgentModel
@@ -70,8 +69,8 @@ def make_ports(agent: "AIAgent", cancel: CancelToken, facts: TurnFacts, conversa
         tell_once=agent.tell_once,
         tell_again=agent.tell_again,
         make_spare_engine=agent._make_spare_engine,
-        compression_enabled=bool(cli_config.cfg_get(settings, "compression", "enabled", default=True)),
-        compress_in_place=bool(cli_config.cfg_get(settings, "compression", "in_place", default=False)),
+        compression_enabled=settings.compression.enabled,
+        compress_in_place=settings.compression.in_place,
         cancel=cancel,
         foreign=foreign,
     )

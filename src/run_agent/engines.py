@@ -8,23 +8,19 @@ from agent.context_compressor import ContextCompressor
 from agent.context_engine import accepted_arguments
 from agent.providers.runtime import Runtime
 from agent.turn.compaction import guarded
-from hermes_cli import config as cli_config
+from hermes_base.settings import Settings
 from plugins import context_engine as engine_plugins
 
 log = logging.getLogger(__name__)
 
 
-def choose_engine(settings: Mapping[str, Any], runtime: Runtime) -> Any:
+def choose_engine(settings: Settings, runtime: Runtime) -> Any:
     """The engine that `context.engine` names; where it cannot be had, the built-in one, with a warning."""
-    engine = engine_plugins.select_context_engine(_read_name(settings))
+    engine = engine_plugins.select_context_engine(settings.context.engine)
     if engine is None:
         return build_compressor(settings, runtime)
     tell_model(engine, runtime)
     return engine
-
-
-def _read_name(settings: Mapping[str, Any]) -> str:
-    return str(cli_config.cfg_get(settings, "context", "engine", default="") or "")
 
 
 def tell_model(engine: Any, runtime: Runtime) -> None:
@@ -85,12 +81,10 @@ def change_session(
         call_if_there(engine, "carry_over_new_session_context", old, new)
 
 
-def tell_end(
-    settings: Mapping[str, Any], session: str, messages: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]
-) -> None:
+def tell_end(settings: Settings, session: str, messages: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
     """A session that no agent holds is over: the engine that the settings name is made, bound to it and told. The
     built-in one keeps nothing of a session."""
-    engine = engine_plugins.select_context_engine(_read_name(settings)) if messages else None
+    engine = engine_plugins.select_context_engine(settings.context.engine) if messages else None
     if engine is not None:
         bind_session(engine, session, facts)
         call_if_there(engine, "on_session_end", session, list(messages))
@@ -103,21 +97,20 @@ def call_if_there(engine: Any, name: str, *args: Any, **kwargs: Any) -> None:
         guarded(method, *args, **kwargs)
 
 
-def build_compressor(settings: Mapping[str, Any], runtime: Runtime) -> ContextCompressor:
+def build_compressor(settings: Settings, runtime: Runtime) -> ContextCompressor:
     """The built-in engine."""
-    section = settings.get("compression")
-    section = section if isinstance(section, Mapping) else {}
+    section = settings.compression
     return ContextCompressor(
         model=runtime.model,
-        threshold_percent=float(section.get("threshold", 0.5)),
-        protect_first_n=int(section.get("protect_first_n", 3)),
-        protect_last_n=int(section.get("protect_last_n", 20)),
-        summary_target_ratio=float(section.get("target_ratio", 0.2)),
+        threshold_percent=section.threshold,
+        protect_first_n=section.protect_first_n,
+        protect_last_n=section.protect_last_n,
+        summary_target_ratio=section.target_ratio,
         base_url=runtime.base_url,
         api_key=runtime.api_key,
         config_context_length=runtime.context_length,
         provider=runtime.provider,
         api_mode=runtime.api_mode,
-        abort_on_summary_failure=bool(section.get("abort_on_summary_failure", False)),
+        abort_on_summary_failure=section.abort_on_summary_failure,
         max_tokens=runtime.max_tokens,
     )

@@ -1,9 +1,8 @@
 """The callbacks of an agent: a host sets them for each turn, and each gets the events that are meant for it."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from hermes_base.chat import (
@@ -16,6 +15,7 @@ from hermes_base.chat import (
     ToolEnded,
     ToolStarted,
 )
+from hermes_base.settings import Settings
 from hermes_base.text.redact import Redactor
 from hermes_cli import config as cli_config
 
@@ -33,7 +33,7 @@ class EventCallbacks:
     status_callback: Callable[[Notice], None] | None = None
     switch_callback: Callable[[str], None] | None = None  # another provider answers from now on: why
     _turn_stream: Callable[[str], None] | None = None  # given to one turn only
-    _settings: Mapping[str, Any] = MappingProxyType({})
+    _settings: Settings = Settings()
     _stand_in: str = ""  # who answers in the place of the first choice
     _told_of: str = ""  # the same, as people were told
     _told: frozenset[str] = frozenset()  # warnings that the person has read
@@ -95,7 +95,7 @@ class EventCallbacks:
             self._tell_model_change(LastingNotice(f"{after} answers again."))
 
     def _tell_model_change(self, notice: LastingNotice) -> None:
-        if cli_config.cfg_get(self._settings, "gateway", "model_notices", default=True):
+        if self._settings.gateway.model_notices:
             self.emit(notice)
 
     def tell_once(self, name: str, text: str) -> None:

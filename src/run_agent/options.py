@@ -11,6 +11,7 @@ from agent.providers.table import PROVIDERS, provider_or_custom
 from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
+from hermes_base.settings import Settings
 from hermes_base.tool_context import FileSender, PostNotice, Searcher
 
 
@@ -35,7 +36,7 @@ class AgentOptions(TypedDict, total=False):
     skip_memory: bool
     quiet_mode: bool
     folder: str  # the working folder; the process's own when left out
-    settings: Mapping[str, Any]  # the home's settings when left out
+    settings: Mapping[str, Any]  # over the defaults; the home's settings when left out
     # whom it works for
     session_id: str
     platform: str
@@ -73,7 +74,7 @@ class TurnOptions:
     sender: str = ""
     asker: Asker | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # what plugins read as the session's environment
-    settings: Mapping[str, Any] | None = None
+    settings: Settings | None = None
     fallbacks: Sequence[Mapping[str, Any]] | None = None
     max_iterations: int = 0
     foreign: tuple[str, ...] = ()  # origins of what comes along with the message and is not the sender's own words

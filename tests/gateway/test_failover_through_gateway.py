@@ -1,6 +1,5 @@
 """Who answers in a chat: chosen models, edited settings and keys, and what people are told, through a real gateway."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from house import House
 from moody_model import MoodyModel, answer, refuse
 from waiting import wait_until
 
+import run_agent
 from agent.providers.table import PROVIDERS
 from gateway.core.agent_cache import CACHE_BUSTING_KEYS, pick_baked
 from gateway.core.people import Scope
@@ -141,32 +141,33 @@ def test_a_key_that_is_put_right_is_used_with_the_next_message(
     ]
 
 
-class Recorded(dict[str, Any]):
+class Recorded:
     """Settings that note what was read of them."""
 
-    def __init__(self, settings: dict[str, Any], read: set[tuple[str, str]], name: str = "") -> None:
-        super().__init__(settings)
-        self.read, self.name = read, name
+    def __init__(self, settings: Any, read: set[tuple[str, str]], name: str = "") -> None:
+        self._settings, self._read, self._name = settings, read, name
 
-    def get(self, key: str, default: Any = None) -> Any:
-        if self.name:
-            self.read.add((self.name, key))
-        value = super().get(key, default)
-        return Recorded(value, self.read, key) if isinstance(value, dict) and not self.name else value
-
-    def __getitem__(self, key: str) -> Any:
-        return self.get(key)
+    def __getattr__(self, key: str) -> Any:
+        value = getattr(self._settings, key)
+        if not self._name:
+            return Recorded(value, self._read, key)
+        self._read.add((self._name, key))
+        return value
 
 
-def test_an_agent_is_built_from_what_its_signature_stands_for(house: House, lab: LabServer) -> None:
+def test_an_agent_is_built_from_what_its_signature_stands_for(
+    house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """H6: whatever else the constructor reads is not there, so nothing can be baked in unnoticed."""
     olga = house.person("olga")
     olga.ask("hello")
     settings = cli_config.load_last_good()
     read: set[tuple[str, str]] = set()
-    agent = AIAgent(base_url=lab.base_url, model="lab", settings=Recorded(json.loads(json.dumps(settings)), read))
-    agent.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(run_agent, "read_settings", lambda given: Recorded(settings, read))
+        AIAgent(base_url=lab.base_url, model="lab", settings={"log": {}}).close()
     per_turn = {("model", "cache_ttl")}
+    assert per_turn < read
     assert read - per_turn <= set(CACHE_BUSTING_KEYS)
     picked = pick_baked(settings)
     assert {(section, key) for section, keys in picked.items() for key in keys} <= set(CACHE_BUSTING_KEYS)

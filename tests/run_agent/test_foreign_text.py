@@ -12,6 +12,7 @@ from commands import Person
 from fresh_store import fresh_store
 
 from hermes_base.journal import Row, Step
+from hermes_base.settings import make_settings
 from hermes_base.text.foreign import FOREIGN, OTHERS, SAID_BY, UPLOADED, ForeignText, Marks
 from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
@@ -182,7 +183,7 @@ def test_what_becomes_a_prompt_is_asked_for_with_foreign_text_in_sight(tmp_path:
 def test_files_of_skills_and_memory_are_asked_for_where_the_owner_opened_them(home: Path, tmp_path: Path) -> None:
     """G9."""
     (home / "skills/bake").mkdir(parents=True)
-    settings = {"files": {"roots": [str(home / "skills")]}}
+    settings = make_settings({"files": {"roots": [str(home / "skills")]}})
     person = Person("deny")
     context = ToolContext(folder=str(tmp_path), home=home, settings=settings, asker=person)
     path = str(home / "skills/bake/steps.txt")
@@ -200,7 +201,7 @@ def test_a_member_writes_nothing_into_the_prompts_of_others(home: Path, tmp_path
     own = home / "people/p-1"
     (own / "workspace").mkdir(parents=True)
     person = Person("deny")
-    settings = {"people": {"roots": [str(shared)]}}
+    settings = make_settings({"people": {"roots": [str(shared)]}})
     context = ToolContext(folder=str(own / "workspace"), home=home, own=own, settings=settings, asker=person)
     write_file({"path": "AGENTS.md", "content": "x"}, context=context)
     with pytest.raises(Exception, match="prompts of others"):
