@@ -15,12 +15,13 @@ from gateway.service.people_admin import OPERATIONS
 from gateway.turns.admission import LOCAL_OWNER, STRANGER, admit, open_folder, standing
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row
+from hermes_base.settings import Settings
 from hermes_state.people_store import ADMIN, MEMBER, OWNER
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
-CLOSED: dict[str, Any] = {}
-LISTED: dict[str, Any] = {"platforms": {"chat": {"owner": "1", "allow": ["2"]}, "mail": {"owner": "me@x"}}}
+CLOSED = Settings()
+LISTED = Settings(platforms={"chat": {"owner": "1", "allow": ["2"]}, "mail": {"owner": "me@x"}})
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_the_settings_make_a_known_member_the_owner(store: Store) -> None:
     assert admit(store.people, LISTED, "chat", "1").role == OWNER
     assert standing(store.people.get(person.id)).role == OWNER
     store.people.add("Ann", MEMBER, "chat", "9")
-    assert admit(store.people, {"platforms": {"chat": {"owner": "9"}}}, "chat", "9").role == MEMBER
+    assert admit(store.people, Settings(platforms={"chat": {"owner": "9"}}), "chat", "9").role == MEMBER
 
 
 SENDERS = ("1", "2", "3")
@@ -106,7 +107,7 @@ def test_no_sequence_lets_a_stranger_talk(acts: list[tuple[str, str, bool]]) -> 
     approved: set[str] = set()
     barred: set[str] = set()
     for act, sender, owner in acts:
-        config = {"platforms": {"chat": {"allow": sorted(listed)}}}
+        config = Settings(platforms={"chat": {"allow": sorted(listed)}})
         if act == "say":
             store.people.pair("chat", sender, "owner", "c")
         elif act == "approve":
@@ -117,7 +118,7 @@ def test_no_sequence_lets_a_stranger_talk(acts: list[tuple[str, str, bool]]) -> 
                 barred.discard(sender)
         elif act in ("list", "unlist"):
             (listed.add if act == "list" else listed.discard)(sender)
-            config = {"platforms": {"chat": {"allow": sorted(listed)}}}
+            config = Settings(platforms={"chat": {"allow": sorted(listed)}})
         else:
             person = store.people.find("chat", sender)
             if person is not None:

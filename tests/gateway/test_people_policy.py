@@ -1,7 +1,5 @@
 """Who may do what: the tables of roles, questions, groups and scopes."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,16 +9,15 @@ from gateway.core.people import (
     GroupRules,
     Scope,
     group_rules,
-    is_shared,
     listed_role,
     may_answer,
     may_run,
     may_stop,
     may_talk,
-    members_approve,
     scope_of,
 )
 from hermes_base.command_table import COMMANDS, Command, find_command
+from hermes_base.settings import PeopleSettings, Settings, make_settings
 from hermes_state.people_store import ROLE_NAMES
 
 STRANGERS = ["", "king", "Owner", "OWNER ", "members"]
@@ -119,15 +116,15 @@ def test_nobody_answers_the_question_of_nobody() -> None:
     assert not may_answer("clarification", "member", "", "", members_approve=True)
 
 
-PLATFORMS: dict[str, Any] = {
-    "platforms": {
+PLATFORMS = Settings(
+    platforms={
         "chat": {"owner": 42, "allow": ["7", 8], "groups": {-100: {"open": True, "mention": False}, "-200": None}},
         "list": {"groups": ["1", 2], "allow": "9"},
         "none": {"groups": []},
         "bare": None,
         "odd": {"owner": True, "allow": {"x": 1}, "groups": "5"},
     }
-}
+)
 
 
 @pytest.mark.parametrize(
@@ -173,11 +170,7 @@ def test_groups_have_rules(platform: str, chat: str, rules: GroupRules) -> None:
 
 def test_switches_of_the_settings() -> None:
     """G12: shared unless the owner says no; G4: members approve only if the owner says so."""
-    assert is_shared({}) and is_shared({"people": {"shared": True}}) and is_shared({"people": None})  # noqa: PT018
-    assert not is_shared({"people": {"shared": False}})
-    assert not members_approve({})
-    assert not members_approve({"people": {"members_approve": "yes"}})
-    assert members_approve({"people": {"members_approve": True}})
+    assert Settings().people == make_settings({"people": None}).people == PeopleSettings(True, False)
 
 
 @pytest.mark.parametrize("kind", ["dm", "group", "channel"])

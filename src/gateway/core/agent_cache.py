@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_base.settings import Settings
+
 #: Settings that are baked into an agent: a change of one of them needs a new agent. An agent is built from these alone
 #: (`pick_baked`); all others reach it with each turn.
 CACHE_BUSTING_KEYS: tuple[tuple[str, str], ...] = (
@@ -53,13 +55,11 @@ def extract_cache_busting(config: Mapping[str, Any] | None, registry_generation:
     return {**found, "tools.registry_generation": registry_generation}
 
 
-def pick_baked(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def pick_baked(settings: Settings) -> dict[str, dict[str, Any]]:
     """The settings that an agent may be built from: those that the signature stands for, and no others."""
     picked: dict[str, dict[str, Any]] = {}
     for section, key in CACHE_BUSTING_KEYS:
-        value = _value(config, section, key)
-        if value is not None:
-            picked.setdefault(section, {})[key] = value
+        picked.setdefault(section, {})[key] = getattr(getattr(settings, section), key)
     return picked
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes_base.command_table import Command, needed_role
 from hermes_base.inbound import PEOPLE
+from hermes_base.settings import Settings
 
 OWNER, ADMIN, MEMBER = "owner", "admin", "member"
 
@@ -77,7 +78,7 @@ def may_answer(kind: str, role: str, person: str, asked: str, members_approve: b
     return own and (kind in _OWN_QUESTIONS or (kind == "approval" and members_approve))
 
 
-def group_rules(settings: Mapping[str, Any], platform: str, chat: str) -> GroupRules:
+def group_rules(settings: Settings, platform: str, chat: str) -> GroupRules:
     """The rules of a group: `platforms.<name>.groups` is a list of chat ids, or a section by chat id with `open` and
     `mention`. Without it every group is heard; only known people are, in any of them."""
     groups = _platform_section(settings, platform).get("groups")
@@ -92,7 +93,7 @@ def group_rules(settings: Mapping[str, Any], platform: str, chat: str) -> GroupR
     return GroupRules(allowed=chat in _read_ids(groups))
 
 
-def listed_role(settings: Mapping[str, Any], platform: str, sender: str) -> str:
+def listed_role(settings: Settings, platform: str, sender: str) -> str:
     """The role that the settings give an identity: `platforms.<name>.owner` and `.allow`; empty: none."""
     section = _platform_section(settings, platform)
     if not sender:
@@ -121,26 +122,12 @@ def scope_of(kind: str, role: str, person: str, conversation: str, shared: bool,
     return _make_scope(person)
 
 
-def is_shared(settings: Mapping[str, Any]) -> bool:
-    return _people_section(settings).get("shared") is not False
-
-
-def members_approve(settings: Mapping[str, Any]) -> bool:
-    return _people_section(settings).get("members_approve") is True
-
-
 def _make_scope(id: str) -> Scope:
     return Scope(id, f"{PEOPLE}/{id}")
 
 
-def _people_section(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    section = settings.get("people")
-    return section if isinstance(section, Mapping) else {}
-
-
-def _platform_section(settings: Mapping[str, Any], platform: str) -> Mapping[str, Any]:
-    platforms = settings.get("platforms")
-    section = platforms.get(platform) if isinstance(platforms, Mapping) else None
+def _platform_section(settings: Settings, platform: str) -> Mapping[str, Any]:
+    section = settings.platforms.get(platform)
     return section if isinstance(section, Mapping) else {}
 
 
