@@ -1,13 +1,12 @@
 """Finds out who a sender is: known to the store, listed in the settings, or a stranger who gets a pairing code."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from gateway.core.people import OWNER, Scope, listed_role
 from gateway.core.route import Standing
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.inbound import PEOPLE
+from hermes_base.settings import Settings
 from hermes_state.people_store import Person
 from hermes_state.sql.people_sql import PeopleStore
 
@@ -26,7 +25,7 @@ def standing(person: Person | None) -> Standing:
     return STRANGER if person is None else Standing(person.id, person.role)
 
 
-def admit(people: PeopleStore, settings: Mapping[str, Any], platform: str, sender: str, name: str = "") -> Standing:
+def admit(people: PeopleStore, settings: Settings, platform: str, sender: str, name: str = "") -> Standing:
     """Who the sender is. Whom the settings list becomes a person at first contact, unless they were removed.
 
     An identity from the settings holds as long as it stands there. Names decide nothing (G2).
@@ -43,7 +42,7 @@ def admit(people: PeopleStore, settings: Mapping[str, Any], platform: str, sende
     return standing(None if (platform, sender) in listed else person)
 
 
-def find_standing(people: PeopleStore, settings: Mapping[str, Any], person: str) -> Standing:
+def find_standing(people: PeopleStore, settings: Settings, person: str) -> Standing:
     """Who somebody we know by id is today: a stranger once they were removed, or when only the settings let them in
     and do so no more."""
     if person == LOCAL_OWNER.person:

@@ -1,7 +1,6 @@
 """Builds the agent of a conversation from settings, from what was chosen for the conversation, and from whose it is."""
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -19,6 +18,7 @@ from gateway.turns.threads import forbid_store_thread
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
+from hermes_base.settings import Settings
 from hermes_base.tool_context import PostNotice
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
@@ -63,7 +63,7 @@ class AgentPlan:
     """Everything an agent is built from, and one text that stands for it."""
 
     conversation: str
-    settings: Mapping[str, Any]
+    settings: Settings
     choices: Choices
     scope: Scope
     runtime: Runtime
@@ -75,7 +75,7 @@ class AgentPlan:
     @property
     def effort(self) -> str:
         """How long the model thinks: as chosen for the conversation, else as the settings say."""
-        return self.choices.effort or str(cli_config.cfg_get(self.settings, "agent", "reasoning_effort") or "")
+        return self.choices.effort or self.settings.agent.reasoning_effort
 
 
 class Builder:
@@ -112,16 +112,14 @@ class Builder:
             as_fields(runtime),
             toolsets,
             scope.person_id,
-            GatewayRunner._extract_cache_busting_config(settings),
+            GatewayRunner._extract_cache_busting_config(pick_baked(settings)),
         )
         fallbacks = self._list_fallbacks(settings, choices, runtime)
         return AgentPlan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks)
 
-    def _list_fallbacks(
-        self, settings: Mapping[str, Any], choices: Choices, runtime: Runtime
-    ) -> tuple[Mapping[str, Any], ...]:
+    def _list_fallbacks(self, settings: Settings, choices: Choices, runtime: Runtime) -> tuple[Mapping[str, Any], ...]:
         """Behind a model that was chosen for the conversation stands the one of all others, then their fallbacks."""
-        configured = tuple(cli_config.cfg_get(settings, "model", "fallbacks", default=[]) or ())
+        configured = settings.model.fallbacks
         if not (choices.model or choices.provider):
             return configured
         try:
@@ -131,7 +129,7 @@ class Builder:
         is_other = (usual.provider, usual.base_url, usual.model) != (runtime.provider, runtime.base_url, runtime.model)
         return (entry_of_runtime(usual), *configured) if is_other and usual.provider != "embedded" else configured
 
-    def find_runtime(self, settings: Mapping[str, Any], model: str, provider: str) -> Runtime:
+    def find_runtime(self, settings: Settings, model: str, provider: str) -> Runtime:
         """Which model answers; looking for one may touch the network, so the result holds for a moment, and nobody
         looks on a thread of the store."""
         forbid_store_thread("looking for a model")
@@ -147,7 +145,7 @@ class Builder:
 
     def build(self, plan: AgentPlan) -> AIAgent:
         """An agent from what its signature stands for; all other settings are given to it as to a warm one."""
-        runtime, settings, person = plan.runtime, pick_baked(plan.settings), plan.scope.person_id
+        runtime, settings, person = plan.runtime, plan.settings, plan.scope.person_id
         platform = parse_key(plan.conversation).platform
         new = NewSession(plan.conversation, platform=platform, model=runtime.model, person=person)
         current = self._store.current(plan.conversation)
@@ -165,9 +163,9 @@ class Builder:
             context_length=runtime.context_length,
             reasoning_config=write_effort(plan.effort),
             enabled_toolsets=list(plan.toolsets),
-            skip_context_files=bool(person) or not cli_config.cfg_get(settings, "agent", "context_files", default=True),
-            skip_memory=not cli_config.cfg_get(settings, "memory", "memory_enabled", default=True),
-            settings=settings,
+            skip_context_files=bool(person) or not settings.agent.context_files,
+            skip_memory=not settings.memory.memory_enabled,
+            settings=pick_baked(settings),
             platform=platform,
             session_id=current.id if current else "",
             gateway_session_key=plan.conversation,
@@ -188,18 +186,16 @@ class Builder:
         agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks))
 
 
-def fingerprint(settings: Mapping[str, Any]) -> str:
+def fingerprint(settings: Settings) -> str:
     """One text for all that decides which model answers: the section of the settings, and the keys of today."""
     env = environment()
     keys = [(name, env.get(name, "")) for name in sorted(find_key_names(settings))]
-    text = json.dumps([settings.get("model"), keys], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(repr((settings.model, keys)).encode()).hexdigest()
 
 
-def choose_toolsets(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def choose_toolsets(settings: Settings) -> tuple[str, ...]:
     """What the settings name, what enabled plugins bring, and the tools of the context engine."""
-    named = cli_config.cfg_get(settings, "agent", "toolsets", default=[])
-    return (*named, *(name for name, *_ in get_plugin_toolsets()), "context_engine")
+    return (*settings.agent.toolsets, *(name for name, *_ in get_plugin_toolsets()), "context_engine")
 
 
 def write_effort(effort: str) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.core import bursts, clocks
 from gateway.core.agent_cache import HeldTranscript
 from gateway.core.meters import Meters
-from gateway.core.people import is_shared, scope_of
+from gateway.core.people import scope_of
 from gateway.delivery.delivery import Delivery
 from gateway.platforms.face import Taken
 from gateway.run import GatewayRunner
@@ -232,7 +232,7 @@ class TurnPerformer:
 
     def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
-        shared = is_shared(cli_config.load_last_good())
+        shared = cli_config.load_last_good().people.shared
         inbound, sender = item.inbound, item.sender
         belongs = self._parts.store.people.person_of(key)
         scope = scope_of(inbound.address.kind, sender.role, sender.person, key, shared, belongs=belongs)
@@ -264,7 +264,7 @@ class TurnPerformer:
                 describe_session(first.inbound.address),
                 plan.settings,
                 plan.fallbacks,
-                int(plan.settings["agent"]["max_iterations"]),
+                plan.settings.agent.max_iterations,
                 (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
             )
         )

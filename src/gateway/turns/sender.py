@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gateway.core import people
 from gateway.core.route import ConversationView, Standing
@@ -14,13 +13,13 @@ from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_s
 from gateway.turns.jobs import LOOKED_AT, Arrival
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound
+from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import Claim, Waiting
 
-Settings = Mapping[str, Any]
 #: With less free space than this nothing is taken in: what is under way must still find room.
 LEAST_FREE_BYTES = 64 * 1024 * 1024
 DISK_FULL = (
@@ -87,13 +86,13 @@ class Senders:
         replaced, earlier = ((), "") if row.attempts else self._find_earlier(inbound, row.seq)
         view = ConversationView(
             sender,
-            busy_mode=str(settings.get("gateway", {}).get("busy") or "interrupt"),
+            busy_mode=settings.gateway.busy,
             closing=closing,
             earlier=earlier,
             group_open=rules.open,
             group_allowed=rules.allowed,
             needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
-            members_approve=people.members_approve(settings),
+            members_approve=settings.people.members_approve,
             awaits_each=spec.awaits_each,
             names_seen=spec.names_seen,
             plugin_commands=frozenset(get_plugin_commands()),

@@ -321,7 +321,7 @@ def undo_files(scene: CommandScene) -> Result:
     current = scene.parts.store.current(scene.key)
     task = current.task if current else ""
     plan = scene.plan()
-    home, secrets = scene.parts.home / plan.scope.folder, plan.settings["files"]["secrets"]
+    home, secrets = scene.parts.home / plan.scope.folder, plan.settings.files.secrets
     diff = file_changes.describe(home, task, secrets) if task else ""
     if not diff:
         return Result(["No turn of this conversation has changed files."])

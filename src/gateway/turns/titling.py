@@ -120,7 +120,7 @@ class Titler:
             return
         settings = cli_config.load_last_good()
         given = self._give(unnamed, plain, instead_of="")
-        if not (given and question and cli_config.cfg_get(settings, "titles", "enabled", default=True)):
+        if not (given and question and settings.titles.enabled):
             return
         named = titles.ask_title(settings, unnamed.runtime, question, answer, self._cancel)
         if named.usage:
