@@ -1,6 +1,7 @@
 """First visit, status and settings in a real browser."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import pytest
 from browsing import Tab, Visitor
@@ -137,7 +138,7 @@ def fill_in(tab: Tab, address: str) -> None:
 
 
 def read_setting(*names: str) -> object:
-    return config.cfg_get(config.load_last_good(), *names)
+    return attrgetter(".".join(names))(config.load_last_good())
 
 
 def test_an_unknown_price_is_not_nothing(tab: Tab, house: WebHouse) -> None:

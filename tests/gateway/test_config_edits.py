@@ -107,15 +107,15 @@ def test_a_key_in_the_env_file_is_told_by_its_name(house: House, home: Path) -> 
 
 def test_every_setting_is_compared() -> None:
     """H6: a change of any row is found, and only that one."""
-    base = table.defaults()
+    base = table.Settings()
     for row in table.SETTINGS:
-        after = table.defaults()
         section, name = row.key.split(".")
-        after[section][name] = [{"provider": "x"}] if row.kind == "list[dict]" else "something else"
+        value = [{"provider": "x"}] if row.kind == "list[dict]" else "something else"
+        after = table.make_settings({section: {name: value}})
         [change] = find_changes(Known(base, {}), Known(after, {}))
         assert (change.key, change.takes_effect) == (row.key, row.takes_effect)
-    platforms = {**base, "platforms": {"pretend": {"enabled": True}}}
+    platforms = table.make_settings({"platforms": {"pretend": {"enabled": True}}})
     [change] = find_changes(Known(base, {}), Known(platforms, {}))
     assert (change.key, change.takes_effect) == ("platforms.pretend.enabled", table.NEXT_START)
     assert list(find_changes(Known(base, {}), Known(base, {}))) == []
-    assert cli_config.load_last_good()["log"]["level"] == "warning"
+    assert cli_config.load_last_good().log.level == "warning"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gateway.service.retention import COPIES, DAY, ROWS_AT_ONCE, Retention, find_old_copies
 from hermes_base.inbound import FILE, Address, FileRef, Inbound, Outgoing, write_inbound
 from hermes_base.journal import Row
-from hermes_base.settings import SETTINGS
+from hermes_base.settings import SETTINGS, make_settings
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
@@ -37,7 +37,7 @@ class Place:
     limits: dict[str, float] = field(default_factory=lambda: {"queue_days": 30.0, "session_days": 0.0})
 
     def sweep(self) -> dict[str, int]:
-        return Retention(self.home, self.store, lambda: {"retention": self.limits}).sweep()
+        return Retention(self.home, self.store, lambda: make_settings({"retention": self.limits})).sweep()
 
     def put(self, folder: str, name: str, *, days_old: float) -> Path:
         """A copy of a file, in a folder of its own."""
@@ -232,7 +232,7 @@ def test_a_sweep_beside_the_event_loop_goes_step_by_step(place: Place) -> None:
         turns.append(place.store.turns.depth()[0])
         return await asyncio.to_thread(run)
 
-    gone = asyncio.run(Retention(place.home, place.store, lambda: {"retention": place.limits}).run(call))
+    gone = asyncio.run(Retention(place.home, place.store, lambda: make_settings({"retention": place.limits})).run(call))
     assert gone["rows"] == 3 * ROWS_AT_ONCE
     assert len(turns) >= 4
     assert threading.get_ident() not in threads

@@ -12,6 +12,7 @@ from gateway_process import GatewayProcess, Person
 
 from gateway.service.retention import Retention
 from hermes_base.inbound import Address, Outgoing, write_outgoing
+from hermes_base.settings import Settings
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
@@ -107,7 +108,7 @@ def test_a_large_store_takes_messages_at_once(big_store: Path, lab: LabServer, h
 def test_a_large_store_lets_go_while_others_write(big_store: Path, tmp_path: Path) -> None:
     """F7: two hundred thousand old rows go, and no writer waits long for its turn."""
     with closing(Store(big_store)) as store:
-        limits = {"retention": {"queue_days": 30.0, "session_days": 0.0}}
+        limits = Settings()
         slowest, gone = 0.0, 0
         steps = Retention(tmp_path, store, lambda: limits)._steps()
         for number, (_, count) in enumerate(steps):

@@ -43,17 +43,17 @@ async def _serve(home: Path, note_ready: Callable[[], None], last_resort: LastRe
 
 async def open_page(gateway: Gateway) -> HttpServer | None:
     """Serve the page and the API. What is wrong with their settings is told, and the chats go on without them."""
-    section = cli_config.load_last_good()["web"]
-    if not section["enabled"]:
+    section = cli_config.load_last_good().web
+    if not section.enabled:
         return None
     web, api = _find(gateway, WebAdapter), _find(gateway, ApiAdapter)
     served = ServerSettings(
         home=gateway.home,
-        host=str(section["host"]),
-        port=section["port"],
-        names=tuple(str(name) for name in section["names"]),
+        host=section.host,
+        port=section.port,
+        names=section.names,
         password=cli_config.env_value("HERMES_WEB_PASSWORD"),
-        upload_bytes=lambda: int(cli_config.load_last_good()["web"]["upload_megabytes"]) * 1024 * 1024,
+        upload_bytes=lambda: cli_config.load_last_good().web.upload_megabytes * 1024 * 1024,
     )
     try:
         server = await open_server(Queries(gateway), web, api, served)

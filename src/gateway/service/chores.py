@@ -4,8 +4,8 @@ platforms that could not be reached. A chore that fails is told in the log and d
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from gateway.core import clocks
 from gateway.platforms.face import Adapter, Core, Dealt
@@ -16,6 +16,7 @@ from gateway.turns.run_turn import LiveTurn
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Outgoing
+from hermes_base.settings import GatewaySettings
 from hermes_cli import config as cli_config
 from hermes_state import home_lock
 from hermes_state.sql.damage_sql import SetAside
@@ -114,7 +115,7 @@ class Chores:
     async def _watch_all(self) -> None:
         turns = [lane for lane in self._gateway.lanes.values() if lane.slot is not None and lane.slot.is_turn]
         if turns:
-            limits = await start_thread(lambda: read_limits(cli_config.load_last_good()), "limits")
+            limits = await start_thread(lambda: read_limits(cli_config.load_last_good().gateway), "limits")
             for lane in turns:
                 self._watch(lane, limits)
 
@@ -136,11 +137,11 @@ class Chores:
     # --- agents and claims
 
     def set_limits(self) -> None:
-        settings = cli_config.load_last_good()["gateway"]
+        settings = cli_config.load_last_good().gateway
         self._gateway.runner.set_limits(
-            agents=int(settings["agents"]),
-            idle_seconds=60.0 * float(settings["agent_idle_minutes"]),
-            size=int(settings["agent_megabytes"]) * 1024 * 1024,
+            agents=settings.agents,
+            idle_seconds=60.0 * settings.agent_idle_minutes,
+            size=settings.agent_megabytes * 1024 * 1024,
         )
 
     async def _sweep(self) -> None:
@@ -197,6 +198,5 @@ def read_signs(lane: Lane, live: LiveTurn) -> clocks.Signs:
         return clocks.Signs()
 
 
-def read_limits(settings: Mapping[str, Any]) -> clocks.TurnTimes:
-    section = settings["gateway"]
-    return clocks.TurnTimes(60.0 * float(section["silence_minutes"]), 60.0 * float(section["turn_minutes"]))
+def read_limits(section: GatewaySettings) -> clocks.TurnTimes:
+    return clocks.TurnTimes(60.0 * section.silence_minutes, 60.0 * section.turn_minutes)

@@ -16,7 +16,6 @@ from typing import Any
 from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
 from gateway.core.meters import Meters
-from gateway.core.people import members_approve
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
@@ -130,10 +129,10 @@ class Gateway:
             self.people,
             self._announce,
             ended=lambda conversation: self._show_soon(conversation, Asking(None)),
-            members_approve=lambda: members_approve(cli_config.load_last_good()),
+            members_approve=lambda: cli_config.load_last_good().people.members_approve,
             node=self.node,
         )
-        self.adapters = make_adapters(cli_config.load_last_good(), self.home)
+        self.adapters = make_adapters(cli_config.load_last_good().platforms, self.home)
         self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
             self.turns,
@@ -303,7 +302,7 @@ class Gateway:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
         key, address = job.claim.conversation, job.first.inbound.address
         shows = spec_of(address.platform).shows_events
-        progress = str(cli_config.cfg_get(cli_config.load_last_good(), "gateway", "tool_progress") or "short")
+        progress = cli_config.load_last_good().gateway.tool_progress
         draft = None if shows else DraftFeed(self.delivery, address, live.draft_id, progress)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             self.call_soon(draft.begin)
@@ -403,9 +402,8 @@ def drop_copy(file: FileRef) -> None:
         path.parent.rmdir()
 
 
-def make_adapters(settings: Mapping[str, Any], home: Path) -> list[Adapter]:
+def make_adapters(sections: Mapping[str, Any], home: Path) -> list[Adapter]:
     """The platforms of our own, and those that the settings switch on; one that cannot be made is told and left out."""
-    sections = settings.get("platforms") or {}
     for problem in find_misspelt(map(str, sections)):
         log.warning("platforms: %s", problem)
     made = []

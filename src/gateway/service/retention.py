@@ -10,11 +10,12 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hermes_base.inbound import OUTBOX, PEOPLE, SHOWN, UPLOADS
+from hermes_base.settings import Settings
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ COPIES = (SHOWN, UPLOADS, OUTBOX)
 LOGS, TRACES = "logs", "crash-*.txt"
 KINDS = ROWS, SESSIONS, FILES, CRASHES = "rows", "sessions", "files", "traces"
 
-Settings = Callable[[], Mapping[str, Any]]
+Expire = Callable[[str, float], bool]
 Step = tuple[str, int]  # what went, and how much of it
 
 
@@ -37,7 +38,7 @@ class Retention:
     """`run` does its steps one by one through the caller's threads, `sweep` does them here and now."""
 
     def __init__(
-        self, home: Path, store: Store, settings: Settings, expire: Callable[[str, float], bool] | None = None
+        self, home: Path, store: Store, settings: Callable[[], Settings], expire: Expire | None = None
     ) -> None:
         """`expire` ends a session that nobody touched since then and deletes it; left out: it is only deleted."""
         self._home = home
@@ -63,8 +64,8 @@ class Retention:
 
     def _steps(self) -> Iterator[Step]:
         """The work of one sweep: each step is done when it is asked for."""
-        limits, now = self._settings()["retention"], self._store.turns.now()
-        queue_days, session_days = float(limits["queue_days"]), float(limits["session_days"])
+        limits, now = self._settings().retention, self._store.turns.now()
+        queue_days, session_days = limits.queue_days, limits.session_days
         for _ in range(STEPS if session_days > 0 else 0):
             before, gone = now - session_days * DAY, 0
             for session in self._store.stale_sessions(before, SESSIONS_AT_ONCE):

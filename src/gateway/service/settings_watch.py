@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from gateway.turns.threads import start_thread
 from hermes_base import settings as table
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.config import logs
 from plugins import context_engine
@@ -45,7 +47,7 @@ class SettingChange:
 class Known:
     """The settings in force, and the names in `.env` with their values."""
 
-    settings: Mapping[str, Any]
+    settings: Settings
     env: Mapping[str, str]
     problem: str = ""
 
@@ -56,20 +58,13 @@ class Known:
 def find_changes(before: Known, after: Known) -> Iterator[SettingChange]:
     """What differs, in the order of the table; then what plugins and platforms own; then variables."""
     for row in table.SETTINGS:
-        keys = row.key.split(".")
-        if cli_config.cfg_get(before.settings, *keys) != cli_config.cfg_get(after.settings, *keys):
+        if attrgetter(row.key)(before.settings) != attrgetter(row.key)(after.settings):
             yield SettingChange(row.key, row.takes_effect)
-    for key in _differ(*map(_foreign, (before.settings, after.settings))):
+    for key in _differ(before.settings.foreign, after.settings.foreign):
         yield SettingChange(key, table.when_owned(key))
     keys_of_models = find_key_names(after.settings)
     for name in _differ(before.env, after.env):
         yield SettingChange(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)
-
-
-def _foreign(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that no row of the table is about."""
-    known = tuple(row.key for row in table.SETTINGS)
-    return {key: value for key, value in table.walk(settings) if not key.startswith(known)}
 
 
 def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -117,7 +112,7 @@ class SettingsWatch:
         now = time.time_ns()
         self._stamp = stamp if all(file is None or abs(now - file[0]) > SETTLED for file in stamp) else None
         # A context engine is made ready when it is named: before the first agent, and when another one is.
-        engine = str(cli_config.cfg_get(after.settings, "context", "engine") or "")
+        engine = after.settings.context.engine
         if engine != self._engine:
             self._engine = engine
             self.engine_problem = await start_thread(lambda: context_engine.prepare(engine), "engine")
@@ -136,7 +131,7 @@ class SettingsWatch:
             self._changes.extend(changes)
             log.info("the settings have changed: %s", describe_changes(changes))
             # What takes effect at once; the rest is read where it is used.
-            logs.set_level(str(after.settings["log"]["level"]))
+            logs.set_level(after.settings.log.level)
             self._gateway.chores.set_limits()
         felt = [change for change in changes if change.key.startswith(_FELT)]
         if felt:
@@ -158,7 +153,7 @@ def read_known(before: Known | None) -> Known:
     settings = cli_config.load_last_good()  # says in the log what is wrong, once
     env = before.env if before else {}
     try:
-        cli_config.load_config_readonly()
+        cli_config.load_settings()
         env = cli_config.load_env()
     except ConfigProblem as problem:
         return Known(settings, env, cli_config.redactor()(str(problem)))

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from agent import choosing, probing
 from agent.providers import embedded
@@ -122,8 +123,8 @@ class SetupQueries:
         )
 
     def _list_models(self) -> Sequence[str]:
-        fallbacks = cli_config.cfg_get(cli_config.load_last_good(), "model", "fallbacks", default=[])
-        named = (self._find_model().model, *(str(entry.get("model") or "") for entry in fallbacks))
+        fallbacks = cli_config.load_last_good().model.fallbacks
+        named = (self._find_model().model, *(entry.get("model") or "" for entry in fallbacks))
         return list(dict.fromkeys(name for name in named if name))
 
 
@@ -131,7 +132,7 @@ def view_setting(key: str) -> SettingView:
     """A setting of the list as it stands; while the file is broken, as it was read last."""
     row = table.find(key)
     assert row is not None
-    value: Any = cli_config.cfg_get(cli_config.load_last_good(), *key.split("."))
+    value = attrgetter(key)(cli_config.load_last_good())
     return SettingView(
         key,
         row.kind,

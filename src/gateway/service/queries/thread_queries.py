@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway.core.people import is_shared
 from gateway.core.route import message_text
 from gateway.core.session_export import FORMS, name_session
 from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
@@ -259,7 +258,7 @@ class ThreadQueries:
 
     def scope(self, caller: Caller) -> str | None:
         """Whose conversations the caller sees; None: everybody's, where all is shared."""
-        if not is_shared(cli_config.load_last_good()):
+        if not cli_config.load_last_good().people.shared:
             return None
         return "" if caller.is_owner else caller.person
 
