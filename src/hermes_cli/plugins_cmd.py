@@ -167,9 +167,8 @@ def _list_enabled() -> set[str]:
 
 
 def _read_names(setting: str, without: set[str] | None = None) -> list[str]:
-    value = config.cfg_get(config.load_config_readonly(), "plugins", setting)
-    names = value if isinstance(value, list) else []
-    return [str(name) for name in names if str(name) not in (without or ())]
+    names: tuple[str, ...] = getattr(config.load_settings().plugins, setting)
+    return [name for name in names if name not in (without or ())]
 
 
 def _write_names(setting: str, names: list[str]) -> None:

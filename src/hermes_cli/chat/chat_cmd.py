@@ -8,13 +8,14 @@ import io
 import os
 import sys
 from contextlib import closing
+from dataclasses import replace
 from typing import TextIO
 
 from hermes_cli import config
 from hermes_cli.chat.joining import ChatOptions, OpenedHost, open_host
 from hermes_cli.chat.piped import STDIN, PipedQuestion, open_stdin, read_question
 from hermes_cli.chat.terminal_plain import Lines, PlainChat, PlainView, Shows
-from hermes_cli.chat.terminal_words import Display, clean_shown, is_answered_by_note, read_display
+from hermes_cli.chat.terminal_words import Display, clean_shown, is_answered_by_note
 
 _QUERY = ("-q", "--query")
 #: Terminals that can neither move the cursor nor colour.
@@ -26,7 +27,8 @@ def main(args: list[str]) -> int:
     args, question = take_question(args)
     parsed = _build_parser().parse_args(args)
     question = parsed.query if question is None else question
-    display = read_display(config.load_config_readonly(), markdown=not parsed.no_markdown)
+    display = config.load_settings().display
+    display = replace(display, markdown=display.markdown and not parsed.no_markdown)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a character that the terminal lacks must not end the chat

@@ -1,11 +1,10 @@
 """The words of the terminal chat: what is shown for an event, and what a typed answer means; no input or output."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from hermes_base import command_table
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
+from hermes_base.settings import DisplaySettings
 from hermes_base.text.harmless import clean_shown as clean_shown
 from hermes_base.text.tool_views import PATCHES
 
@@ -14,19 +13,7 @@ _YES = frozenset({"y", "yes", "ok", "okay", "once", "allow", "approve", "accept"
 _NO = frozenset({"n", "no", "deny", "refuse", "reject", "cancel", "decline", "stop", "abort"})
 
 
-@dataclass(frozen=True, slots=True)
-class Display:
-    """How much is shown, and how."""
-
-    markdown: bool = True
-    tool_progress: str = "short"  # off, short, full
-    reasoning: bool = False
-
-
-def read_display(config: Mapping[str, Any], *, markdown: bool = True) -> Display:
-    """The settings under `display`; `markdown=False` turns markdown off whatever they say."""
-    display = config["display"]
-    return Display(markdown and display["markdown"], display["tool_progress"], display["reasoning"])
+Display = DisplaySettings  # how much is shown, and how
 
 
 def clean_typed(text: str) -> str:

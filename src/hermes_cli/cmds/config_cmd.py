@@ -80,9 +80,9 @@ def _find(key: str, found: config.Explanation) -> config.Explanation:
 def read_key_names() -> frozenset[str]:
     """The names that keys of providers have, with those of the settings where these can be read."""
     try:
-        return find_key_names(config.load_config_readonly())
+        return find_key_names(config.load_settings())
     except ConfigProblem:  # told by whoever reads the settings
-        return find_key_names({})
+        return find_key_names(settings.Settings())
 
 
 def _ask_value(key: str) -> str:

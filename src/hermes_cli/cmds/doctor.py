@@ -255,7 +255,7 @@ def _check_answer(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
 def _find_model() -> Runtime | None:
     """None: the settings cannot be read, which their own check reports."""
     try:
-        settings = config.load_config_readonly()
+        settings = config.load_settings()
         config.load_env()
     except ConfigProblem:
         return None
@@ -277,7 +277,7 @@ def _check_tools(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
 def _check_sandbox(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Which boundary the model's commands run in (G5)."""
     try:
-        settings = config.load_config_readonly()
+        settings = config.load_settings()
         active, walls = describe_walls(settings)
     except ConfigProblem:
         return  # reported by its own check
@@ -288,7 +288,7 @@ def _check_sandbox(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     else:
         fix = "Install bubblewrap and set terminal.backend to auto: then there is a sandbox."
         yield DoctorFinding(WARN, walls, fix)
-    left_out = [name for name in (".env", "*.pem", ".ssh") if name not in settings["files"]["secrets"]]
+    left_out = [name for name in (".env", "*.pem", ".ssh") if name not in settings.files.secrets]
     if left_out:
         what = f"files.secrets does not name {', '.join(left_out)}: commands that run unasked see such files."
         fix = "Name them too, if that is not meant: the list that you set takes the place of the usual one."
@@ -298,11 +298,10 @@ def _check_sandbox(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
 def _check_plugins(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     """Whether the code of enabled plugins is what the owner agreed to (G10); none of it is run."""
     try:
-        settings = config.load_config_readonly()
+        settings = config.load_settings()
     except ConfigProblem:
         return  # reported by its own check
-    enabled = config.cfg_get(settings, "plugins", "enabled", default=[])
-    names = set(map(str, enabled)) if isinstance(enabled, list) else set()
+    names = set(settings.plugins.enabled)
     manifests = [manifest for manifest in find_manifests() if names & {manifest.id, manifest.name}]
     codes = [(manifest.id, code) for manifest in manifests if (code := find_code(manifest)) is not None]
     changes = [*(plugin_seals.find_change(name, code) for name, code in codes), context_engine.find_change()]
@@ -314,7 +313,7 @@ def _check_plugins(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
 
 def _check_platforms(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     try:
-        sections = config.load_config_readonly().get("platforms") or {}
+        sections = config.load_settings().platforms
     except ConfigProblem:
         return  # reported by its own check
     for problem in find_misspelt(map(str, sections)):
@@ -326,7 +325,7 @@ def _check_engine(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     missing = context_engine.find_missing()
     if not missing:
         return
-    if config.cfg_get(config.load_config_readonly(), "plugins", "enabled", default=[]):
+    if config.load_settings().plugins.enabled:
         what = f"No folder holds a context engine called '{missing}'. If no enabled plugin brings it, the built-in one"
         yield DoctorFinding(INFO, f"{what} is used.", context_engine.MISSING_FIX)
         return

@@ -134,7 +134,7 @@ def _start(parsed: argparse.Namespace, home: Path) -> int:
         )
     _wait_for_start(home, process, path, begin)
     print(f"The gateway of {home} runs (process {process.pid}). Its log: {log_path(home)}")
-    if cli_config.load_last_good()["web"]["enabled"]:
+    if cli_config.load_last_good().web.enabled:
         print(f"The page: {word_address(find_address(home))}")
     return OK
 

@@ -3,13 +3,13 @@
 import argparse
 import http.client
 import json
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hermes_base.errors import ConfigProblem, HermesError
+from hermes_base.settings import WebSettings
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
 from hermes_constants import get_hermes_home
@@ -38,9 +38,8 @@ def look(home: Path, *, ready: bool) -> HealthFinding:
     path = "/ready" if ready else "/health"
     try:
         page = read_page_settings()
-        host = str(page.get("host"))
         # Without a port in the settings the gateway has chosen one, and knows it.
-        if page.get("port") and (found := ask(_EVERYWHERE.get(host, host), int(page["port"]), path)) is not None:
+        if page and page.port and (found := ask(_EVERYWHERE.get(page.host, page.host), page.port, path)) is not None:
             return found
         place = find_place(home)
         if place is not None:
@@ -58,13 +57,13 @@ def look(home: Path, *, ready: bool) -> HealthFinding:
     return HealthFinding(not told["reason"], str(told["reason"] or "ready"))
 
 
-def read_page_settings() -> Mapping[str, Any]:
-    """Empty without a page, and when they cannot be read: that changes nothing of what runs."""
+def read_page_settings() -> WebSettings | None:
+    """None without a page, and when they cannot be read: that changes nothing of what runs."""
     try:
-        section: Mapping[str, Any] = config.load_config_readonly()["web"]
+        section = config.load_settings().web
     except ConfigProblem:
-        return {}
-    return section if section["enabled"] else {}
+        return None
+    return section if section.enabled else None
 
 
 def find_place(home: Path) -> tuple[str, int] | None:

@@ -48,7 +48,7 @@ def main(args: list[str]) -> int:
 def _run() -> tuple[int, bool]:
     print("Enter skips a question; Ctrl-C leaves everything as it was.\n")
     try:
-        runtime = find_runtime(config.load_config_readonly())
+        runtime = find_runtime(config.load_settings())
         print(f"Now {runtime.model} answers: {runtime.facts.label}, {runtime.source}.")
     except ConfigProblem as problem:
         print(problem)
@@ -150,7 +150,7 @@ def _try(choice: ProviderChoice | None) -> Probed:
 def _try_present() -> Probed:
     print("\nTrying what is set up with one small call …", flush=True)
     try:
-        probed = probing.probe(find_runtime(config.load_config_readonly())).probed
+        probed = probing.probe(find_runtime(config.load_settings())).probed
     except ConfigProblem as problem:
         probed = Probed(False, str(problem))
     print(f"It works: {probed.text}" if probed.ok else f"It does not work yet. {probed.text}")

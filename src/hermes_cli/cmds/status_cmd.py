@@ -14,7 +14,7 @@ from typing import Any
 from agent.auxiliary_client import find_runtime
 from gateway.core.usage_report import describe_sum
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
-from hermes_base.settings import defaults
+from hermes_base.settings import Settings
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
 from hermes_cli.cmds.gateway_cmd import NOBODY, write_status
@@ -88,7 +88,7 @@ def find_config_problem() -> str:
 def describe_model() -> dict[str, Any]:
     """Which model would answer, its window and where both come from (E11)."""
     try:
-        settings = config.load_config_readonly()
+        settings = config.load_settings()
     except ConfigProblem:
         return {"problem": "The settings are broken."}
     try:
@@ -108,9 +108,9 @@ def describe_model() -> dict[str, Any]:
 def read_walls() -> dict[str, str]:
     """Where the model's commands run, and which walls stand (G5)."""
     try:
-        settings = config.load_config_readonly()
+        settings = config.load_settings()
     except ConfigProblem:
-        settings = defaults()
+        settings = Settings()
     backend, walls = describe_walls(settings)
     return {"sandbox": backend, "walls": walls}
 

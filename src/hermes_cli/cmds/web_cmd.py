@@ -54,7 +54,7 @@ def find_address(home: Path) -> str:
     if not address:
         fix = "Is web.enabled false? The log says what else may be wrong: `hermes logs`."
         raise HermesError(NOT_SERVED.format(home=home), fix=fix)
-    host = str(config.load_last_good()["web"]["host"])
+    host = config.load_last_good().web.host
     return f"{address}?token={read_token(home)}" if is_loopback(host) else address
 
 

@@ -16,7 +16,7 @@ import model_tools  # the built-in tools are registered first, so that no plugin
 from hermes_base.text.redact import RedactingFilter
 from hermes_cli import config as cli_config
 from hermes_cli import middleware
-from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, read_settings
+from hermes_cli.plugins.plugin_context import EngineProbe, PluginContext, load_plugin_settings
 from hermes_cli.plugins.plugin_loading import Register, load_plugin
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
@@ -89,12 +89,6 @@ def decide_gate(manifest: PluginManifest, enabled: Collection[str], disabled: Co
     return PluginGate.LOAD if names & set(enabled) else PluginGate.NOT_ENABLED
 
 
-def _list_names(settings: Mapping[str, Any], setting: str) -> frozenset[str]:
-    """A list of names from the section `plugins`; anything else names nobody."""
-    value = cli_config.cfg_get(settings, "plugins", setting)
-    return frozenset(map(str, value)) if isinstance(value, list) else frozenset()
-
-
 # --- the manager
 
 
@@ -137,8 +131,8 @@ class PluginManager(PluginRecords):
                 handler = logging.StreamHandler()
                 handler.addFilter(RedactingFilter(cli_config.redactor))
                 log.addHandler(handler)
-        settings = read_settings()
-        enabled, disabled = _list_names(settings, "enabled"), _list_names(settings, "disabled")
+        settings = load_plugin_settings()
+        enabled, disabled = frozenset(settings.enabled), frozenset(settings.disabled)
         for manifest in find_manifests():
             gate = decide_gate(manifest, enabled, disabled)
             log.debug("plugin %s (%s, %s): %s", manifest.id, manifest.source, manifest.kind, gate.value)

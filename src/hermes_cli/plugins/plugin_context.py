@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_base.errors import ConfigProblem
+from hermes_base.settings import PluginSettings
 from hermes_cli import config as cli_config
 from hermes_cli.middleware import VALID_MIDDLEWARE
 from hermes_cli.plugins.plugin_offers import PluginOffers
@@ -34,13 +35,13 @@ _TASK_KEY = re.compile(r"\w+", re.ASCII)
 _SKILL_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
-def read_settings() -> Mapping[str, Any]:
-    """The settings; none when they cannot be used, so that a broken file enables nothing."""
+def load_plugin_settings() -> PluginSettings:
+    """The settings; the defaults when they cannot be used, so that a broken file enables nothing."""
     try:
-        return cli_config.load_config_readonly()
+        return cli_config.load_settings().plugins
     except ConfigProblem as problem:
         log.warning("plugins go without settings: %s", problem)
-        return {}
+        return PluginSettings()
 
 
 class PluginContext(PluginOffers):
@@ -60,9 +61,8 @@ class PluginContext(PluginOffers):
         return cli_config.cfg_get(self._read_entry(), "settings", key, default=default)
 
     def _read_entry(self) -> Any:
-        entries = cli_config.cfg_get(read_settings(), "plugins", "entries", default={})
-        by_name = cli_config.cfg_get(entries, self.manifest.name)
-        return cli_config.cfg_get(entries, self.manifest.id, default=by_name)
+        entries = load_plugin_settings().entries
+        return entries.get(self.manifest.id, entries.get(self.manifest.name))
 
     # --- tools
 

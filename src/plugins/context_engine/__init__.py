@@ -121,7 +121,7 @@ def _is_plain_name(name: str) -> bool:
 
 def _read_chosen() -> str:
     try:
-        return str(cli_config.cfg_get(cli_config.load_config_readonly(), "context", "engine", default=""))
+        return cli_config.load_settings().context.engine
     except ConfigProblem as problem:
         log.warning("context.engine cannot be read: %s", problem)
         return ""
