@@ -36,7 +36,7 @@ folder, backend, level, command = sys.argv[1:]
 hands = Hands("child", Path(folder), backend)
 hands.run("true")
 if level == "look":  # as if it had been judged to only look
-    context = ToolContext(**hands.facts)
+    context = hands.context()
     shell = shell_of(context)
     for _ in range(2):
         start = ShellStart(command, find_state(shell, context), Walls.LOOK)
