@@ -4,11 +4,14 @@ what is wrong with a mapping and read it into that class."""
 import copy
 import difflib
 import json
+import math
+import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
 from hermes_base.errors import ConfigProblem
 
@@ -294,14 +297,14 @@ class Setting:
     """One setting as people see it. A kind that ends in `?` also takes null."""
 
     key: str
-    kind: str  # str, int, float, bool, list[str], list[dict]; with ? null is allowed
+    kind: str
     default: Any
     doc: str
     takes_effect: str
     choices: tuple[str, ...] = ()
     breaks_prefix: bool = False  # a change makes a running conversation send its prompt anew, at full price
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: float = -math.inf
+    at_most: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,15 +320,72 @@ class Problem:
         return f"{self.what} {self.fix}"
 
 
-_SCALARS = {str: "str", int: "int", float: "float", bool: "bool", int | None: "int?"}
-_LISTS = {tuple[str, ...]: "list[str]", tuple[Fallback, ...]: "list[dict]"}
-_KINDS: Mapping[Any, str] = MappingProxyType({**_SCALARS, **_LISTS})
+# --- kinds of values
+
+
+class Kind(NamedTuple):
+    """What the type of a field is to people: its name, in words, which values are of it, and what a text stands for."""
+
+    name: str
+    words: str
+    takes: Callable[[Any], bool]
+    read: Callable[[str], Any]
+
+
+def guess(text: str) -> Any:
+    """The value of a text: JSON when it is JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _is_number(value: Any, types: Any = int | float) -> bool:
+    """A number that no computer reckons with is none."""
+    return isinstance(value, types) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _read_number(text: str) -> Any:
+    value = guess(text.strip())
+    return value if isinstance(value, int | float) else text
+
+
+def _read_bool(text: str) -> Any:
+    yes, no = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+    word = text.strip().lower()
+    return word in yes if word in yes + no else text
+
+
+def _read_list(text: str) -> Any:
+    """JSON, or names with commas between them."""
+    names = [item.strip() for item in text.split(",") if item.strip()]
+    return guess(text) if text.lstrip().startswith("[") else names
+
+
+def _holds(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(isinstance(item, kind) for item in value)
+
+
+_WHOLE = partial(_is_number, types=int)
+_KINDS: Mapping[Any, Kind] = {
+    str: Kind("str", "text", lambda value: isinstance(value, str), str),
+    bool: Kind("bool", "true or false", lambda value: isinstance(value, bool), _read_bool),
+    int: Kind("int", "a whole number", _WHOLE, _read_number),
+    float: Kind("float", "a number", _is_number, _read_number),
+    int | None: Kind("int?", "a whole number or null", _WHOLE, _read_number),
+    tuple[str, ...]: Kind("list[str]", "a list of names", _holds(str), _read_list),
+    tuple[Fallback, ...]: Kind("list[dict]", "a list of entries", _holds(dict), _read_list),
+}
+_BY_NAME = {kind.name: kind for kind in _KINDS.values()}
+
+
+# --- the table
 
 
 def _make_row(key: str, hint: Any, default: Any, **facts: Any) -> Setting:
     choices = get_args(hint) if get_origin(hint) is Literal else ()
     shown = list(default) if isinstance(default, tuple) else default
-    return Setting(key, "str" if choices else _KINDS[hint], shown, choices=choices, **facts)
+    return Setting(key, "str" if choices else _KINDS[hint].name, shown, choices=choices, **facts)
 
 
 _SECTIONS: Mapping[str, Any] = {name: kind for name, kind in get_type_hints(Settings).items() if is_dataclass(kind)}
@@ -342,16 +402,8 @@ _ENTRY = {name: _make_row(name, hint, None, doc="", takes_effect="") for name, h
 #: Where plugins and providers own the keys: what matches may hold anything. `*` stands for one name.
 OPEN_SECTIONS: tuple[str, ...] = ("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*")
 _OPEN_PARENTS = frozenset(section[:-2] for section in OPEN_SECTIONS if section.count("*") == 1)
-
 _SECRET_NAMES = ("api_key", "token", "secret", "password")
-_PLAIN_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
-_KIND_WORDS = MappingProxyType({**_PLAIN_WORDS, "list[str]": "a list of names", "list[dict]": "a list of entries"})
-_TYPES: Mapping[str, Any] = MappingProxyType({"str": str, "int": int, "float": int | float, "dict": dict})
-_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NULL_WORDS = frozenset({"null", "none", "~", ""})
-
-
-# --- the table
 
 
 def defaults() -> dict[str, Any]:
@@ -383,12 +435,8 @@ def suggest(key: str) -> str:
 
 def is_open(key: str) -> bool:
     """Whether a plugin or a provider owns this key."""
-    parts = key.split(".")
-    patterns = [section.split(".") for section in OPEN_SECTIONS]
-    return key not in _BY_KEY and any(
-        len(parts) >= len(pattern) and all(want in ("*", have) for have, want in zip(parts, pattern, strict=False))
-        for pattern in patterns
-    )
+    patterns = (pattern.replace(".", r"\.").replace("*", "[^.]*") for pattern in OPEN_SECTIONS)
+    return key not in _BY_KEY and any(re.match(rf"{pattern}(\.|$)", key) for pattern in patterns)
 
 
 def when_owned(key: str) -> str:
@@ -397,8 +445,8 @@ def when_owned(key: str) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value must not be shown: named like a key in a section that others own. No setting is a secret."""
-    return find(key) is None and key.rpartition(".")[2].lower().endswith(_SECRET_NAMES)
+    """Whether the value must not be shown: named like a key where others own it. No setting of ours is a secret."""
+    return key not in _BY_KEY and key.rpartition(".")[2].lower().endswith(_SECRET_NAMES)
 
 
 def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -418,9 +466,9 @@ def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 def read_settings(config: Mapping[Any, Any]) -> Settings:
     """The settings that a mapping holds over the defaults; what is wrong first is a ConfigProblem."""
-    errors = [problem for problem in check(config) if not problem.warning]
-    if errors:
-        raise ConfigProblem(errors[0].what, fix=errors[0].fix)
+    for problem in check(config):
+        if not problem.warning:
+            raise ConfigProblem(problem.what, fix=problem.fix)
     return make_settings(config)
 
 
@@ -429,32 +477,28 @@ def make_settings(config: Mapping[Any, Any]) -> Settings:
     sections = {name: kind(**_pick(config.get(name), kind)) for name, kind in _SECTIONS.items()}
     known = tuple(_BY_KEY)
     foreign = {key: value for key, value in walk(config) if value is not None and not key.startswith(known)}
-    return Settings(**sections, **_pick(config, Settings, but=_SECTIONS), foreign=foreign)
+    return Settings(**_pick(config, Settings) | sections | {"foreign": foreign})
 
 
-def _pick(given: Mapping[Any, Any] | None, kind: Any, but: Collection[str] = ()) -> dict[str, Any]:
+def _pick(given: Mapping[Any, Any] | None, kind: Any) -> dict[str, Any]:
     """What is given for the fields of a class; lists become tuples, which nobody changes."""
-    found = ((each.name, (given or {}).get(each.name)) for each in fields(kind) if each.name not in but)
+    found = ((each.name, (given or {}).get(each.name)) for each in fields(kind))
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found if value is not None}
 
 
 # --- checking
 
 
-def check(config: Mapping[Any, Any]) -> list[Problem]:
+def check(config: Mapping[Any, Any], path: str = "") -> Iterator[Problem]:
     """Everything that is wrong with a config: errors for values, warnings for keys that nobody here knows."""
-    return list(_check_section(config, ""))
-
-
-def _check_section(section: Mapping[Any, Any], path: str) -> Iterator[Problem]:
-    for name, value in section.items():
+    for name, value in config.items():
         key = f"{path}{name}"
         row, inside = find(key), section_keys(key)
         if row is not None:
             yield from check_value(row, value)
         elif inside or key in _OPEN_PARENTS:
             if isinstance(value, Mapping):
-                yield from _check_section(value, key + ".")
+                yield from check(value, key + ".")
             elif value is not None:  # a section whose lines are all commented out reads as null
                 example = f" such as {inside[0]}" if inside else ""
                 what = f"{key} holds {_show(value)}, but it is a section."
@@ -466,10 +510,9 @@ def _check_section(section: Mapping[Any, Any], path: str) -> Iterator[Problem]:
 
 def check_value(row: Setting, value: Any) -> list[Problem]:
     """What is wrong with one value; null stands for the default."""
-    but = _find_fault(row, value)
-    if but:
+    if fault := _find_fault(row, value):
         fix = f"`hermes config set {row.key} VALUE` puts it right."
-        return [Problem(row.key, f"{row.key} is {_show(value)}, but it must be {but}.", fix)]
+        return [Problem(row.key, f"{row.key} is {_show(value)}, but it must be {fault}.", fix)]
     entries = enumerate(value or ()) if row.kind == "list[dict]" else ()
     return [problem for number, entry in entries for problem in _check_entry(f"{row.key}[{number}]", entry)]
 
@@ -481,38 +524,23 @@ def _check_entry(place: str, entry: Mapping[Any, Any]) -> Iterator[Problem]:
         if row is None:
             fix = f"It takes {', '.join(_ENTRY)}."
             yield Problem(key, f"{key} is not known; it is kept and ignored.", fix, warning=True)
-        elif but := _find_fault(row, value):
-            yield Problem(key, f"{key} is {_show(value)}, but it must be {but}.", "Correct it in the file.")
+        elif fault := _find_fault(row, value):
+            yield Problem(key, f"{key} is {_show(value)}, but it must be {fault}.", "Correct it in the file.")
 
 
 def _find_fault(row: Setting, value: Any) -> str:
     """What a value must be and is not; empty: nothing is wrong with it."""
-    limits = [
-        (word, limit) for word, limit in (("at least", row.at_least), ("at most", row.at_most)) if limit is not None
-    ]
+    kind = _BY_NAME[row.kind]
     if value is None:
         return ""
-    if not _has_kind(row.kind, value):
-        return "text: put quotes around it" if row.kind == "str" and isinstance(value, int | float) else _word_of(row)
+    if not kind.takes(value):
+        return "text: put quotes around it" if row.kind == "str" and isinstance(value, int | float) else kind.words
     if row.choices and value not in row.choices:
         return "one of " + ", ".join(choice or '""' for choice in row.choices)
-    if any(value < limit if word == "at least" else value > limit for word, limit in limits):
-        return " and ".join(f"{word} {limit:g}" for word, limit in limits)
+    if _is_number(value) and not row.at_least <= value <= row.at_most:
+        limits = (("at least", row.at_least), ("at most", row.at_most))
+        return " and ".join(f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit))
     return ""
-
-
-def _has_kind(kind: str, value: Any) -> bool:
-    base = kind.removesuffix("?")
-    if base.startswith("list["):
-        return isinstance(value, list) and all(_has_kind(base[5:-1], item) for item in value)
-    if isinstance(value, bool) or base == "bool":
-        return isinstance(value, bool) and base == "bool"
-    # A number that no computer reckons with is none.
-    return isinstance(value, _TYPES[base]) and not (base in ("int", "float") and not abs(value) <= sys.float_info.max)
-
-
-def _word_of(row: Setting) -> str:
-    return _KIND_WORDS[row.kind.removesuffix("?")] + (" or null" if row.kind.endswith("?") else "")
 
 
 def _show(value: Any) -> str:
@@ -521,52 +549,15 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-# --- from the command line
-
-
 def coerce(row: Setting, text: str) -> Any:
     """The value that a text stands for; raises ValueError with a sentence when it is none of the setting's kind."""
+    kind = _BY_NAME[row.kind]
     if row.kind.endswith("?") and text.strip().lower() in _NULL_WORDS:
         return None
-    value = _READERS[row.kind](text)
-    problems = [problem for problem in check_value(row, value) if not problem.warning]
-    if problems:
-        raise ValueError(problems[0].what)
+    value = kind.read(text)
+    for problem in check_value(row, value):
+        if not problem.warning:
+            raise ValueError(problem.what)
     if value is None:
-        raise ValueError(f"{row.key} is {_show(text)}, but it must be {_word_of(row)}.")
+        raise ValueError(f"{row.key} is {_show(text)}, but it must be {kind.words}.")
     return value
-
-
-def guess(text: str) -> Any:
-    """The value of a text for a key that has no row: JSON when it is JSON, else the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _read_number(text: str) -> Any:
-    value = guess(text.strip())
-    return value if isinstance(value, int | float) else text
-
-
-def _read_bool(text: str) -> Any:
-    word = text.strip().lower()
-    return word in _YES if word in _YES + _NO else text
-
-
-def _read_list(text: str) -> Any:
-    """JSON, or names with commas between them."""
-    names = [item.strip() for item in text.split(",") if item.strip()]
-    return guess(text) if text.lstrip().startswith("[") else names
-
-
-_READERS: Mapping[str, Any] = MappingProxyType(
-    dict(
-        zip(
-            _KINDS.values(),
-            (str, _read_number, _read_number, _read_bool, _read_number, _read_list, _read_list),
-            strict=True,
-        )
-    )
-)

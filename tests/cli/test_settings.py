@@ -25,7 +25,7 @@ def test_each_row_is_complete_and_its_default_passes_its_own_check(row: settings
 def test_defaults_are_fresh_each_time() -> None:
     settings.defaults()["agent"]["toolsets"].append("x")
     assert settings.defaults()["agent"]["toolsets"] == ["hermes-cli"]
-    assert settings.check(settings.defaults()) == []
+    assert list(settings.check(settings.defaults())) == []
 
 
 def test_a_mapping_is_read_over_the_defaults() -> None:
@@ -109,14 +109,14 @@ def test_unknown_keys_are_warnings_and_owned_sections_are_not() -> None:
         "other": {"deep": {"er": 1}},
         7: "number",
     }
-    problems = settings.check(config)
+    problems = list(settings.check(config))
     assert {problem.key for problem in problems} == {"model.defalt", "model.fallbacks[0].colour", "other", "7"}
     assert all(problem.warning for problem in problems)
     assert "model.default" in next(problem.fix for problem in problems if problem.key == "model.defalt")
 
 
 def test_an_empty_section_and_a_null_stand_for_the_defaults() -> None:
-    assert settings.check({"model": None, "agent": {"max_iterations": None}}) == []
+    assert list(settings.check({"model": None, "agent": {"max_iterations": None}})) == []
 
 
 @pytest.mark.parametrize(
