@@ -54,6 +54,7 @@ from hermes_base.inbound import (
     Outgoing,
     write_inbound,
 )
+from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
@@ -298,11 +299,11 @@ class Gateway:
 
     # --- what turns need
 
-    def _make_pipe(self, job: Job, live: LiveTurn) -> EventPipe:
+    def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings) -> EventPipe:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
         key, address = job.claim.conversation, job.first.inbound.address
         shows = spec_of(address.platform).shows_events
-        progress = cli_config.load_last_good().gateway.tool_progress
+        progress = settings.gateway.tool_progress
         draft = None if shows else DraftFeed(self.delivery, address, live.draft_id, progress)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             self.call_soon(draft.begin)

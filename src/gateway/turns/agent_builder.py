@@ -1,14 +1,12 @@
 """Builds the agent of a conversation from settings, from what was chosen for the conversation, and from whose it is."""
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent.auxiliary_client import environment, find_runtime
-from agent.providers.key_names import find_key_names
+from agent.auxiliary_client import find_runtime
 from agent.providers.runtime import Runtime, entry_of_runtime
 from gateway.core.agent_cache import pick_baked
 from gateway.core.meters import MeteredJournal, Meters
@@ -19,6 +17,7 @@ from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
 from hermes_base.settings import Settings
+from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import PostNotice
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
@@ -26,10 +25,12 @@ from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
+from tools.registry import registry
 
 SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
 FOUND_SECONDS = 5.0
+MOST_FOUND = 64
 #: What was chosen goes in, so that nobody else answers in its place.
 NO_MODEL = Runtime(provider="", model="", base_url="", api_key="", api_mode="", context_length=0)
 
@@ -93,13 +94,15 @@ class Builder:
         self._post_notice = post_notice
         self._send_file = send_file
         self._meters = meters
-        self._found: dict[tuple[str, str, str], tuple[float, Runtime]] = {}
+        self._found: dict[tuple[int, int, str, str], tuple[Settings, Redactor, float, Runtime]] = {}
+        self._signatures: dict[tuple[Any, ...], tuple[Settings, str]] = {}
         self._notes_of = notes_of
 
-    def plan(self, conversation: str, choices: Choices, scope: Scope, *, needs_model: bool = True) -> AgentPlan:
+    def plan(
+        self, conversation: str, settings: Settings, choices: Choices, scope: Scope, *, needs_model: bool = True
+    ) -> AgentPlan:
         """What the conversation's agent has to be now; ConfigProblem when no model can be found and one is needed. An
         agent without a model looks for one at its first call, and fails there as a call does: what was said is kept."""
-        settings = cli_config.load_last_good()
         try:
             runtime = self.find_runtime(settings, choices.model, choices.provider)
         except ConfigProblem:
@@ -107,15 +110,20 @@ class Builder:
                 raise
             runtime = replace(NO_MODEL, model=choices.model, provider=choices.provider)
         toolsets = choose_toolsets(settings)
-        signature = GatewayRunner._agent_config_signature(
-            runtime.model,
-            as_fields(runtime),
-            toolsets,
-            scope.person_id,
-            GatewayRunner._extract_cache_busting_config(pick_baked(settings)),
-        )
+        signature = self._sign(settings, runtime, toolsets, scope.person_id)
         fallbacks = self._list_fallbacks(settings, choices, runtime)
         return AgentPlan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks)
+
+    def _sign(self, settings: Settings, runtime: Runtime, toolsets: tuple[str, ...], person: str) -> str:
+        """The text that stands for what an agent is built from; made once for each version of the settings."""
+        asked = (id(settings), registry._generation, runtime, toolsets, person)
+        known = self._signatures.get(asked)
+        if known is None or known[0] is not settings:
+            baked = GatewayRunner._extract_cache_busting_config(pick_baked(settings))
+            signed = GatewayRunner._agent_config_signature(runtime.model, as_fields(runtime), toolsets, person, baked)
+            known = self._signatures[asked] = settings, signed
+            forget_oldest(self._signatures)
+        return known[1]
 
     def _list_fallbacks(self, settings: Settings, choices: Choices, runtime: Runtime) -> tuple[Mapping[str, Any], ...]:
         """Behind a model that was chosen for the conversation stands the one of all others, then their fallbacks."""
@@ -133,15 +141,13 @@ class Builder:
         """Which model answers; looking for one may touch the network, so the result holds for a moment, and nobody
         looks on a thread of the store."""
         forbid_store_thread("looking for a model")
-        wanted, now = (fingerprint(settings), model, provider), time.monotonic()
+        keys, now = cli_config.redactor(), time.monotonic()  # another one as soon as a key is another
+        wanted = (id(settings), id(keys), model, provider)
         known = self._found.get(wanted)
-        if known is not None and now - known[0] < FOUND_SECONDS:
-            return known[1]
-        runtime = find_runtime(settings, model=model, provider=provider)
-        if len(self._found) > 64:
-            self._found.clear()
-        self._found[wanted] = now, runtime
-        return runtime
+        if known is None or known[:2] != (settings, keys) or now - known[2] >= FOUND_SECONDS:
+            known = self._found[wanted] = settings, keys, now, find_runtime(settings, model=model, provider=provider)
+            forget_oldest(self._found)
+        return known[3]
 
     def build(self, plan: AgentPlan) -> AIAgent:
         """An agent from what its signature stands for; all other settings are given to it as to a warm one."""
@@ -186,11 +192,10 @@ class Builder:
         agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks))
 
 
-def fingerprint(settings: Settings) -> str:
-    """One text for all that decides which model answers: the section of the settings, and the keys of today."""
-    env = environment()
-    keys = [(name, env.get(name, "")) for name in sorted(find_key_names(settings))]
-    return hashlib.sha256(repr((settings.model, keys)).encode()).hexdigest()
+def forget_oldest(found: dict[Any, Any]) -> None:
+    """What was found for settings of old is not asked for any more."""
+    while len(found) > MOST_FOUND:
+        found.pop(next(iter(found)), None)
 
 
 def choose_toolsets(settings: Settings) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from hermes_base.chat import LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
+from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
@@ -141,7 +142,7 @@ class GatewayParts:
     endings: Endings
     titler: Titler
     meters: Meters
-    make_pipe: Callable[[Job, LiveTurn], EventPipe]
+    make_pipe: Callable[[Job, LiveTurn, Settings], EventPipe]
 
 
 @contextmanager
@@ -206,7 +207,7 @@ class TurnPerformer:
     def _work(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, live: LiveTurn) -> JobDone:
         parts, key, journal = self._parts, job.claim.conversation, _journal_of(agent)
         try:
-            pipe = parts.make_pipe(job, live)
+            pipe = parts.make_pipe(job, live, plan.settings)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
             self._run(job, turn, plan, agent, pipe, live.turn_id)
             if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
@@ -232,17 +233,17 @@ class TurnPerformer:
 
     def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
-        shared = cli_config.load_last_good().people.shared
+        settings = cli_config.load_last_good()
         inbound, sender = item.inbound, item.sender
         belongs = self._parts.store.people.person_of(key)
-        scope = scope_of(inbound.address.kind, sender.role, sender.person, key, shared, belongs=belongs)
+        scope = scope_of(inbound.address.kind, sender.role, sender.person, key, settings.people.shared, belongs=belongs)
         before = Choices.of(self._parts.store.turns.choices(key))
         own = open_folder(self._parts.home, scope)
         folder = str(own / WORKSPACE) if own else inbound.folder or before.folder
         if not folder:  # where a conversation without a terminal works
             folder = str(make_folders(self._parts.home / WORKSPACE))
         now = replace(before, folder=folder, address=as_fields(inbound.address), person=sender.person, role=sender.role)
-        plan = self._parts.builder.plan(key, now, scope, needs_model=needs_model)
+        plan = self._parts.builder.plan(key, settings, now, scope, needs_model=needs_model)
         return replace(plan, changed=None if now == before else now.as_stored())
 
     def _run(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, pipe: EventPipe, name: str) -> None:

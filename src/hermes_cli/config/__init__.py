@@ -85,8 +85,8 @@ class Explanation:
 
 
 _lock = threading.Lock()
-_last_good: dict[str, Settings] = {}  # by file
-_told: dict[str, str] = {}
+_last_good: dict[Path, Settings] = {}  # by file
+_told: dict[Path, str] = {}
 _texts: dict[Path, _FileText] = {}
 _configs: dict[Path, _Loaded] = {}
 _refused: dict[Path, tuple[str, str, str]] = {}  # text, what is wrong with it, and what to do
@@ -125,8 +125,8 @@ def load_settings() -> Settings:
     return _load_checked().settings
 
 
-def _load_checked() -> _Loaded:
-    loaded = _load()
+def _load_checked(path: Path | None = None) -> _Loaded:
+    loaded = _load(path or get_config_path())
     errors = [problem for problem in loaded.problems if not problem.warning]
     if errors:
         first = add_lines(errors[:1])[0]
@@ -137,10 +137,10 @@ def _load_checked() -> _Loaded:
 
 def load_last_good() -> Settings:
     """The settings; while the file is broken, those that were read last, and the log says so once for each problem."""
-    path = str(get_config_path())
+    path = get_config_path()
     try:
-        found = load_settings()
-        if path not in _last_good or not _is_being_written(_texts.get(get_config_path())):
+        found = _load_checked(path).settings
+        if path not in _last_good or not _is_being_written(_texts.get(path)):
             _last_good[path] = found
         _told.pop(path, None)
     except ConfigProblem as problem:
@@ -170,7 +170,7 @@ def cfg_get(cfg: Any, *keys: str, default: Any = None) -> Any:
 
 def find_problems() -> list[Problem]:
     """Everything that is wrong in `config.yaml`, with lines; raises ConfigProblem when it cannot be read at all."""
-    return add_lines(list(_load().problems))
+    return add_lines(list(_load(get_config_path()).problems))
 
 
 def add_lines(problems: list[Problem]) -> list[Problem]:
@@ -191,8 +191,7 @@ def _place(path: Path, tree: Any, key: str) -> str:
     return f"{path}, line {line}" if line else str(path)
 
 
-def _load() -> _Loaded:
-    path = get_config_path()
+def _load(path: Path) -> _Loaded:
     with _lock:
         text = _read_if_changed(path)
         known = _configs.get(path)
@@ -318,8 +317,8 @@ def _load_env_file() -> dict[str, tuple[str, int]]:
             lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
             found = {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
             known = _envs[path] = (text, found)
-        news = problem and _told.get(str(path)) != problem
-        _told[str(path)] = problem
+        news = problem and _told.get(path) != problem
+        _told[path] = problem
     if news:
         log.warning("The changed variables are not used: %s", problem)
     return known[1]
@@ -361,7 +360,7 @@ def secrets() -> dict[str, str]:
 def _load_raw() -> Mapping[Any, Any]:
     """What the file says; while it is broken, what it said last: that is still in force, and as secret."""
     with suppress(ConfigProblem):
-        return _load().raw
+        return _load(get_config_path()).raw
     known = _configs.get(get_config_path())
     return known.raw if known else {}
 
@@ -379,10 +378,11 @@ def redactor() -> Redactor:
     """Takes today's secrets out of a text. Asked for in every turn, so a change of the environment alone is noticed
     a second later; a change of the files is noticed at once."""
     global _known_redactor
-    key: list[object] = [get_config_path()]
-    for path in (get_config_path(), get_env_path()):
+    home = get_hermes_home()
+    key: list[object] = [home]
+    for name in (CONFIG_FILE, ENV_FILE):
         with suppress(ConfigProblem):
-            key.append(_take_stamp(path))
+            key.append(_take_stamp(_find_inside(home, name)))
     now = time.monotonic()
     if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
         _known_redactor = (key, now, _make_redactor(tuple(secrets().items())))
@@ -576,7 +576,7 @@ def _explain_env(name: str) -> Explanation:
 
 def _explain_config(key: str) -> Explanation:
     row = settings.find(key)
-    value = cfg_get(_load().raw, *key.split("."))
+    value = cfg_get(_load(get_config_path()).raw, *key.split("."))
     if row is None and value is None and not settings.is_open(key):
         raise unknown_key(key)
     if row is None:  # a key of a plugin, a provider or another program
