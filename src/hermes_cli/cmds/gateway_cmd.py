@@ -202,7 +202,7 @@ def _stop(parsed: argparse.Namespace, home: Path) -> int:
         return OK
     _ask(home, owner, "shutdown")
     end = time.monotonic() + _STOP_SECONDS
-    while (now := holder(home)) == owner:
+    while (now := holder(home)) is not None and (now == owner or not now.pid):  # without a name it comes or goes
         if time.monotonic() > end:
             raise HermesError(
                 f"The gateway (process {owner.pid}) was told to stop and has not ended yet.",
