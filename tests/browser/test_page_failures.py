@@ -43,7 +43,7 @@ def test_malformed_json_is_told_in_words_not_as_bytes(tab: Tab, house: WebHouse,
     answer = house.visit().http.post(
         "/web/threads", content=b"{not \xff json", headers={"content-type": "application/json"}
     )
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "The body is no JSON that can be read.")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "The body is not UTF-8.")
     lab.set_plan([{"fault": {"status": 400, "body": '{"error": not json'}}])
     tab.say("hello")
     failure = tab.page.locator("article.failure")
