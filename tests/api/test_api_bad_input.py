@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from gateway.http.api.formats.request_fields import BODY_BYTES
+from gateway.http.api.door import BODY_BYTES
 from gateway.http.gate import _with_headers
 from hermes_lab.server import LabServer
 

@@ -9,9 +9,8 @@ from api_house import ApiHouse
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gateway.http.api.description import CALLS as DESCRIBED
 from gateway.http.api.description import describe_api
-from gateway.http.api.routes import CALLS, OPEN_CALLS
+from gateway.http.api.routes import CALLS
 
 #: Chance alone hardly ever makes a question that can be answered.
 BODIES: Mapping[str, Any] = {
@@ -21,20 +20,12 @@ BODIES: Mapping[str, Any] = {
 }
 
 
-def test_routes_and_description_agree() -> None:
-    """H11: what is served is described, and what is described is served."""
-    served = {(method.lower(), path.replace(":path", "")) for method, path, _ in (*CALLS, *OPEN_CALLS)}
-    assert served == set(DESCRIBED)
-    opened = {path for _, path, _ in OPEN_CALLS}
-    assert {path for (_, path), call in DESCRIBED.items() if call.is_open} == opened
-
-
 def test_the_description_is_whole() -> None:
     """Every name that it refers to is in it."""
-    document = describe_api("1.0")
+    document = describe_api("1.0", CALLS)
     schema = schemathesis.openapi.from_dict(document)
     schema.validate()
-    assert len(list(schema.get_all_operations())) == len(DESCRIBED)
+    assert len(list(schema.get_all_operations())) == len(CALLS)
     for operation in schema.get_all_operations():
         assert operation.ok().definition.raw["responses"]
 
@@ -104,7 +95,7 @@ def test_no_call_breaks_the_server(api: ApiHouse) -> None:
             assert answer.status_code < 500, f"{case.as_curl_command()}\n{answer.text}"
 
         call()
-    assert len(seen) == len(DESCRIBED)
+    assert len(seen) == len(CALLS)
     assert 200 in seen["POST /v1/chat/completions"]
     assert 200 in seen["POST /v1/responses"]
     assert 200 in seen["GET /v1/runs/{id}/events"]

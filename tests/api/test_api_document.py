@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from api_house import ApiHouse
 
-from gateway.http.api.description import CALLS
+from gateway.http.api.routes import CALLS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "api.md").read_text("utf-8")
@@ -45,4 +45,4 @@ def test_shell_examples_run(api: ApiHouse, block: str) -> None:
 
 
 def test_the_page_names_every_call() -> None:
-    assert [path for _, path in CALLS if path not in TEXT] == []
+    assert [path for _, path in CALLS if path.replace(":path", "") not in TEXT] == []

@@ -99,13 +99,13 @@ def answer_failure(error: Exception) -> Response:
     return answer_error(500, "broken", "Something broke in Hermes; nothing else was touched. The log says more.")
 
 
-def guarded(handler: Handler) -> Handler:
+def guarded(handler: Handler, answer: Callable[[Exception], Response] = answer_failure) -> Handler:
     """The handler, with its failures as answers."""
 
     async def serve(request: Request) -> Response:
         try:
             return await handler(request)
-        except Exception as error:  # noqa: BLE001 - the boundary to a request; `answer_failure` logs what is ours
-            return answer_failure(error)
+        except Exception as error:  # noqa: BLE001 - the boundary to a request; `answer` logs what is ours
+            return answer(error)
 
     return serve

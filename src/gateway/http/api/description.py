@@ -1,22 +1,23 @@
-"""The OpenAPI description of all calls: hand-written data, and what makes a document of it."""
+"""Makes the OpenAPI description of the calls and their messages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.http.api.description_schemas import NUMBER, PLACE, SCHEMAS, TEXT, Schema, ref
+import msgspec
+from msgspec import Struct
+
+from gateway.http.api.door import ApiCall
+from gateway.http.api.messages import PLACE_SCHEMA, ErrorAnswer, HealthAnswer
+
+Schema = Mapping[str, Any]
 
 ABOUT = (
     "The agent of this home as an API. `/v1/chat/completions` and `/v1/responses` take what OpenAI clients send; "
     "sessions and runs are Hermes' own. Errors have OpenAI's form."
 )
-_LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 100}
-_BEFORE: Schema = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
-_WORDS: Schema = {"type": "string", "maxLength": 500}
+_TEXT: Schema = {"type": "string"}
 _HEADER: Schema = {"type": "string", "maxLength": 255}
-_FORMS: Mapping[str, Schema] = {"X-Hermes-Conversation": PLACE}
-_TALK: tuple[str, ...] = ("X-Hermes-Conversation", "Idempotency-Key", "X-Hermes-Commands", "X-Hermes-Events")
-_TALK_ERRORS = (404, 409, 413, 422, 429, 502, 503)
+_FORMS: Mapping[str, Schema] = {"X-Hermes-Conversation": {"type": "string", **PLACE_SCHEMA}}
 _HEADERS: Mapping[str, str] = {
     "X-Hermes-Conversation": "As the field `conversation`.",
     "Idempotency-Key": "The same key never runs twice: a repetition gets the answer of the first request.",
@@ -25,7 +26,7 @@ _HEADERS: Mapping[str, str] = {
     "Last-Event-ID": "Go on after this event; one that is not known begins anew.",
 }
 _TOLD: Mapping[str, Any] = {
-    name: {"schema": TEXT, "description": about}
+    name: {"schema": _TEXT, "description": about}
     for name, about in (
         ("X-Hermes-Conversation", "The conversation, to be named in the next request."),
         ("X-Hermes-Session", "The session, if there is one yet."),
@@ -34,96 +35,21 @@ _TOLD: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
-    """One call: its answer, what it takes, and which errors it may give beside those that all have."""
-
-    summary: str
-    answer: str = ""  # name of a schema; empty: a text
-    status: int = 200
-    body: str = ""
-    body_needed: bool = True
-    query: Mapping[str, Schema] = field(default_factory=dict)
-    headers: tuple[str, ...] = ()
-    streams: bool = False  # also, or only, as server-sent events
-    errors: tuple[int, ...] = ()
-    is_open: bool = False  # without a key
-
-
-CALLS: Mapping[tuple[str, str], ApiCall] = {
-    ("post", "/v1/chat/completions"): ApiCall(
-        "Ask, in the Chat Completions format.",
-        "Chat",
-        body="ChatRequest",
-        headers=_TALK,
-        streams=True,
-        errors=_TALK_ERRORS,
-    ),
-    ("post", "/v1/responses"): ApiCall(
-        "Ask, in the Responses format.",
-        "Response",
-        body="ResponseRequest",
-        headers=_TALK,
-        streams=True,
-        errors=_TALK_ERRORS,
-    ),
-    ("get", "/v1/responses/{id}"): ApiCall("A response as it stands.", "Response", errors=(404,)),
-    ("post", "/v1/responses/{id}/cancel"): ApiCall("Stop a response under way.", "Response", errors=(403, 404)),
-    ("get", "/v1/models"): ApiCall("The models that a conversation may choose.", "Models"),
-    ("get", "/v1/models/{id}"): ApiCall("One of them.", "Model", errors=(404,)),
-    ("get", "/v1/sessions"): ApiCall(
-        "Your sessions, those with the newest activity first, or those with these words.",
-        "Sessions",
-        query={"limit": _LIMIT, "before": NUMBER, "words": _WORDS},
-    ),
-    ("get", "/v1/sessions/{id}"): ApiCall("A session.", "Session", errors=(404,)),
-    ("patch", "/v1/sessions/{id}"): ApiCall(
-        "Give a session a title.", "Session", body="TitleRequest", errors=(404, 413)
-    ),
-    ("delete", "/v1/sessions/{id}"): ApiCall("Delete a session for good.", "Deleted", errors=(404, 409)),
-    ("get", "/v1/sessions/{id}/messages"): ApiCall(
-        "What people see of a session, in order; the newest ones, or those before a position.",
-        "Entries",
-        query={"limit": _LIMIT, "before": _BEFORE},
-        errors=(404,),
-    ),
-    ("post", "/v1/sessions/{id}/fork"): ApiCall(
-        "A copy of a session, which goes on by itself.",
-        "Session",
-        201,
-        body="ForkRequest",
-        body_needed=False,
-        errors=(404, 409, 413),
-    ),
-    ("post", "/v1/runs"): ApiCall(
-        "Ask, and do not wait.", "Run", 202, body="RunRequest", headers=_TALK[:3], errors=(404, 409, 413, 422, 429, 503)
-    ),
-    ("get", "/v1/runs/{id}"): ApiCall("A run as it stands.", "Run", errors=(404,)),
-    ("get", "/v1/runs/{id}/events"): ApiCall(
-        "What happens in a run, from its beginning.", headers=("Last-Event-ID",), streams=True, errors=(404,)
-    ),
-    ("post", "/v1/runs/{id}/stop"): ApiCall("Stop a run under way.", "Stopped", errors=(403, 404)),
-    ("post", "/v1/runs/{id}/approve"): ApiCall(
-        "Answer the question that a run asks.", "Answered", body="AnswerRequest", errors=(403, 404, 409, 413)
-    ),
-    ("get", "/metrics"): ApiCall("Figures in the text format of Prometheus, for the owner.", errors=(403,)),
-    ("get", "/health"): ApiCall("The process answers.", "Health", is_open=True),
-    ("get", "/ready"): ApiCall("Whether a message would be taken now.", "Health", is_open=True, errors=(503,)),
-    ("get", "/openapi.json"): ApiCall("This description.", is_open=True),
-}
-
-
-def describe_api(version: str) -> dict[str, Any]:
+def describe_api(version: str, calls: Mapping[tuple[str, str], ApiCall]) -> dict[str, Any]:
     """The whole document."""
+    kinds: set[type[Struct]] = {ErrorAnswer}
     paths: dict[str, dict[str, Any]] = {}
-    for (method, path), call in CALLS.items():
-        paths.setdefault(path, {})[method] = _describe_call(path, call)
+    for (method, path), call in calls.items():
+        path = path.replace(":path", "")
+        paths.setdefault(path, {})[method.lower()] = _describe_call(path, call)
+        kinds |= {kind for kind in (call.answer, call.find_kind("body")) if kind is not None}
+    _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return {
         "openapi": "3.1.0",
         "info": {"title": "Hermes", "version": version, "description": ABOUT},
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": dict(sorted(schemas.items())),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"key": []}],
@@ -131,31 +57,44 @@ def describe_api(version: str) -> dict[str, Any]:
 
 
 def _describe_call(path: str, call: ApiCall) -> dict[str, Any]:
-    error = {"description": "It could not be done.", "content": _as_json(ref("Health" if call.is_open else "Error"))}
+    error = {"description": "It could not be done.", "content": _as_json(HealthAnswer if call.is_open else ErrorAnswer)}
     errors = call.errors if call.is_open else (400, 401, 500, *call.errors)
     answers = {str(call.status): _describe_answer(path, call)} | {str(status): error for status in sorted(set(errors))}
-    in_path = [{"name": "id", "in": "path", "required": True, "schema": TEXT}] if "{id}" in path else []
-    in_query = [{"name": name, "in": "query", "schema": schema} for name, schema in call.query.items()]
+    in_path = [{"name": "id", "in": "path", "required": True, "schema": _TEXT}] if "{id}" in path else []
     in_headers = [
         {"name": name, "in": "header", "schema": _FORMS.get(name, _HEADER), "description": _HEADERS[name]}
         for name in call.headers
     ]
-    parameters = [*in_path, *in_query, *in_headers]
-    told: dict[str, Any] = {"summary": call.summary, "responses": answers, "parameters": parameters}
-    if call.body:
-        told["requestBody"] = {"required": call.body_needed, "content": _as_json(ref(call.body))}
+    parameters = [*in_path, *_describe_query(call.find_kind("query")), *in_headers]
+    told: dict[str, Any] = {"summary": _summarize(call), "responses": answers, "parameters": parameters}
+    body = call.find_kind("body")
+    if body is not None:
+        needed = any(one.required for one in msgspec.structs.fields(body))
+        told["requestBody"] = {"required": needed, "content": _as_json(body)}
     return told | ({"security": []} if call.is_open else {})
 
 
+def _describe_query(kind: type[Struct] | None) -> list[dict[str, Any]]:
+    if kind is None:
+        return []
+    fields = msgspec.json.schema_components([kind])[1][kind.__name__]["properties"]
+    return [{"name": name, "in": "query", "schema": schema} for name, schema in fields.items()]
+
+
 def _describe_answer(path: str, call: ApiCall) -> dict[str, Any]:
-    content: dict[str, Any] = _as_json(ref(call.answer)) if call.answer else {}
+    content: dict[str, Any] = _as_json(call.answer) if call.answer else {}
     if call.streams:
-        content["text/event-stream"] = {"schema": TEXT}
+        content["text/event-stream"] = {"schema": _TEXT}
     if not content:
-        content = _as_json({"type": "object"}) if path.endswith(".json") else {"text/plain": {"schema": TEXT}}
-    told: dict[str, Any] = {"description": call.summary, "content": content}
+        is_json = path.endswith(".json")
+        content = {"application/json": {"schema": {"type": "object"}}} if is_json else {"text/plain": {"schema": _TEXT}}
+    told: dict[str, Any] = {"description": _summarize(call), "content": content}
     return told | ({"headers": _TOLD} if call.headers else {})
 
 
-def _as_json(schema: Schema) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
+def _summarize(call: ApiCall) -> str:
+    return " ".join((call.work.__doc__ or "").partition(".")[0].split()) + "."
+
+
+def _as_json(kind: type[Struct]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}

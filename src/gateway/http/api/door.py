@@ -1,26 +1,31 @@
 """Who comes in: checks the key of a request, and answers every failure in one form."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any, get_type_hints
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.http.api.problems import ApiProblem, problem_of
+from gateway.http.answers import Handler, answer_json, guarded
+from gateway.http.api.problems import ApiProblem, answer_problem
 from gateway.http.api.runs.repeats import Repeats
 from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
+from gateway.http.reading import parse, read_body, read_query
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.service.queries.all_queries import Queries
-from hermes_base.errors import HermesError
 from hermes_base.query_values import Caller
 
-log = logging.getLogger(__name__)
-
+#: Headers and errors of the calls that say something to the agent.
+TALK = ("X-Hermes-Conversation", "Idempotency-Key", "X-Hermes-Commands", "X-Hermes-Events")
+TALK_ERRORS = (404, 409, 413, 422, 429, 502, 503)
+BODY_BYTES = 10 * 1024 * 1024
+SMALL_BYTES = 32 * 1024  # what is larger is parsed beside the event loop
 KEY_IN_ADDRESS = (
     "A key must not stand in the address, since addresses are logged on their way. Send it in the header "
     "`Authorization: Bearer KEY`, and revoke this one: `hermes api-keys list`, then `hermes api-keys revoke ID`."
@@ -48,36 +53,60 @@ class Api:
         return self.repeating.setdefault(name, asyncio.Lock())
 
 
-Open = Callable[[Api, Request], Awaitable[Response]]
-Closed = Callable[[Api, Request, Caller], Awaitable[Response]]
-Endpoint = Callable[[Request], Awaitable[Response]]
+Work = Callable[..., Awaitable[Response | Struct]]
 
 
-def for_all(api: Api, work: Open) -> Endpoint:
-    """A call that needs no key."""
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """One call: who does it, what it gives, and which errors it may give beside those that all have. What it takes are
+    the kinds of the parameters `body` and `query` of `work`; what it does is the first sentence of its docstring."""
+
+    work: Work
+    answer: type[Struct] | None = None  # None: a text
+    status: int = 200
+    headers: tuple[str, ...] = ()
+    streams: bool = False  # also, or only, as server-sent events
+    errors: tuple[int, ...] = ()
+    is_open: bool = False  # without a key
+
+    def find_kind(self, part: str) -> type[Struct] | None:
+        return get_type_hints(self.work).get(part)
+
+
+class CallTable(dict[tuple[str, str], ApiCall]):
+    """By method and path, the calls of a module."""
+
+    def call(self, method: str, path: str, answer: type[Struct] | None = None, **more: Any) -> Callable[[Work], Work]:
+        """Marks what serves a call."""
+
+        def add(work: Work) -> Work:
+            self[method, path] = ApiCall(work, answer, **more)
+            return work
+
+        return add
+
+
+def serve(api: Api, call: ApiCall) -> Handler:
+    """The call as a client makes it: its key is checked, then what it sends."""
+    body, query = call.find_kind("body"), call.find_kind("query")
 
     async def answer(request: Request) -> Response:
-        try:
-            refuse_key_in_address(request)
-            return await work(api, request)
-        except ApiProblem as problem:
-            return problem.respond()
-        except HermesError as error:
-            return problem_of(error).respond()
-        except Exception:  # the boundary to a client; neither body nor key goes into the log
-            log.exception("a call of the API failed: %s %s", request.method, request.scope.get("path", "")[:100])
-            return ApiProblem(500, "Something broke inside of Hermes; the log has the details.").respond()
+        refuse_key_in_address(request)
+        given: dict[str, Any] = {} if call.is_open else {"caller": await find_caller(api, request)}
+        if query is not None:
+            given["query"] = read_query(request, query)
+        if body is not None:
+            given["body"] = await _read_sent(request, body)
+        made = await call.work(api, request, **given)
+        return made if isinstance(made, Response) else answer_json(made, call.status)
 
-    return answer
+    return guarded(answer, answer_problem)
 
 
-def for_callers(api: Api, work: Closed) -> Endpoint:
-    """A call that needs a key, or the page's own token."""
-
-    async def find_and_work(api: Api, request: Request) -> Response:
-        return await work(api, request, await find_caller(api, request))
-
-    return for_all(api, find_and_work)
+async def _read_sent(request: Request, kind: type[Struct]) -> Struct:
+    """No body at all says as much as an empty object; a large one is read beside the event loop."""
+    sent = await read_body(request, BODY_BYTES) or b"{}"
+    return parse(sent, kind) if len(sent) <= SMALL_BYTES else await asyncio.to_thread(parse, sent, kind)
 
 
 def refuse_key_in_address(request: Request) -> None:

@@ -1,12 +1,17 @@
 """What a client is told when something cannot be done, in the form that OpenAI clients read."""
 
+import logging
 from collections.abc import Mapping
-from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
+from gateway.http.answers import NOT_READ, Refusal, answer_json
+from gateway.http.api.messages import ErrorAnswer, ErrorDetail
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import Conflict, NotAllowed, NotThere
+
+log = logging.getLogger(__name__)
 
 #: Clients repeat failed requests by themselves; a repeated turn would be paid twice.
 NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
@@ -28,6 +33,8 @@ _STATUS_OF: tuple[tuple[type[HermesError], int], ...] = (
     (StoreFailure, 503),
     (HermesError, 400),
 )
+#: How OpenAI's clients know what the readers of requests refuse.
+_CODES_OF: Mapping[str, tuple[int, str]] = {"wrong_field": (400, "invalid_value"), "malformed": (400, "invalid_json")}
 
 
 class ApiProblem(Exception):
@@ -42,14 +49,14 @@ class ApiProblem(Exception):
         self.retry = retry
         self.headers: Mapping[str, str] = {}  # that go along
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ErrorDetail:
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {"message": self.message, "type": kind, "param": self.param or None, "code": self.code}
+        return ErrorDetail(self.message, kind, self.param or None, self.code)
 
-    def respond(self) -> JSONResponse:
+    def respond(self) -> Response:
         extra = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
         retry = {} if self.retry else NO_RETRY
-        return JSONResponse({"error": self.describe()}, self.status, {**self.headers, **extra, **retry})
+        return answer_json(ErrorAnswer(self.describe()), self.status, {**self.headers, **extra, **retry})
 
 
 def wrong(param: str, message: str, code: str = "invalid_value") -> ApiProblem:
@@ -57,6 +64,18 @@ def wrong(param: str, message: str, code: str = "invalid_value") -> ApiProblem:
     return ApiProblem(400, message, code, param=param)
 
 
-def problem_of(error: HermesError) -> ApiProblem:
-    status = next(status for kind, status in _STATUS_OF if isinstance(error, kind))
-    return ApiProblem(status, str(error), retry=status == 503)
+def answer_problem(error: Exception) -> Response:
+    """What a failed call is answered with. Neither body nor key goes into the log."""
+    match error:
+        case ApiProblem():
+            return error.respond()
+        case Refusal():
+            status, code = _CODES_OF.get(error.code, (error.status, error.code))
+            return ApiProblem(status, str(error), code, param=error.param).respond()
+        case ClientDisconnect():
+            return Response(status_code=NOT_READ)
+        case HermesError():
+            status = next(status for kind, status in _STATUS_OF if isinstance(error, kind))
+            return ApiProblem(status, str(error), retry=status == 503).respond()
+    log.error("a call of the API failed", exc_info=error)
+    return ApiProblem(500, "Something broke inside of Hermes; the log has the details.").respond()

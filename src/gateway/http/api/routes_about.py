@@ -1,63 +1,63 @@
-"""What Hermes says about itself: models, health, metrics, and the description of all calls."""
+"""What programs ask about this home: its models, whether it is there and ready, and its figures."""
 
-from typing import Any
-
+from msgspec import UNSET
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from gateway.http.api.description import describe_api
-from gateway.http.api.door import Api
+from gateway.http.answers import answer_json
+from gateway.http.api.door import Api, CallTable
 from gateway.http.api.formats.asking import MODEL
+from gateway.http.api.messages import HealthAnswer, ModelAnswer, ModelsAnswer
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.saying import check_model
 from hermes_base.query_values import Caller
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+CALLS = CallTable()
 
-async def list_models(api: Api, request: Request, caller: Caller) -> Response:
+
+@CALLS.call("GET", "/v1/models", ModelsAnswer)
+async def list_models(api: Api, request: Request, caller: Caller) -> ModelsAnswer:
+    """The models that a conversation may choose."""
     del request, caller
     names = dict.fromkeys([MODEL, *await api.queries.setup.models()])
-    return JSONResponse({"object": "list", "data": [_write_model(name) for name in names]})
+    return ModelsAnswer([ModelAnswer(name) for name in names])
 
 
-async def get_model(api: Api, request: Request, caller: Caller) -> Response:
+@CALLS.call("GET", "/v1/models/{id:path}", ModelAnswer, errors=(404,))
+async def get_model(api: Api, request: Request, caller: Caller) -> ModelAnswer:
+    """One of them."""
     del caller
     name = request.path_params["id"]
     await check_model(api, name)
-    return JSONResponse(_write_model(name))
+    return ModelAnswer(name)
 
 
-def _write_model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "hermes"}
-
-
-async def tell_health(api: Api, request: Request) -> Response:
+@CALLS.call("GET", "/health", HealthAnswer, is_open=True)
+async def tell_health(api: Api, request: Request) -> HealthAnswer:
     """The process answers."""
     del api, request
-    return JSONResponse({"status": "ok"})
+    return HealthAnswer("ok")
 
 
+@CALLS.call("GET", "/ready", HealthAnswer, is_open=True, errors=(503,))
 async def tell_readiness(api: Api, request: Request) -> Response:
     """Whether a message would be taken now."""
     del request
     reason = await api.queries.operations.find_unready()
     if reason:
-        return JSONResponse({"status": "not_ready", "reason": reason}, 503)
-    warning = api.queries.gateway.warning()
-    return JSONResponse({"status": "ready", **({"warning": warning} if warning else {})})
+        return answer_json(HealthAnswer("not_ready", reason), 503)
+    return answer_json(HealthAnswer("ready", warning=api.queries.gateway.warning() or UNSET))
 
 
+@CALLS.call("GET", "/metrics", errors=(403,))
 async def tell_metrics(api: Api, request: Request, caller: Caller) -> Response:
+    """Figures in the text format of Prometheus, for the owner."""
     del request
     if not caller.is_owner:
         raise ApiProblem(403, "Metrics are the owner's to see.")
     return Response(await api.queries.gateway.metrics(), media_type=METRICS_TYPE)
-
-
-async def tell_description(api: Api, request: Request) -> Response:
-    del request
-    return JSONResponse(describe_api(api.queries.version))
 
 
 async def refuse_unknown(api: Api, request: Request) -> Response:

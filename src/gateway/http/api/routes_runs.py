@@ -1,16 +1,23 @@
 """Runs: start one and leave, look at it, follow it, stop it, and answer what it asks."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
+import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from gateway.http.answers import write_question
-from gateway.http.api.door import Api
+from gateway.http.answers import answer_json
+from gateway.http.api.door import TALK, Api, CallTable
 from gateway.http.api.formats.asking import MODEL, Ask
-from gateway.http.api.formats.request_fields import read_json
 from gateway.http.api.formats.writing_chat import problem_with, write_extras, write_usage
+from gateway.http.api.messages import (
+    AnsweredQuestion,
+    AnswerRequest,
+    AskedQuestion,
+    RunAnswer,
+    RunRequest,
+    StoppedAnswer,
+)
 from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.run_record import CLOSING, ENDED, Record
 from gateway.http.api.runs.tickets import RUN
@@ -18,28 +25,29 @@ from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.http.streams import PULSE, PULSE_SECONDS, stream, write_event
 from hermes_base.query_values import Caller
 
+CALLS = CallTable()
 
-async def start_run(api: Api, request: Request, caller: Caller) -> Response:
-    body = await read_json(request)
-    ask = Ask(
-        body.text("input", needed=True),
-        body.text("instructions"),
-        model=body.text("model", most=200) or MODEL,
-        place=body.text("conversation", most=500),
-    )
+
+@CALLS.call("POST", "/v1/runs", RunAnswer, status=202, headers=TALK[:3], errors=(404, 409, 413, 422, 429, 503))
+async def start_run(api: Api, request: Request, caller: Caller, body: RunRequest) -> Response:
+    """Ask, and do not wait."""
+    ask = Ask(body.input, body.instructions or "", model=body.model or MODEL, place=body.conversation or "")
     record = await say(api, caller, ask, read_wish(request, caller))
     return await _show(api, record, caller, status=202)
 
 
+@CALLS.call("GET", "/v1/runs/{id}", RunAnswer, errors=(404,))
 async def get_run(api: Api, request: Request, caller: Caller) -> Response:
+    """A run as it stands."""
     return await _show(api, await _find(api, request, caller), caller)
 
 
+@CALLS.call("GET", "/v1/runs/{id}/events", headers=("Last-Event-ID",), streams=True, errors=(404,))
 async def follow_run(api: Api, request: Request, caller: Caller) -> Response:
-    """What has happened so far and what happens next, from the beginning or after `Last-Event-ID`."""
+    """What happens in a run, from its beginning or after `Last-Event-ID`."""
     record = await _find(api, request, caller)
 
-    async def write_events() -> AsyncIterator[str]:
+    async def write_events() -> AsyncIterator[bytes]:
         async for event in record.follow(request.headers.get("last-event-id", ""), PULSE_SECONDS):
             if event is None:
                 yield PULSE
@@ -52,31 +60,31 @@ async def follow_run(api: Api, request: Request, caller: Caller) -> Response:
     return stream(write_events(), write_headers(record))
 
 
-async def stop_run(api: Api, request: Request, caller: Caller) -> Response:
-    """Stops the turn under way; the run's end tells what came of it. What still waits is not stopped."""
+@CALLS.call("POST", "/v1/runs/{id}/stop", StoppedAnswer, errors=(403, 404))
+async def stop_run(api: Api, request: Request, caller: Caller) -> StoppedAnswer:
+    """Stop a run under way; the run's end tells what came of it. What still waits is not stopped."""
     record = await _find(api, request, caller)
     running = not record.is_over and record.status == "in_progress"
     stopped = running and await api.queries.turns.stop(caller, record.ticket.conversation)
-    return JSONResponse({"id": record.ticket.write(RUN), "stopped": stopped, "status": record.status})
+    return StoppedAnswer(record.ticket.write(RUN), stopped, record.status)
 
 
-async def answer_run(api: Api, request: Request, caller: Caller) -> Response:
-    """Answers the question that is open; one that is not open any more is a conflict.
+@CALLS.call("POST", "/v1/runs/{id}/approve", AnsweredQuestion, errors=(403, 404, 409, 413))
+async def answer_run(api: Api, request: Request, caller: Caller, body: AnswerRequest) -> AnsweredQuestion:
+    """Answer the question that a run asks. One that is not open any more is a conflict.
 
     An answer without an id is for the run's first question: sent again, it must not approve a second one that nobody
     has read (G4)."""
     record = await _find(api, request, caller)
-    body = await read_json(request)
-    named, choice = body.text("question", most=200), body.text("choice", needed=True, most=10_000)
     question = await api.queries.turns.question(caller, record.ticket.conversation)
-    if question is None or question.id != (named or record.first_question):
+    if question is None or question.id != (body.question or record.first_question):
         raise ApiProblem(409, "This question is not open any more; nothing was changed.", "not_open")
-    if question.choices and choice not in question.choices:
+    if question.choices and body.choice not in question.choices:
         told = ", ".join(question.choices)
         raise wrong("choice", f"That is not one of the choices: {told}. The question is still open.")
-    if not await api.queries.turns.answer(caller, question.id, choice):
+    if not await api.queries.turns.answer(caller, question.id, body.choice):
         raise ApiProblem(403, "This question is not open any more, or not yours to answer.")
-    return JSONResponse({"id": record.ticket.write(RUN), "question": question.id, "answered": choice})
+    return AnsweredQuestion(record.ticket.write(RUN), question.id, body.choice)
 
 
 async def _find(api: Api, request: Request, caller: Caller) -> Record:
@@ -91,22 +99,23 @@ async def _show(api: Api, record: Record, caller: Caller, *, status: int = 200) 
         session = timeline.thread.session if timeline.thread is not None else ""
         question = timeline.question if record.status == "in_progress" else None
         record.note_first(question)  # it is shown before its event may have come
-    told = {**write_run(record), "session": session or None, "question": write_question(question)}
-    return JSONResponse(told, status, write_headers(record, session))
+    told = write_run(record)
+    told.session = session or None
+    told.question = msgspec.convert(question, AskedQuestion | None, from_attributes=True)
+    return answer_json(told, status, write_headers(record, session))
 
 
-def write_run(record: Record) -> dict[str, Any]:
+def write_run(record: Record) -> RunAnswer:
     outcome = record.outcome
     problem = problem_with(record) if record.is_over else None
-    return {
-        "id": record.ticket.write(RUN),
-        "object": "run",
-        "status": record.status,
-        "conversation": record.ticket.conversation,
-        "session": outcome.session or None if outcome else None,
-        "created": int(record.created),
-        "output": outcome.text if outcome and problem is None else None,
-        "error": problem.describe() if problem else None,
-        "usage": write_usage(outcome.usage) if outcome else None,
-        **(write_extras(outcome) if outcome else {}),
-    }
+    return RunAnswer(
+        id=record.ticket.write(RUN),
+        status=record.status,
+        conversation=record.ticket.conversation,
+        session=outcome.session or None if outcome else None,
+        created=int(record.created),
+        output=outcome.text if outcome and problem is None else None,
+        error=problem.describe() if problem else None,
+        usage=write_usage(outcome.usage) if outcome else None,
+        hermes=write_extras(outcome),
+    )

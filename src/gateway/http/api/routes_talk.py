@@ -3,51 +3,58 @@
 from dataclasses import replace
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from gateway.http.api.door import Api
+from gateway.http.answers import answer_json
+from gateway.http.api.door import TALK, TALK_ERRORS, Api, CallTable
 from gateway.http.api.formats.asking import Ask
 from gateway.http.api.formats.reading_chat import read_chat
 from gateway.http.api.formats.reading_responses import read_response_request
-from gateway.http.api.formats.request_fields import read_json
 from gateway.http.api.formats.writing_chat import write_chunks, write_completion
 from gateway.http.api.formats.writing_responses import write_response, write_typed_events
+from gateway.http.api.messages import ChatAnswer, ChatRequest, ResponseAnswer, ResponseRequest
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE
 from gateway.http.api.saying import check_answered, read_wish, say, write_headers
 from gateway.http.streams import stream
 from hermes_base.query_values import Caller
 
+CALLS = CallTable()
 
-async def complete_chat(api: Api, request: Request, caller: Caller) -> Response:
-    ask = read_chat(await read_json(request))
-    ask, record = await _begin(api, request, caller, ask)
+
+@CALLS.call("POST", "/v1/chat/completions", ChatAnswer, headers=TALK, streams=True, errors=TALK_ERRORS)
+async def complete_chat(api: Api, request: Request, caller: Caller, body: ChatRequest) -> Response:
+    """Ask, in the Chat Completions format."""
+    ask, record = await _begin(api, request, caller, read_chat(body))
     if ask.stream:
         pieces = write_chunks(record, usage=ask.include_usage, events=ask.events)
         return stream(pieces, write_headers(record))
     await record.wait()
     check_answered(record)
-    return JSONResponse(write_completion(record), headers=write_headers(record))
+    return answer_json(write_completion(record), headers=write_headers(record))
 
 
-async def create_response(api: Api, request: Request, caller: Caller) -> Response:
-    body = await read_json(request)
-    ask, background = read_response_request(body), body.flag("background")
-    ask, record = await _begin(api, request, caller, ask)
+@CALLS.call("POST", "/v1/responses", ResponseAnswer, headers=TALK, streams=True, errors=TALK_ERRORS)
+async def create_response(api: Api, request: Request, caller: Caller, body: ResponseRequest) -> Response:
+    """Ask, in the Responses format."""
+    ask, record = await _begin(api, request, caller, read_response_request(body))
     if ask.stream:
         return stream(write_typed_events(record, events=ask.events), write_headers(record))
-    if not background:
+    if not body.background:
         await record.wait()
         check_answered(record)
     return _show_response(record, ask.follows)
 
 
+@CALLS.call("GET", "/v1/responses/{id}", ResponseAnswer, errors=(404,))
 async def get_response(api: Api, request: Request, caller: Caller) -> Response:
+    """A response as it stands."""
     return _show_response(await _find(api, request, caller))
 
 
+@CALLS.call("POST", "/v1/responses/{id}/cancel", ResponseAnswer, errors=(403, 404))
 async def cancel_response(api: Api, request: Request, caller: Caller) -> Response:
-    """Returns when it has ended; what waits behind another turn goes on waiting."""
+    """Stop a response under way. Returns when it has ended; what waits behind another turn goes on waiting."""
     record = await _find(api, request, caller)
     if not record.is_over and record.status == "in_progress":
         await api.queries.turns.stop(caller, record.ticket.conversation)
@@ -66,5 +73,6 @@ async def _find(api: Api, request: Request, caller: Caller) -> Record:
 
 
 def _show_response(record: Record, follows: str = "") -> Response:
-    written = write_response(record) | {"previous_response_id": follows or None}
-    return JSONResponse(written, headers=write_headers(record))
+    written = write_response(record)
+    written.previous_response_id = follows or None
+    return answer_json(written, headers=write_headers(record))

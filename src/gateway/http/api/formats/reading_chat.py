@@ -1,62 +1,76 @@
-"""Reads a request of the Chat Completions format. What cannot be honoured is refused; harmless tuning is ignored."""
+"""Makes a question of a Chat Completions request."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
+
+from msgspec import Meta, Struct, structs
 
 from gateway.http.api.formats.asking import ONLY_IMAGES, Ask, ClientMessage, fold, join
 from gateway.http.api.formats.images import MOST_IMAGES, Image, read_image
-from gateway.http.api.formats.request_fields import MOST_CHARS, Fields
-from gateway.http.api.problems import wrong
-
-TOOLS_ARE_OURS = "the agent works with its own tools and cannot call yours."
-_ROLES: Mapping[str, str] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_TEXTS: Mapping[str, str] = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-_IMAGES = frozenset({"image_url", "input_image"})
-#: Fields whose absence would be noticed.
-_REFUSED: Mapping[str, str] = {
-    "tools": TOOLS_ARE_OURS,
-    "functions": TOOLS_ARE_OURS,
-    "audio": "there is no audio here.",
-    "prediction": "predicted output is not supported.",
-    "web_search_options": TOOLS_ARE_OURS,
-    "logprobs": "there are no log probabilities here.",
-}
+from gateway.http.api.messages import (
+    IMAGES,
+    MOST_CHARS,
+    ROLES,
+    TEXTS,
+    TOOLS_ARE_OURS,
+    AnswerFormat,
+    ChatRequest,
+    ImageAddress,
+    MessagePart,
+    PlaceMetadata,
+    SentMessage,
+)
+from gateway.http.api.problems import ApiProblem, wrong
 
 
-def read_chat(body: Fields) -> Ask:
-    for field, why in _REFUSED.items():
-        body.refuse(field, why)
-    refuse_formats(body.section("response_format"))
-    if body.whole("n") not in (None, 1):
-        raise wrong("n", "n: there is one answer to a question.", "unsupported")
-    if (body.get("modalities") or ["text"]) != ["text"]:
-        raise wrong("modalities", "modalities: answers are text.", "unsupported")
-    messages = [read_message(entry) for entry in body.entries("messages")]
-    ask = check_last(messages, "messages")
+def read_chat(body: ChatRequest) -> Ask:
+    refuse_unsupported(body)
+    refuse_formats(body.response_format, "response_format")
+    if body.n not in (None, 1):
+        raise unsupported("n", "there is one answer to a question.")
+    if (body.modalities or ["text"]) != ["text"]:
+        raise unsupported("modalities", "answers are text.")
     return replace(
-        ask,
-        model=body.text("model", needed=True, most=200),
-        place=read_place(body),
-        stream=body.flag("stream"),
-        include_usage=body.section("stream_options").flag("include_usage"),
-        events=body.section("hermes").flag("events"),
+        check_last(read_sent(body.messages, "messages"), "messages"),
+        model=body.model,
+        place=read_place(body.conversation, body.metadata),
+        stream=bool(body.stream),
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        events=bool(body.hermes and body.hermes.events),
     )
 
 
-def read_place(body: Fields) -> str:
+def unsupported(field: str, why: str) -> ApiProblem:
+    return wrong(field, f"{field}: {why}", "unsupported")
+
+
+def read_place(named: str | None, metadata: PlaceMetadata | None) -> str:
     """The conversation that the client names: a field, or an entry of its metadata."""
-    return body.text("conversation", most=500) or body.section("metadata").text("conversation", most=500)
+    return named or (metadata and metadata.conversation) or ""
 
 
-def refuse_formats(form: Fields) -> None:
-    if form.has("type") and form.get("type") != "text":
-        raise wrong(form.name("type"), f"{form.name('type')}: answers are plain text.", "unsupported")
+def refuse_unsupported(body: Struct, path: str = "") -> None:
+    for field, why in list_refused(type(body)):
+        if getattr(body, field) not in (None, [], {}, False, ""):
+            raise unsupported(path + field, why)
 
 
-def check_last(messages: list[ClientMessage], field: str) -> Ask:
+@functools.cache
+def list_refused(kind: type[Struct]) -> Sequence[tuple[str, str]]:
+    """Fields whose absence would be noticed, and why they cannot be honoured."""
+    metas = [(one.name, meta) for one in structs.fields(kind) for meta in get_args(one.type) if isinstance(meta, Meta)]
+    return [(name, meta.description or "") for name, meta in metas if meta.extra and meta.extra.get("refused")]
+
+
+def refuse_formats(form: AnswerFormat | None, path: str) -> None:
+    if form is not None and form.type not in (None, "text"):
+        raise unsupported(f"{path}.type", "answers are plain text.")
+
+
+def check_last(messages: Sequence[ClientMessage], field: str) -> Ask:
     """The messages as one question, which the user must have asked."""
-    if not messages:
-        raise wrong(field, f"{field} must not be empty.")
     if messages[-1].role != "user":
         raise wrong(field, f"{field}: the last message must be the user's.")
     ask = fold(messages)
@@ -69,43 +83,38 @@ def check_last(messages: list[ClientMessage], field: str) -> Ask:
     return ask
 
 
-def read_message(entry: Fields) -> ClientMessage:
-    role = _ROLES.get(entry.text("role", needed=True, most=50))
-    if entry.get("role") in ("tool", "function"):
-        raise wrong(entry.name("role"), f"{entry.name('role')}: {TOOLS_ARE_OURS}", "unsupported")
+def read_sent(messages: Sequence[SentMessage], field: str) -> list[ClientMessage]:
+    return [_read_one(one, f"{field}[{number}]") for number, one in enumerate(messages)]
+
+
+def _read_one(sent: SentMessage, path: str) -> ClientMessage:
+    """Only an assistant may have said nothing."""
+    if sent.role in ("tool", "function"):
+        raise unsupported(f"{path}.role", TOOLS_ARE_OURS)
+    role = ROLES.get(sent.role)
     if role is None:
-        raise wrong(entry.name("role"), f"{entry.name('role')} must be system, developer, user or assistant.")
-    entry.refuse("tool_calls", TOOLS_ARE_OURS)
-    entry.refuse("function_call", TOOLS_ARE_OURS)
-    return read_content(entry, role)
+        raise wrong(f"{path}.role", f"{path}.role must be one of {', '.join(ROLES)}.")
+    refuse_unsupported(sent, f"{path}.")
+    if isinstance(sent.content, list):
+        return _read_parts(sent.content, role, f"{path}.content")
+    if role != "assistant" and not (sent.content or "").strip():
+        raise wrong(f"{path}.content", f"{path}.content must not be empty.")
+    return ClientMessage(role, (sent.refusal or "") if sent.content is None else sent.content)
 
 
-def read_content(entry: Fields, role: str) -> ClientMessage:
-    """A text, or a list of parts. Only an assistant may have said nothing."""
-    content = entry.get("content")
-    if isinstance(content, list):
-        return read_parts(entry, role)
-    if content is None and role == "assistant":
-        return ClientMessage(role, entry.text("refusal"))
-    return ClientMessage(role, entry.text("content", needed=role != "assistant"))
-
-
-def read_parts(entry: Fields, role: str) -> ClientMessage:
+def _read_parts(parts: Sequence[MessagePart], role: str, path: str) -> ClientMessage:
     texts: list[str] = []
     images: list[Image] = []
-    for part in entry.entries("content"):
-        kind = part.text("type", needed=True, most=50)
-        if kind in _TEXTS:
-            texts.append(part.text(_TEXTS[kind]))
-        elif kind in _IMAGES and role == "user":
-            images.append(read_image(_find_address(part), part.name("image_url")))
+    for number, part in enumerate(parts):
+        if part.type in TEXTS:
+            texts.append(getattr(part, TEXTS[part.type]) or "")
+        elif part.type in IMAGES and role == "user":
+            images.append(read_image(_find_address(part), f"{path}[{number}].image_url"))
         else:
-            raise wrong(part.name("type"), f"{part.name('type')}: only text and images can be taken.", "unsupported")
+            raise unsupported(f"{path}[{number}].type", "only text and images can be taken.")
     return ClientMessage(role, join(texts) or (ONLY_IMAGES if images else ""), tuple(images))
 
 
-def _find_address(part: Fields) -> str:
+def _find_address(part: MessagePart) -> str:
     """Chat wraps the address in an object, Responses does not."""
-    if isinstance(part.get("image_url"), Mapping):
-        return part.section("image_url").text("url", needed=True, most=11_000_000)
-    return part.text("image_url", needed=True, most=11_000_000)
+    return part.image_url.url if isinstance(part.image_url, ImageAddress) else part.image_url or ""

@@ -1,49 +1,40 @@
-"""Reads a request of the Responses format."""
+"""Makes a question of a request of the Responses format."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.http.api.formats.asking import MODEL, Ask, ClientMessage
-from gateway.http.api.formats.reading_chat import TOOLS_ARE_OURS, check_last, read_message, read_place, refuse_formats
-from gateway.http.api.formats.request_fields import Fields
+from gateway.http.api.formats.reading_chat import (
+    check_last,
+    read_place,
+    read_sent,
+    refuse_formats,
+    refuse_unsupported,
+    unsupported,
+)
+from gateway.http.api.messages import PlaceObject, ResponseRequest
 from gateway.http.api.problems import wrong
 
-_REFUSED: Mapping[str, str] = {
-    "tools": TOOLS_ARE_OURS,
-    "prompt": "prompt templates are not kept here.",
-    "top_logprobs": "there are no log probabilities here.",
-}
 
-
-def read_response_request(body: Fields) -> Ask:
-    for field, why in _REFUSED.items():
-        body.refuse(field, why)
-    refuse_formats(body.section("text").section("format"))
-    if isinstance(body.get("input"), list):
-        messages = []
-        for entry in body.entries("input"):
-            if entry.has("type") and entry.get("type") != "message":
-                raise wrong(entry.name("type"), f"{entry.name('type')}: only messages can be taken.", "unsupported")
-            messages.append(read_message(entry))
+def read_response_request(body: ResponseRequest) -> Ask:
+    refuse_unsupported(body)
+    refuse_formats(body.text.format if body.text else None, "text.format")
+    if isinstance(body.input, list):
+        for number, one in enumerate(body.input):
+            if one.type not in (None, "message"):
+                raise unsupported(f"input[{number}].type", "only messages can be taken.")
+        messages = read_sent(body.input, "input")
     else:
-        messages = [ClientMessage("user", body.text("input", needed=True))]
-    head = body.text("instructions")
-    ask = check_last([ClientMessage("system", head), *messages] if head else messages, "input")
-    follows, place = body.text("previous_response_id", most=1_000), _read_conversation(body)
+        messages = [ClientMessage("user", body.input)]
+    head = [ClientMessage("system", body.instructions)] if body.instructions else []
+    named = body.conversation.id if isinstance(body.conversation, PlaceObject) else body.conversation
+    follows, place = body.previous_response_id or "", read_place(named, body.metadata)
     if follows and place:
         raise wrong("previous_response_id", "Name either previous_response_id or a conversation, not both.")
     return replace(
-        ask,
-        model=body.text("model", most=200) or MODEL,
+        check_last([*head, *messages], "input"),
+        model=body.model or MODEL,
         place=place,
         follows=follows,
-        stream=body.flag("stream"),
-        events=body.section("hermes").flag("events"),
+        stream=bool(body.stream),
+        events=bool(body.hermes and body.hermes.events),
     )
-
-
-def _read_conversation(body: Fields) -> str:
-    """A name or id, or an object with the id."""
-    if isinstance(body.get("conversation"), Mapping):
-        return body.section("conversation").text("id", needed=True, most=500)
-    return read_place(body)

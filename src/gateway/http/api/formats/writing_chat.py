@@ -3,7 +3,19 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from gateway.http.api.formats.sent_text import SentText
+from gateway.http.api.messages import (
+    CachedTokens,
+    ChatAnswer,
+    ChatChoice,
+    Extras,
+    GivenFile,
+    ReasoningTokens,
+    SaidText,
+    TokenUsage,
+)
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.run_record import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record
@@ -19,49 +31,34 @@ STOPPING = (
 )
 
 
-def write_completion(record: Record) -> dict[str, Any]:
+def write_completion(record: Record) -> ChatAnswer:
     """What came of a run that ended without a problem."""
     outcome = record.outcome
     assert outcome is not None
-    message: dict[str, Any] = {"role": "assistant", "content": outcome.text, "refusal": None}
-    if record.reasoning:
-        message["reasoning_content"] = record.reasoning
-    choice = {
-        "index": 0,
-        "message": message,
-        "logprobs": None,
-        "finish_reason": FINISH_REASONS.get(outcome.early, "stop"),
-    }
-    return {
-        **_head(record, "chat.completion"),
-        "choices": [choice],
-        "usage": write_usage(outcome.usage),
-        **write_extras(outcome),
-    }
+    said = SaidText(outcome.text, reasoning_content=record.reasoning or UNSET)
+    return ChatAnswer(
+        **_head(record),
+        choices=[ChatChoice(said, FINISH_REASONS.get(outcome.early, "stop"))],
+        usage=write_usage(outcome.usage),
+        hermes=write_extras(outcome),
+    )
 
 
-def write_usage(usage: Mapping[str, int]) -> dict[str, Any]:
+def write_usage(usage: Mapping[str, int]) -> TokenUsage:
     read, written = usage.get("input", 0), usage.get("output", 0)
-    return {
-        "prompt_tokens": read,
-        "completion_tokens": written,
-        "total_tokens": read + written,
-        "prompt_tokens_details": {"cached_tokens": usage.get("cached", 0)},
-        "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
-    }
+    cached, reasoning = CachedTokens(usage.get("cached", 0)), ReasoningTokens(usage.get("reasoning", 0))
+    return TokenUsage(read, written, read + written, cached, reasoning)
 
 
-def write_extras(outcome: RunOutcome) -> dict[str, Any]:
-    """What OpenAI's forms have no place for, or not all of them: that it was stopped or is not whole, and files that
-    the agent hands over."""
-    extras: dict[str, Any] = {}
-    if outcome.interrupted:
-        extras |= {"interrupted": True, "reason": outcome.reason}
-    if outcome.early in INCOMPLETE:
-        extras["incomplete"] = INCOMPLETE[outcome.early]
-    if outcome.files:
-        extras["files"] = [{"name": file.name, "kind": file.kind, "size": file.size} for file in outcome.files]
-    return {"hermes": extras} if extras else {}
+def write_extras(outcome: RunOutcome | None) -> Extras | UnsetType:
+    if outcome is None or not (outcome.interrupted or outcome.early in INCOMPLETE or outcome.files):
+        return UNSET
+    return Extras(
+        interrupted=outcome.interrupted or UNSET,
+        reason=outcome.reason if outcome.interrupted else UNSET,
+        incomplete=INCOMPLETE.get(outcome.early, UNSET),
+        files=[GivenFile(file.name, file.kind, file.size) for file in outcome.files] or UNSET,
+    )
 
 
 def problem_with(record: Record) -> ApiProblem | None:
@@ -85,7 +82,7 @@ def find_problem(record: Record, sent: SentText) -> ApiProblem | None:
     return problem or sent.problem
 
 
-async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIterator[str]:
+async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIterator[bytes]:
     """The run as chunks, from its beginning, however far it is already."""
     yield _chunk(record, {"role": "assistant", "content": ""})
     sent = SentText(record)
@@ -106,28 +103,31 @@ async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIte
             if problem is not None:
                 yield write_event({"error": problem.describe()})
             elif outcome is not None:
-                yield _chunk(record, {}, FINISH_REASONS.get(outcome.early, "stop"), write_extras(outcome))
+                extras = write_extras(outcome)
+                yield _chunk(
+                    record, {}, FINISH_REASONS.get(outcome.early, "stop"), **({"hermes": extras} if extras else {})
+                )
                 if usage:
-                    counted = {"choices": [], "usage": write_usage(outcome.usage)}
-                    yield write_event({**_head(record, "chat.completion.chunk"), **counted})
+                    yield _write(record, choices=[], usage=write_usage(outcome.usage))
                 yield DONE
         elif events:
             # For clients that asked for it: what happens beside the text, in a chunk without choices.
             told = {"event": event.kind, **({} if event.kind == STARTED else event.data)}
-            yield write_event({**_head(record, "chat.completion.chunk"), "choices": [], "hermes": told})
+            yield _write(record, choices=[], hermes=told)
 
 
-def _chunk(
-    record: Record, delta: Mapping[str, Any], finish: str | None = None, extras: Mapping[str, Any] | None = None
-) -> str:
+def _chunk(record: Record, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return write_event({**_head(record, "chat.completion.chunk"), "choices": [choice], **(extras or {})})
+    return _write(record, choices=[choice], **more)
 
 
-def _head(record: Record, kind: str) -> dict[str, Any]:
+def _write(record: Record, **told: Any) -> bytes:
+    return write_event({**_head(record), "object": "chat.completion.chunk", **told})
+
+
+def _head(record: Record) -> dict[str, Any]:
     return {
         "id": record.ticket.write(COMPLETION),
-        "object": kind,
         "created": int(record.created),
         "model": record.model or "hermes",
     }

@@ -3,8 +3,19 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from gateway.http.api.formats.sent_text import SentText
-from gateway.http.api.formats.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras
+from gateway.http.api.formats.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras, write_usage
+from gateway.http.api.messages import (
+    CodedError,
+    MissingReason,
+    OutputItem,
+    OutputText,
+    PlaceObject,
+    ResponseAnswer,
+    ResponseUsage,
+)
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.run_record import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
@@ -12,31 +23,23 @@ from gateway.http.api.runs.tickets import ITEM, RESPONSE
 from gateway.http.streams import PULSE, PULSE_SECONDS, write_event
 
 
-def write_response(record: Record) -> dict[str, Any]:
+def write_response(record: Record) -> ResponseAnswer:
     """The response as it stands."""
     outcome = record.outcome
     problem = problem_with(record) if record.is_over else None
     missing = _find_missing(outcome) if outcome else ""
-    return {
-        "id": record.ticket.write(RESPONSE),
-        "object": "response",
-        "created_at": int(record.created),
-        "status": "incomplete" if missing else record.status,  # of one that was stopped, something is missing
-        "model": record.model or "hermes",
-        "output": [_write_item(record, outcome.text, _name_status(outcome))] if outcome and problem is None else [],
-        "error": {"code": "server_error", "message": problem.message} if problem else None,
-        "incomplete_details": {"reason": missing} if missing else None,
-        "conversation": {"id": record.ticket.conversation},
-        "instructions": None,
-        "metadata": {},
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "temperature": None,
-        "top_p": None,
-        "usage": _write_usage(outcome) if outcome else None,
-        **(write_extras(outcome) if outcome else {}),
-    }
+    return ResponseAnswer(
+        id=record.ticket.write(RESPONSE),
+        created_at=int(record.created),
+        status="incomplete" if missing else record.status,  # of one that was stopped, something is missing
+        model=record.model or "hermes",
+        output=[_write_item(record, outcome.text, _name_status(outcome))] if outcome and problem is None else [],
+        error=CodedError(problem.message) if problem else None,
+        incomplete_details=MissingReason(missing) if missing else None,
+        conversation=PlaceObject(record.ticket.conversation),
+        usage=_write_usage(outcome.usage) if outcome else None,
+        hermes=write_extras(outcome),
+    )
 
 
 def _find_missing(outcome: RunOutcome) -> str:
@@ -48,26 +51,15 @@ def _name_status(outcome: RunOutcome) -> str:
     return "incomplete" if _find_missing(outcome) else "completed"
 
 
-def _write_item(record: Record, text: str | None, status: str) -> dict[str, Any]:
-    content = [] if text is None else [_write_part(text)]
-    name = record.ticket.write(ITEM)
-    return {"id": name, "type": "message", "role": "assistant", "status": status, "content": content}
+def _write_item(record: Record, text: str | None, status: str) -> OutputItem:
+    return OutputItem(record.ticket.write(ITEM), status, [] if text is None else [OutputText(text)])
 
 
-def _write_part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": []}
-
-
-def _write_usage(outcome: RunOutcome) -> dict[str, Any]:
-    usage = outcome.usage
-    read, written = usage.get("input", 0), usage.get("output", 0)
-    return {
-        "input_tokens": read,
-        "input_tokens_details": {"cached_tokens": usage.get("cached", 0), "cache_write_tokens": 0},
-        "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
-        "total_tokens": read + written,
-    }
+def _write_usage(usage: Mapping[str, int]) -> ResponseUsage:
+    counted = write_usage(usage)
+    read, written = counted.prompt_tokens, counted.completion_tokens
+    details = counted.prompt_tokens_details, counted.completion_tokens_details
+    return ResponseUsage(read, details[0], written, details[1], counted.total_tokens)
 
 
 class _Events:
@@ -79,23 +71,18 @@ class _Events:
         self._item = {"item_id": record.ticket.write(ITEM), "output_index": 0}
         self._opened = False
 
-    def write(self, kind: str, data: Mapping[str, Any]) -> str:
+    def write(self, kind: str, data: Mapping[str, Any]) -> bytes:
         self._number += 1
         return write_event({"type": kind, "sequence_number": self._number, **data}, event=kind)
 
-    def begin(self) -> list[str]:
+    def begin(self) -> list[bytes]:
         """A client that reads an ended run again sees it grow as the first one did."""
-        empty: dict[str, Any] = {
-            "status": "in_progress",
-            "output": [],
-            "error": None,
-            "incomplete_details": None,
-            "usage": None,
-        }
-        grown = {"response": {**write_response(self._record), **empty}}
+        whole = write_response(self._record)
+        empty = replace(whole, status="in_progress", output=[], error=None, incomplete_details=None, usage=None)
+        grown = {"response": empty}
         return [self.write("response.created", grown), self.write("response.in_progress", grown)]
 
-    def open(self) -> list[str]:
+    def open(self) -> list[bytes]:
         """The item and its part, once, before the first piece of text."""
         if self._opened:
             return []
@@ -103,33 +90,33 @@ class _Events:
         item = _write_item(self._record, None, "in_progress")
         return [
             self.write("response.output_item.added", {"output_index": 0, "item": item}),
-            self.write("response.content_part.added", {**self._item, "content_index": 0, "part": _write_part("")}),
+            self.write("response.content_part.added", {**self._item, "content_index": 0, "part": OutputText("")}),
         ]
 
-    def text(self, piece: str) -> list[str]:
+    def text(self, piece: str) -> list[bytes]:
         delta = {**self._item, "content_index": 0, "delta": piece, "logprobs": []}
         return [*self.open(), self.write("response.output_text.delta", delta)]
 
-    def finish(self, outcome: RunOutcome) -> list[str]:
+    def finish(self, outcome: RunOutcome) -> list[bytes]:
         place = {**self._item, "content_index": 0}
         status = _name_status(outcome)
         item = _write_item(self._record, outcome.text, status)
         return [
             *self.open(),
             self.write("response.output_text.done", {**place, "text": outcome.text, "logprobs": []}),
-            self.write("response.content_part.done", {**place, "part": _write_part(outcome.text)}),
+            self.write("response.content_part.done", {**place, "part": OutputText(outcome.text)}),
             self.write("response.output_item.done", {"output_index": 0, "item": item}),
             self.write(f"response.{status}", {"response": write_response(self._record)}),
         ]
 
-    def fail(self, problem: ApiProblem) -> str:
+    def fail(self, problem: ApiProblem) -> bytes:
         """A run that failed is a failed response; one that goes on, or has ended well, is an error of this stream."""
         if self._record.outcome is not None and problem_with(self._record) is not None:
-            return self.write("response.failed", {"response": {**write_response(self._record), "status": "failed"}})
+            return self.write("response.failed", {"response": replace(write_response(self._record), status="failed")})
         return self.write("error", {"code": problem.code, "message": problem.message, "param": None})
 
 
-async def write_typed_events(record: Record, *, events: bool) -> AsyncIterator[str]:
+async def write_typed_events(record: Record, *, events: bool) -> AsyncIterator[bytes]:
     """The run as the typed events of this format, from its beginning."""
     written = _Events(record)
     for piece in written.begin():
