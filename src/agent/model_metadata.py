@@ -73,18 +73,25 @@ _IMAGE_DATA = re.compile(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")
 _SIGNS = 4  # quotes, comma and colon of a value
 
 
-def rough_bytes(value: Any) -> int:
-    """About how much room a message, or a part of one, takes; an image its share of the window, not its bytes."""
-    if isinstance(value, str):
-        images = 0
-        if "data:image/" in value:
-            value, images = _IMAGE_DATA.subn("", value)
-        return _SIGNS + len(value) + images * IMAGE_BYTES
-    if isinstance(value, Mapping):
-        return _SIGNS + sum(_SIGNS + len(str(name)) + rough_bytes(inner) for name, inner in value.items())
-    if isinstance(value, list | tuple):
-        return _SIGNS + sum(map(rough_bytes, value))
-    return _SIGNS + len(str(value))
+def rough_bytes(message: Any) -> int:
+    """About how much room a message, or a part of one, takes; an image its share of the window, not its bytes. It goes
+    through long histories, so it calls nothing for each name."""
+    size, inside = 0, [message]
+    for value in inside:  # which grows
+        size += _SIGNS
+        if isinstance(value, str):
+            if "data:image/" in value:
+                value, images = _IMAGE_DATA.subn("", value)
+                size += images * IMAGE_BYTES
+            size += len(value)
+        elif isinstance(value, dict | Mapping):
+            size += sum(map(len, map(str, value)), _SIGNS * len(value))
+            inside += value.values()
+        elif isinstance(value, list | tuple):
+            inside += value
+        else:
+            size += len(str(value))
+    return size
 
 
 def estimate_messages_tokens_rough(messages: Sequence[Mapping[str, Any]]) -> int:

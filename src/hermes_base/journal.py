@@ -5,8 +5,9 @@ version v has position v. A row of kind `head` takes back what came after the fi
 nothing is deleted (`visible` folds it).
 """
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -167,7 +168,29 @@ def whole_rounds(rows: Sequence[Row], before: int | None) -> Sequence[Row]:
 def placed(rows: Sequence[Row], first: int) -> tuple[Row, ...]:
     """The rows as they are once they are stored: with their positions, counted from `first`, and without the messages
     that were marked as taken with them, since a row may be written again by another turn."""
-    return tuple(replace(row, position=first + offset, inbox=()) for offset, row in enumerate(rows))
+    return tuple([Row(row.message, row.shown, row.sent, row.kind, place) for place, row in enumerate(rows, first)])
+
+
+def copy_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with lists and mappings of their own, in one go: histories are long."""
+    given = list(messages)
+    try:
+        copied: list[dict[str, Any]] = pickle.loads(pickle.dumps(given, pickle.HIGHEST_PROTOCOL))
+    except (pickle.PicklingError, TypeError, AttributeError):  # objects of a caller's own, which stay as they are
+        copied = [_copy(message) for message in given]
+    return copied
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copy(inner) for name, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+
+
+def copy_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows with messages of their own."""
+    copied = zip(rows, copy_messages(row.message for row in rows), strict=True)
+    return [Row(message, row.shown, row.sent, row.kind, row.position, row.inbox) for row, message in copied]
 
 
 def text_of(message: Mapping[str, Any]) -> str:

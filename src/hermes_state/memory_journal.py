@@ -1,12 +1,11 @@
 """The transcript of one agent in memory, for programs that use `AIAgent` as a library: nothing is written to disk."""
 
-import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hermes_base.journal import PART_PLACES, Row, Step, Transcript, TurnEnd, UsageRow, placed, visible
+from hermes_base.journal import PART_PLACES, Row, Step, Transcript, TurnEnd, UsageRow, copy_rows, placed, visible
 from hermes_state.records import make_session_id, make_writer_id, read_place
 
 _PARTS = {place: part for part, place in PART_PLACES.items()}
@@ -29,7 +28,7 @@ class MemoryJournal:
     def load(self) -> Transcript:
         """The transcript as it stands."""
         self._opened = True
-        rows = (replace(row, sent={**row.sent, **self._sent.get(row.position, {})}) for row in visible(self._rows))
+        rows = [replace(row, sent={**row.sent, **self._sent.get(row.position, {})}) for row in visible(self._rows)]
         frozen = {
             (part, dialect): body
             for place, part in _PARTS.items()
@@ -43,7 +42,7 @@ class MemoryJournal:
             len(self._rows),
             writer,
             frozen,
-            tuple(copy.deepcopy([*rows])),
+            tuple(copy_rows(rows)),
         )
 
     def reload(self) -> Transcript:
@@ -62,7 +61,7 @@ class MemoryJournal:
     def append(self, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         """Keep rows and usage; returns the new version."""
         self._opened = True
-        self._rows += copy.deepcopy(placed(rows, len(self._rows)))
+        self._rows += copy_rows(placed(rows, len(self._rows)))
         self.charge(usage)
         return len(self._rows)
 

@@ -20,7 +20,7 @@ from typing import Any, Unpack
 
 from agent import anthropic_adapter, auxiliary_client
 from agent.context_compressor import ContextCompressor
-from agent.formats.repair import repair_messages
+from agent.formats.repair import repair_after
 from agent.formats.wire import Dialect
 from agent.http import clients
 from agent.providers.runtime import Runtime, find_key
@@ -360,13 +360,14 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
         """A history from the caller: what it adds is appended; where it contradicts what was sent, it replaces it."""
         conversation = self._load_conversation()
-        given = repair_messages(history)
-        known, same = len(conversation), conversation.count_same(given)
+        kept, repaired = repair_after(history, conversation.count_same(history))
+        known, same = len(conversation), conversation.count_same(repaired, kept)
         if same == known:
-            rows = [Row(message) for message in given[known:]]
+            rows = [Row(message) for message in repaired[known - kept :]]
             if rows:
                 conversation.note(rows, self._journal.append(rows))
             return conversation
+        given = [*conversation.say_again(kept), *repaired]
         self._journal.rotate("history_replaced", [Row(message) for message in given])
         replaced = PrefixBreak("history_replaced", same)
         self._journal.broke(replaced.reason, replaced.position)

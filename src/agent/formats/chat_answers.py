@@ -6,6 +6,7 @@ What providers do in their own way is told by tables: names of fields, reasons t
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from agent.formats.chat_thoughts import ThoughtSplitter
@@ -44,6 +45,7 @@ _BROKEN_REASONS = frozenset(
 _GROWING = ("text", "summary", "data")
 
 
+@lru_cache
 def find_family(dialect: str) -> str:
     """The kind of provider in the name of a dialect: `chat_completions/openrouter/plain` is OpenRouter's."""
     return "".join(dialect.split("/")[1:2])

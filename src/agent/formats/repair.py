@@ -42,6 +42,18 @@ def repair_messages(messages: Iterable[Mapping[str, Any]], known: Iterable[str] 
     return whole + list(map(unknown_result, waiting.values()))
 
 
+def repair_after(messages: Sequence[Mapping[str, Any]], whole: int) -> tuple[int, list[dict[str, Any]]]:
+    """The messages when it is known that the first ones are whole: how many of those stay as they are, and what the
+    others become. A round of calls and their results is repaired together."""
+    is_result = [message.get("role") == "tool" for message in messages[whole : whole + 1]] == [True]
+    while whole and (is_result or messages[whole - 1].get("tool_calls")):
+        whole -= 1
+        is_result = messages[whole].get("role") == "tool"
+    before = messages[:whole]
+    taken = {call["id"] for message in before if "tool_calls" in message for call in message["tool_calls"] or ()}
+    return whole, repair_messages(messages[whole:], taken)
+
+
 def unknown_result(call_id: str) -> dict[str, Any]:
     """The result of a call whose end nobody saw."""
     return {"role": "tool", "tool_call_id": call_id, "content": UNKNOWN_OUTCOME}
@@ -70,14 +82,9 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
     role = message.get("role")
     if role not in ROLES:
         return None
-    given = {name: value for name, value in message.items() if value is not None and name != "tool_calls"}
-    clean = _clean_texts(given)
     content = message.get("content")
-    if isinstance(content, list):
-        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-        clean["content"] = [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
-    else:
-        clean["content"] = "" if content is None else clean_text(str(content))
+    given = {name: value for name, value in message.items() if value is not None and name not in _FORMED}
+    clean = {"role": role, "content": _clean_content(content), **_clean_texts(given)}
     if role == "tool":
         clean["tool_call_id"] = clean_text(str(message.get("tool_call_id") or ""))
     if role == "assistant":
@@ -85,6 +92,19 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
         if calls:
             clean["tool_calls"] = calls
     return clean
+
+
+#: What of a message has a form of its own.
+_FORMED = ("role", "content", "tool_calls")
+
+
+def _clean_content(content: Any) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content if content.isascii() else clean_text(content)
+    if not isinstance(content, list):
+        return "" if content is None else clean_text(str(content))
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    return [_clean_texts(part) for part in parts if isinstance(part, Mapping)]
 
 
 def _find_free(call_id: str, taken: set[str]) -> str:

@@ -1,7 +1,8 @@
 """What the turn needs of a wire format, and which format an API mode speaks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from agent.formats import anthropic_messages, chat_completions, responses_items
@@ -84,6 +85,11 @@ _FORMATS: Mapping[str, WireFormat] = {
 }
 
 
+@lru_cache
+def _name_dialect(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A wire format as one kind of provider wants it. A model that cannot call tools gets a prompt of its own."""
@@ -94,8 +100,7 @@ class Dialect:
 
     @property
     def name(self) -> str:
-        parts = (self.api_mode, self.family, "plain" if self.plain else "")
-        return "/".join(part for part in parts if part)
+        return _name_dialect(self.api_mode, self.family, "plain" if self.plain else "")
 
     @property
     def neutral(self) -> str:
@@ -112,8 +117,10 @@ class Dialect:
             )
         return found
 
-    def encode(self, message: Mapping[str, Any]) -> bytes:
-        return self.format.encode_message(message, self.name)
+    @property
+    def encode(self) -> Callable[[Mapping[str, Any]], bytes]:
+        """Encodes one message after the other."""
+        return partial(self.format.encode_message, dialect=self.name)
 
 
 def dialect_of(api_mode: str, provider: Provider) -> Dialect:

@@ -4,7 +4,6 @@ A message is encoded once for a dialect and kept; a request is the join of what 
 again while the conversation goes on.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from hermes_base.journal import (
     Row,
     Transcript,
     begins_exchange,
+    copy_messages,
     placed,
     shown_text,
 )
@@ -70,11 +70,11 @@ class Conversation:
         self.told = ""  # the facts of a turn that the model was told last
         self.call_ids: set[str] = set()  # of its calls, also of what was taken back: no other gets one
         self._rows: list[Row] = []
+        self._sizes: list[int] = []  # of the messages, roughly
         self._edited: dict[int, Mapping[str, Any]] = {}  # by place: what a plugin made of a message that was sent
         self._sent: dict[str, list[bytes]] = {}
         self._watches: dict[str, PrefixWatch] = {}
-        for row in transcript.rows:
-            self._take(row)
+        self._take(transcript.rows)
         self._writer = self._last_writer()
 
     def __len__(self) -> int:
@@ -91,8 +91,7 @@ class Conversation:
 
     def note(self, rows: Sequence[Row], version: int) -> None:
         """Take rows that the journal has stored."""
-        for row in placed(rows, version - len(rows)):
-            self._take(row)
+        self._take(placed(rows, version - len(rows)))
         self.version = version
 
     def replace_after(self, keep: int, rows: Sequence[Row], version: int) -> None:
@@ -104,7 +103,7 @@ class Conversation:
         """That what came after the first messages is taken back was stored."""
         for dialect in set(self._watches).union(*(row.sent for row in self._rows[:1])):
             self._watch(dialect).move(reason, keep)
-        del self.messages[keep:], self._rows[keep:]
+        del self.messages[keep:], self._rows[keep:], self._sizes[keep:]
         self._edited = {place: edited for place, edited in self._edited.items() if place < keep}
         for fragments in self._sent.values():
             del fragments[keep:]
@@ -148,15 +147,23 @@ class Conversation:
             body = encode(without_own_data(message) if edited else message)
             if body != kept:
                 sent[place] = body
-                self._edited[place] = _copy(message)
+                self._edited[place] = copy_messages([message])[0]
                 watch.move("plugin_edit", place)
                 edited = True
 
-    def count_same(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        """How many messages at the start are what was sent, by value: `self.messages` are in other hands, too."""
-        known = (self._edited.get(place, row.message) for place, row in enumerate(self._rows))
-        pairs = zip(known, messages, strict=False)
-        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    def count_same(self, messages: Sequence[Mapping[str, Any]], start: int = 0) -> int:
+        """How many messages are what was sent, if the first of these stands at `start`: by value, since `self.messages`
+        are in other hands, too. No call for each of them: histories are long."""
+        rows, edited, place = self._rows[start:], self._edited, start
+        for row, message in zip(rows, messages, strict=False):
+            if message != (row.message if not edited else edited.get(place, row.message)):
+                return place
+            place += 1
+        return place
+
+    def say_again(self, keep: int) -> list[Mapping[str, Any]]:
+        """The first messages as they were sent."""
+        return [self._edited.get(place, row.message) for place, row in enumerate(self._rows[:keep])]
 
     def check_prefix(self, dialect: str, writer: str, tools: bytes, system: bytes) -> PrefixBreak | None:
         """The break that the coming request makes, if it makes one; `writer` is who will answer it."""
@@ -186,8 +193,8 @@ class Conversation:
         """A rough size of all messages, or of the first ones with the parts before them, for when no provider has
         counted them."""
         if keep is None:
-            return sum(map(rough_bytes, self.messages))
-        return sum(map(rough_bytes, self.messages[:keep])) + sum(map(len, self.frozen.values()))
+            return sum(self._sizes)
+        return sum(self._sizes[:keep]) + sum(map(len, self.frozen.values()))
 
     def _last_writer(self) -> str:
         wrote = (message.get(WRITTEN_BY) for message in reversed(self.messages) if message.get("role") == "assistant")
@@ -199,23 +206,18 @@ class Conversation:
         if TOLD in message:
             self.told = message[TOLD]
 
-    def _take(self, row: Row) -> None:
-        self._rows.append(row)
-        self._take_fields(row.message)
-        if "tool_calls" in row.message:
-            self.call_ids.update(call["id"] for call in row.message["tool_calls"])
-        self.messages.append(_copy(row.message))
-        size = rough_bytes(row.message)
-        self.grown_bytes += size
-        self.bytes += 2 * size + 1024  # the message, its encoded form, and their objects
-        for dialect, sent in self._sent.items():
-            # Only a list that is complete so far may grow; a dialect that was left behind catches up in `fragments`.
-            if dialect in row.sent and len(sent) == len(self.messages) - 1:
-                sent.append(row.sent[dialect])
-
-
-def _copy(value: Any) -> Any:
-    """A message with lists and mappings of its own; texts are shared."""
-    if isinstance(value, Mapping):
-        return {name: _copy(inner) if isinstance(inner, list | Mapping) else inner for name, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+    def _take(self, rows: Sequence[Row]) -> None:
+        for row, message in zip(rows, copy_messages(row.message for row in rows), strict=True):
+            self._rows.append(row)
+            self._take_fields(message)
+            if "tool_calls" in message:
+                self.call_ids.update([call["id"] for call in message["tool_calls"]])
+            self.messages.append(message)
+            size = rough_bytes(message)
+            self._sizes.append(size)
+            self.grown_bytes += size
+            self.bytes += 2 * size + 1024  # the message, its encoded form, and their objects
+            for dialect, sent in self._sent.items():
+                # Only a list that is complete so far may grow; a dialect left behind catches up in `fragments`.
+                if dialect in row.sent and len(sent) == len(self.messages) - 1:
+                    sent.append(row.sent[dialect])
