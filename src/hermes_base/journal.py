@@ -171,9 +171,8 @@ def placed(rows: Sequence[Row], first: int) -> tuple[Row, ...]:
     return tuple([Row(row.message, row.shown, row.sent, row.kind, place) for place, row in enumerate(rows, first)])
 
 
-def copy_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def copy_messages(given: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The messages with lists and mappings of their own, in one go: histories are long."""
-    given = list(messages)
     try:
         copied: list[dict[str, Any]] = pickle.loads(pickle.dumps(given, pickle.HIGHEST_PROTOCOL))
     except (pickle.PicklingError, TypeError, AttributeError):  # objects of a caller's own, which stay as they are
@@ -189,7 +188,7 @@ def _copy(value: Any) -> Any:
 
 def copy_rows(rows: Sequence[Row]) -> list[Row]:
     """The rows with messages of their own."""
-    copied = zip(rows, copy_messages(row.message for row in rows), strict=True)
+    copied = zip(rows, copy_messages([row.message for row in rows]), strict=True)
     return [Row(message, row.shown, row.sent, row.kind, row.position, row.inbox) for row, message in copied]
 
 

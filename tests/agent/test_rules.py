@@ -237,7 +237,7 @@ def test_no_try_of_one_step_begins_or_waits_beyond_the_clock(
                 answer = switch
     except StopIteration:
         assert first is not None
-        assert now <= first + limit
+        assert now <= first + limit + 1e-9  # what adding rounds
 
 
 def test_a_stalled_stream_is_handed_over_at_once_and_tried_again_only_where_nobody_else_is() -> None:

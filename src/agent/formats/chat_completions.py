@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from agent.formats.chat_answers import StreamDecoder, find_family
 from agent.formats.multimodal import as_words, find_parts
 from agent.formats.reply import own_data
@@ -32,7 +34,10 @@ _CALL_ID_FORMS: Mapping[str, re.Pattern[str]] = {"mistral": re.compile("[a-zA-Z0
 
 def encode_json(value: Any) -> bytes:
     """The one way JSON is written to the wire: no spaces, UTF-8, keys in the order they were given."""
-    return encode_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a character
+        return encode_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
@@ -50,7 +55,7 @@ def encode_message(message: Mapping[str, Any], dialect: str) -> bytes:
         fields |= _WANTED_WITH_CALLS.get(family, {})
     if "tool_call_id" in fields:
         fields["tool_call_id"] = _fit_call_id(fields["tool_call_id"], family)
-    return encode_json(fields | dict(own.get("fields", {})))
+    return encode_json(fields | dict(own.get("fields", {})) if own else fields)
 
 
 def _fit_call_id(call_id: str, family: str) -> str:

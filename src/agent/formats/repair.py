@@ -35,10 +35,15 @@ def repair_messages(messages: Iterable[Mapping[str, Any]], known: Iterable[str] 
                 clean["tool_call_id"] = waiting.pop(clean["tool_call_id"])
                 whole.append(clean)
             continue
-        whole += map(unknown_result, waiting.values())
-        waiting = {call["id"]: _find_free(call["id"], taken) for call in clean.get("tool_calls", ())}
-        taken.update(waiting.values())
-        whole.append(clean if all(old == new for old, new in waiting.items()) else _rename_calls(clean, waiting))
+        if waiting:
+            whole += map(unknown_result, waiting.values())
+            waiting = {}
+        if "tool_calls" in clean:
+            waiting = {call["id"]: _find_free(call["id"], taken) for call in clean["tool_calls"]}
+            taken.update(waiting.values())
+            if any(old != new for old, new in waiting.items()):
+                clean = _rename_calls(clean, waiting)
+        whole.append(clean)
     return whole + list(map(unknown_result, waiting.values()))
 
 
@@ -84,7 +89,9 @@ def _clean(message: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     content = message.get("content")
     given = {name: value for name, value in message.items() if value is not None and name not in _FORMED}
-    clean = {"role": role, "content": _clean_content(content), **_clean_texts(given)}
+    clean = {"role": role, "content": _clean_content(content)}
+    if given:
+        clean |= _clean_texts(given)
     if role == "tool":
         clean["tool_call_id"] = clean_text(str(message.get("tool_call_id") or ""))
     if role == "assistant":
@@ -143,7 +150,7 @@ def _clean_texts(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _clean_calls(calls: object) -> list[dict[str, Any]]:
     """Calls with an id of their own each, a name and arguments that are a JSON object."""
-    if not isinstance(calls, Sequence) or isinstance(calls, str):
+    if not calls or not isinstance(calls, Sequence) or isinstance(calls, str):
         return []
     clean: list[dict[str, Any]] = []
     taken: set[str] = set()

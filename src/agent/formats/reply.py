@@ -20,7 +20,7 @@ def make_own_data(dialect: str, **data: Any) -> dict[str, Any]:
 def own_data(message: Mapping[str, Any], dialect: str) -> Mapping[str, Any]:
     """What this dialect itself left in a message; what another one left is not for it."""
     data = message.get(OWN_DATA)
-    return data if isinstance(data, Mapping) and data.get("dialect") == dialect else {}
+    return data if data and isinstance(data, Mapping) and data.get("dialect") == dialect else {}
 
 
 def without_own_data(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -207,7 +207,7 @@ class Conversation:
             self.told = message[TOLD]
 
     def _take(self, rows: Sequence[Row]) -> None:
-        for row, message in zip(rows, copy_messages(row.message for row in rows), strict=True):
+        for row, message in zip(rows, copy_messages([row.message for row in rows]), strict=True):
             self._rows.append(row)
             self._take_fields(message)
             if "tool_calls" in message:
