@@ -317,3 +317,14 @@ def test_a_file_that_is_being_written_is_not_taken_for_an_empty_one(home: Path) 
     path.write_text("")
     os.utime(path, (1_000_000_000, 1_000_000_000))
     assert config.load_last_good().gateway.busy == "interrupt"
+
+
+def test_variables_are_not_lost_while_their_file_is_being_written(home: Path) -> None:
+    """H6: the same holds for keys, which a turn would miss."""
+    path = home / ".env"
+    path.write_text("A_KEY=the-key\n")
+    assert config.env_value("A_KEY") == "the-key"
+    path.write_text("")
+    assert config.env_value("A_KEY") == "the-key"
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    assert config.env_value("A_KEY") == ""

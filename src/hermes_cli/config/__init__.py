@@ -9,14 +9,13 @@ import json
 import logging
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -27,16 +26,14 @@ from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_cli.config import config_edit
-from hermes_cli.config.own_files import hold_folder, replace_file
+from hermes_cli.config.own_files import UNCHANGED, WatchedFile, hold_folder, read_text, replace_file, take_stamp
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
-from hermes_constants.ordinary_files import read_file
 
 log = logging.getLogger(__name__)
 
 CONFIG_FILE, ENV_FILE = "config.yaml", ".env"
 TERMINAL = "terminal"  # name of the handler that writes to stderr
-_UNCHANGED = "Nothing was changed."
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
 _SECRET_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY")
 #: Values in `.env` under such names are no secrets, unless they carry a password (`user:password@host`).
@@ -44,30 +41,16 @@ _PLAIN_ENDINGS = ("_URL", "_HOST", "_PORT", "_MODEL", "_PATH", "_DIR", "_HOME", 
 #: Read before any file is, so a line in `.env` could not have an effect.
 _ENVIRONMENT_ONLY = frozenset({"HERMES_HOME", "HERMES_PROFILE"})
 
-#: File systems tell times in steps: two edits within one step can leave the same stamp.
-_CLOCK_STEP = 50_000_000  # nanoseconds
-_MOST_BYTES = 4_000_000
-_WRITING = 1_000_000_000  # nanoseconds that a file may be empty because it is being written
 
-
-@dataclass(frozen=True, slots=True)
-class _FileText:
-    """The text of a file as it was when its stamp was taken."""
-
-    stamp: tuple[int, int, int] | None  # None: there was no file
-    settled: bool  # the stamp was old enough then to tell of any later edit
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Loaded:
-    """What `config.yaml` holds, made from this text."""
+    """What `config.yaml` holds."""
 
-    text: str
     raw: dict[Any, Any]
     merged: dict[str, Any]
     problems: tuple[Problem, ...]
     settings: Settings  # the defaults, where a value is wrong
+    told: bool = False  # the log knows its warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +67,24 @@ class Explanation:
     problem: str = ""
 
 
-_lock = threading.Lock()
-_last_good: dict[Path, Settings] = {}  # by file
-_told: dict[Path, str] = {}
-_texts: dict[Path, _FileText] = {}
-_configs: dict[Path, _Loaded] = {}
-_refused: dict[Path, tuple[str, str, str]] = {}  # text, what is wrong with it, and what to do
-_envs: dict[Path, tuple[str, dict[str, tuple[str, int]]]] = {}
-
-
-def get_config_path() -> Path:
-    return _find_inside(get_hermes_home(), CONFIG_FILE)
-
-
-def get_env_path() -> Path:
-    return _find_inside(get_hermes_home(), ENV_FILE)
+class _HomeFiles(NamedTuple):
+    config: WatchedFile[_Loaded]
+    env: WatchedFile[dict[str, tuple[str, int]]]  # name -> value and line
 
 
 @lru_cache(maxsize=64)
-def _find_inside(home: Path, name: str) -> Path:
+def _find_files(home: Path) -> _HomeFiles:
     """Paths are slow to make, and these are asked for many times in a turn."""
-    return home / name
+    config = WatchedFile(home / CONFIG_FILE, "settings", _make_config)
+    return _HomeFiles(config, WatchedFile(home / ENV_FILE, "variables", _make_env))
+
+
+def get_config_path() -> Path:
+    return _find_files(get_hermes_home()).config.path
+
+
+def get_env_path() -> Path:
+    return _find_files(get_hermes_home()).env.path
 
 
 # --- reading config.yaml
@@ -117,46 +97,31 @@ def load_config() -> dict[str, Any]:
 
 def load_config_readonly() -> dict[str, Any]:
     """The settings merged over the defaults, shared by all callers: read it, never change it."""
-    return _load_checked().merged
+    return _check(_load()).merged
 
 
 def load_settings() -> Settings:
     """The settings; ConfigProblem when they cannot be read or one of them is wrong."""
-    return _load_checked().settings
-
-
-def _load_checked(path: Path | None = None) -> _Loaded:
-    loaded = _load(path or get_config_path())
-    errors = [problem for problem in loaded.problems if not problem.warning]
-    if errors:
-        first = add_lines(errors[:1])[0]
-        more = f" ({len(errors) - 1} more: see `hermes doctor`.)" if len(errors) > 1 else ""
-        raise ConfigProblem(first.what, kept=_UNCHANGED, fix=first.fix + more)
-    return loaded
+    return _check(_load()).settings
 
 
 def load_last_good() -> Settings:
     """The settings; while the file is broken, those that were read last, and the log says so once for each problem."""
-    path = get_config_path()
-    try:
-        found = _load_checked(path).settings
-        if path not in _last_good or not _is_being_written(_texts.get(path)):
-            _last_good[path] = found
-        _told.pop(path, None)
-    except ConfigProblem as problem:
-        if path not in _last_good:
-            raise
-        if _told.get(path) != str(problem):
-            _told[path] = str(problem)
-            log.warning("The changed settings are not used: %s", problem)
-    return _last_good[path]
+    return _find_files(get_hermes_home()).config.read_last_good(_check).settings
 
 
-def _is_being_written(read: _FileText | None) -> bool:
-    """Who writes a file in place empties it first: an empty one counts when it has been so for a moment."""
-    if read is None or read.stamp is None or read.text:
-        return False
-    return abs(time.time_ns() - read.stamp[0]) < _WRITING
+def _check(loaded: _Loaded) -> _Loaded:
+    """The log is told of warnings once; the first error is raised."""
+    warnings = [problem for problem in loaded.problems if problem.warning]
+    errors = [problem for problem in loaded.problems if not problem.warning]
+    told, loaded.told = loaded.told, True
+    for problem in () if told else warnings:
+        log.warning("%s: %s", get_config_path(), problem)
+    if errors:
+        first = add_lines(errors[:1])[0]
+        more = f" ({len(errors) - 1} more: see `hermes doctor`.)" if len(errors) > 1 else ""
+        raise ConfigProblem(first.what, kept=UNCHANGED, fix=first.fix + more)
+    return loaded
 
 
 def cfg_get(cfg: Any, *keys: str, default: Any = None) -> Any:
@@ -170,13 +135,13 @@ def cfg_get(cfg: Any, *keys: str, default: Any = None) -> Any:
 
 def find_problems() -> list[Problem]:
     """Everything that is wrong in `config.yaml`, with lines; raises ConfigProblem when it cannot be read at all."""
-    return add_lines(list(_load(get_config_path()).problems))
+    return add_lines(list(_load().problems))
 
 
 def add_lines(problems: list[Problem]) -> list[Problem]:
     """The problems, each with the file and line it stands in."""
     path = get_config_path()
-    return list(_add_lines(path, _read_text(path), tuple(problems)))
+    return list(_add_lines(path, read_text(path), tuple(problems)))
 
 
 @lru_cache(maxsize=8)
@@ -191,71 +156,15 @@ def _place(path: Path, tree: Any, key: str) -> str:
     return f"{path}, line {line}" if line else str(path)
 
 
-def _load(path: Path) -> _Loaded:
-    with _lock:
-        text = _read_if_changed(path)
-        known = _configs.get(path)
-        if known is not None and known.text == text:
-            return known
-        if path in _refused and _refused[path][0] == text:
-            raise ConfigProblem(_refused[path][1], kept=_UNCHANGED, fix=_refused[path][2])
-        try:
-            raw = _parse(path, text)
-        except ConfigProblem as refusal:
-            _refused[path] = text, refusal.what, refusal.fix
-            raise
-        problems = tuple(settings.check(raw))
-        made = settings.make_settings(raw if all(problem.warning for problem in problems) else {})
-        loaded = _configs[path] = _Loaded(text, raw, _merge(settings.defaults(), raw), problems, made)
-    for problem in loaded.problems:
-        if problem.warning:
-            log.warning("%s: %s", path, problem)
-    return loaded
+def _load() -> _Loaded:
+    return _find_files(get_hermes_home()).config.read()
 
 
-def _read_if_changed(path: Path) -> str:
-    """The text of a file, read again only when its stamp changed; the same object as long as it stays the same."""
-    stamp = _take_stamp(path)
-    known = _texts.get(path)
-    if known is None or known.stamp != stamp or not known.settled:
-        settled = stamp is None or abs(time.time_ns() - stamp[0]) > _CLOCK_STEP
-        text = _read_text(path)
-        same = known is not None and known.text == text
-        known = _texts[path] = _FileText(stamp, settled, known.text if known and same else text)
-    return known.text
-
-
-def _take_stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes whenever the file does; None when there is no file."""
-    try:
-        facts = path.stat()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    return facts.st_mtime_ns, facts.st_size, facts.st_ino
-
-
-def _unreadable(path: Path, error: Exception) -> ConfigProblem:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    fix = "Make it a file that you may read, or move it away to start with the defaults."
-    return ConfigProblem(f"{path} cannot be read: {reason}.", kept=_UNCHANGED, fix=fix)
-
-
-def _read_text(path: Path) -> str:
-    """The text of a file, empty when there is none."""
-    try:
-        body = read_file(path, _MOST_BYTES)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    try:
-        return body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
-        fix = "Save the file as UTF-8 (the editor's setting is often called encoding)."
-        raise ConfigProblem(f"{path}, line {line}: this is not valid UTF-8.", kept=_UNCHANGED, fix=fix) from error
+def _make_config(path: Path, text: str) -> _Loaded:
+    raw = _parse(path, text)
+    problems = tuple(settings.check(raw))
+    is_good = all(problem.warning for problem in problems)
+    return _Loaded(raw, _merge(settings.defaults(), raw), problems, settings.make_settings(raw if is_good else {}))
 
 
 def _parse(path: Path, text: str) -> dict[Any, Any]:
@@ -263,12 +172,12 @@ def _parse(path: Path, text: str) -> dict[Any, Any]:
         tree = config_edit.parse_yaml(text)
     except (YAMLError, ValueError) as error:
         fix = "Correct it, or move the file away to start with the defaults."
-        raise ConfigProblem(_describe_yaml(path, error), kept=_UNCHANGED, fix=fix) from error
+        raise ConfigProblem(_describe_yaml(path, error), kept=UNCHANGED, fix=fix) from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         fix = "It must hold sections such as `model:`, with settings indented below them."
-        raise ConfigProblem(f"{path} holds {type(tree).__name__} instead of sections.", kept=_UNCHANGED, fix=fix)
+        raise ConfigProblem(f"{path} holds {type(tree).__name__} instead of sections.", kept=UNCHANGED, fix=fix)
     return tree
 
 
@@ -304,29 +213,17 @@ def env_value(name: str) -> str:
 
 def _load_env_file() -> dict[str, tuple[str, int]]:
     """Name -> value and line; while the file cannot be read, as it was read last, and the log says so once."""
-    path = get_env_path()
-    with _lock:
-        known, problem = _envs.get(path), ""
-        try:
-            text = _read_if_changed(path)
-        except ConfigProblem as error:
-            if known is None:
-                raise
-            text, problem = known[0], str(error)
-        if known is None or known[0] != text:
-            lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
-            found = {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
-            known = _envs[path] = (text, found)
-        news = problem and _told.get(path) != problem
-        _told[path] = problem
-    if news:
-        log.warning("The changed variables are not used: %s", problem)
-    return known[1]
+    return _find_files(get_hermes_home()).env.read_last_good()
+
+
+def _make_env(path: Path, text: str) -> dict[str, tuple[str, int]]:  # noqa: ARG001 - both files are made alike
+    lines = enumerate(map(config_edit.ENV_LINE.fullmatch, text.split("\n")), start=1)
+    return {line[1]: (config_edit.read_env_value(line[2]), number) for number, line in lines if line}
 
 
 def find_bad_env_lines() -> list[int]:
     """Lines of `.env` that are neither NAME=VALUE nor a comment."""
-    lines = enumerate(_read_text(get_env_path()).split("\n"), start=1)
+    lines = enumerate(read_text(get_env_path()).split("\n"), start=1)
     return [
         number
         for number, line in lines
@@ -360,8 +257,8 @@ def secrets() -> dict[str, str]:
 def _load_raw() -> Mapping[Any, Any]:
     """What the file says; while it is broken, what it said last: that is still in force, and as secret."""
     with suppress(ConfigProblem):
-        return _load(get_config_path()).raw
-    known = _configs.get(get_config_path())
+        return _load().raw
+    known = _find_files(get_hermes_home()).config.made
     return known.raw if known else {}
 
 
@@ -378,11 +275,10 @@ def redactor() -> Redactor:
     """Takes today's secrets out of a text. Asked for in every turn, so a change of the environment alone is noticed
     a second later; a change of the files is noticed at once."""
     global _known_redactor
-    home = get_hermes_home()
-    key: list[object] = [home]
-    for name in (CONFIG_FILE, ENV_FILE):
+    key: list[object] = [get_config_path()]
+    for path in (get_config_path(), get_env_path()):
         with suppress(ConfigProblem):
-            key.append(_take_stamp(_find_inside(home, name)))
+            key.append(take_stamp(path))
     now = time.monotonic()
     if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
         _known_redactor = (key, now, _make_redactor(tuple(secrets().items())))
@@ -415,30 +311,24 @@ def set_value(key: str, text: str) -> Explanation:
         text.encode()
     except UnicodeEncodeError as error:
         what = f"The value for {key} is not valid UTF-8."
-        raise ConfigProblem(what, kept=_UNCHANGED, fix="Type it in a UTF-8 terminal.") from error
+        raise ConfigProblem(what, kept=UNCHANGED, fix="Type it in a UTF-8 terminal.") from error
     refuse_placeholder(key, text)
-    (_set_env if is_env_name(key) else _set_config)(key, text)
+    if is_env_name(key):
+        _check_env(key, text)
+        _rewrite(get_env_path(), lambda before: config_edit.set_in_env(before, key, text))
+    else:
+        value, path = _read_value(key, text), get_config_path()
+        what, fix = f"{key} cannot be changed without changing other settings.", f"Open {path} and set {key} by hand."
+        _rewrite(path, lambda before: config_edit.set_in_yaml(before, key.split("."), value), what, fix)
     return explain(key)
 
 
 def unset_value(key: str) -> Path:
     """Take one setting or variable out of its file, whether it is known or misspelt; returns which file that is."""
     path = get_env_path() if is_env_name(key) else get_config_path()
-
-    def change(text: str) -> str:
-        if path == get_config_path():
-            _parse(path, text)  # a broken file is reported, not written over
-        try:
-            drop = config_edit.drop_from_env if is_env_name(key) else config_edit.drop_from_yaml
-            after = drop(text, key)
-        except config_edit.CannotEdit as error:
-            what = f"{key} cannot be taken out of {path}."
-            raise ConfigProblem(what, kept=_UNCHANGED, fix="Make the change by hand.") from error
-        if after == text:
-            raise ConfigProblem(f"{key} is not set in {path}.", kept=_UNCHANGED)
-        return after
-
-    _rewrite(path, change)
+    drop = config_edit.drop_from_env if is_env_name(key) else config_edit.drop_from_yaml
+    if not _rewrite(path, lambda before: drop(before, key), f"{key} cannot be taken out of {path}."):
+        raise ConfigProblem(f"{key} is not set in {path}.", kept=UNCHANGED)
     return path
 
 
@@ -450,15 +340,10 @@ def save_config(cfg: Mapping[str, Any]) -> None:
     """Make the file hold these settings; comments, and defaults nobody wrote down, stay as they are."""
     path = get_config_path()
 
-    def change(text: str) -> str:
-        wanted = _drop_defaults(cfg, _parse(path, text), settings.defaults())
-        try:
-            return config_edit.make_yaml_hold(text, wanted)
-        except config_edit.CannotEdit as error:
-            what = f"The changed settings cannot be written into {path}."
-            raise ConfigProblem(what, kept=_UNCHANGED, fix="Make the change by hand.") from error
+    def change(before: str) -> str:
+        return config_edit.make_yaml_hold(before, _drop_defaults(cfg, _parse(path, before), settings.defaults()))
 
-    _rewrite(path, change)
+    _rewrite(path, change, f"The changed settings cannot be written into {path}.")
 
 
 def _drop_defaults(cfg: Mapping[Any, Any], raw: Mapping[Any, Any], base: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -477,54 +362,49 @@ def _drop_defaults(cfg: Mapping[Any, Any], raw: Mapping[Any, Any], base: Mapping
     return kept
 
 
-def _set_env(name: str, value: str) -> None:
+def _check_env(name: str, value: str) -> None:
     if name in _ENVIRONMENT_ONLY:
         fix = f"Set it in the shell: export {name}=…"
-        raise ConfigProblem(f"{name} is read before any file in the home is.", kept=_UNCHANGED, fix=fix)
+        raise ConfigProblem(f"{name} is read before any file in the home is.", kept=UNCHANGED, fix=fix)
     if "\0" in value:
-        raise ConfigProblem(f"The value for {name} holds a NUL character.", kept=_UNCHANGED, fix="Leave it out.")
-    _rewrite(get_env_path(), lambda text: config_edit.set_in_env(text, name, value))
+        raise ConfigProblem(f"The value for {name} holds a NUL character.", kept=UNCHANGED, fix="Leave it out.")
 
 
-def _set_config(key: str, text: str) -> None:
-    path, row = get_config_path(), settings.find(key)
+def _read_value(key: str, text: str) -> Any:
+    row = settings.find(key)
     if row is None and not settings.is_open(key):
         raise unknown_key(key)
     try:
-        value = settings.guess(text) if row is None else settings.coerce(row, text)
+        return settings.guess(text) if row is None else settings.coerce(row, text)
     except ValueError as error:
-        raise ConfigProblem(str(error), kept=_UNCHANGED) from error
-
-    def change(before: str) -> str:
-        _parse(path, before)  # a broken file is reported, not written over
-        try:
-            return config_edit.set_in_yaml(before, key.split("."), value)
-        except config_edit.CannotEdit as error:
-            what = f"{key} cannot be changed without changing other settings."
-            raise ConfigProblem(what, kept=_UNCHANGED, fix=f"Open {path} and set {key} by hand.") from error
-
-    _rewrite(path, change)
+        raise ConfigProblem(str(error), kept=UNCHANGED) from error
 
 
 def unknown_key(key: str) -> ConfigProblem:
     inside = settings.section_keys(key)
     if inside:
         return ConfigProblem(f"{key} is a section, not a setting.", fix=f"It holds {', '.join(inside)}.")
-    return ConfigProblem(f"{key} is not a known setting.", kept=_UNCHANGED, fix=settings.suggest(key))
+    return ConfigProblem(f"{key} is not a known setting.", kept=UNCHANGED, fix=settings.suggest(key))
 
 
-def _rewrite(path: Path, change: Callable[[str], str]) -> None:
-    """Replace a file by its changed text in one step; a file that would stay the same is not touched."""
-    path = Path(os.path.realpath(path))  # a link to a file elsewhere stays a link
+def _rewrite(path: Path, change: Callable[[str], str], what: str = "", fix: str = "Make the change by hand.") -> bool:
+    """Replace a file by its changed text in one step; False when it stays the same, and is not touched. `what` is said
+    of a text that cannot be changed so."""
+    real = Path(os.path.realpath(path))  # a link to a file elsewhere stays a link
     try:
-        with hold_folder(path.parent):
-            before = _read_text(path)
+        with hold_folder(real.parent):
+            before = read_text(real)
+            if path == get_config_path():
+                _parse(path, before)  # a broken file is reported, not written over
             after = change(before)
-            if after != before or not path.exists():
-                replace_file(path, after)
+            if after != before:
+                replace_file(real, after)
+            return after != before
+    except config_edit.CannotEdit as error:
+        raise ConfigProblem(what, kept=UNCHANGED, fix=fix) from error
     except OSError as error:
         fix = "Check the folder's permissions and the disk space."
-        raise ConfigProblem(f"{path} cannot be written: {error.strerror}.", kept=_UNCHANGED, fix=fix) from error
+        raise ConfigProblem(f"{real} cannot be written: {error.strerror}.", kept=UNCHANGED, fix=fix) from error
 
 
 # --- explaining
@@ -576,7 +456,7 @@ def _explain_env(name: str) -> Explanation:
 
 def _explain_config(key: str) -> Explanation:
     row = settings.find(key)
-    value = cfg_get(_load(get_config_path()).raw, *key.split("."))
+    value = cfg_get(_load().raw, *key.split("."))
     if row is None and value is None and not settings.is_open(key):
         raise unknown_key(key)
     if row is None:  # a key of a plugin, a provider or another program
@@ -597,7 +477,7 @@ def _explain_config(key: str) -> Explanation:
 
 def _find_place(key: str) -> str:
     path = get_config_path()
-    return _place(path, config_edit.load_round_trip(_read_text(path)), key)
+    return _place(path, config_edit.load_round_trip(read_text(path)), key)
 
 
 def show(value: Any) -> str:

@@ -1,11 +1,27 @@
-"""Small files of Hermes itself: one writer at a time, of any thread or process, and each written whole or not at all.
-OSError when the disk refuses."""
+"""Small files of Hermes itself: one writer at a time, of any thread or process, and each written whole or not at all
+(OSError when the disk refuses); read again only when they have changed."""
 
 import fcntl
+import logging
 import os
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Generic, TypeVar
+
+from hermes_base.errors import ConfigProblem
+from hermes_constants.ordinary_files import read_file
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+UNCHANGED = "Nothing was changed."
+#: File systems tell times in steps: two edits within one step can leave the same stamp.
+_CLOCK_STEP = 50_000_000  # nanoseconds
+_MOST_BYTES = 4_000_000
+_WRITING = 1_000_000_000  # nanoseconds that a file may be empty because it is being written
 
 from hermes_constants.ordinary_files import open_private
 
@@ -39,3 +55,93 @@ def replace_file(path: Path, text: str) -> None:
         os.fsync(folder)  # without this a power cut could bring the old name back
     finally:
         os.close(folder)
+
+
+def take_stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes whenever the file does; None when there is no file."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, empty when there is none."""
+    try:
+        body = read_file(path, _MOST_BYTES)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        fix = "Save the file as UTF-8 (the editor's setting is often called encoding)."
+        raise ConfigProblem(f"{path}, line {line}: this is not valid UTF-8.", kept=UNCHANGED, fix=fix) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigProblem:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    fix = "Make it a file that you may read, or move it away to start with the defaults."
+    return ConfigProblem(f"{path} cannot be read: {reason}.", kept=UNCHANGED, fix=fix)
+
+
+class WatchedFile(Generic[T]):
+    """A file that people edit, and what was made of its text: looked at when it is asked for, read when its stamp has
+    changed, made anew when its text has. While it is broken, what was good last can stay in force."""
+
+    def __init__(self, path: Path, holds: str, make: Callable[[Path, str], T]) -> None:
+        """`make` raises ConfigProblem for a text that it cannot use."""
+        self.path, self._holds, self._make = path, holds, make
+        self.made: T | None = None  # of the last text that could be used
+        self._guard = threading.Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._settled = False  # the stamp was old enough when it was taken to tell of any later edit
+        self._text: str | None = None
+        self._refusal: ConfigProblem | None = None  # of this text
+        self._good: T | None = None
+        self._told = ""
+
+    def read(self) -> T:
+        """What the file holds now; ConfigProblem when it cannot be used."""
+        with self._guard:
+            stamp = take_stamp(self.path)
+            if stamp != self._stamp or not self._settled:
+                settled = stamp is None or abs(time.time_ns() - stamp[0]) > _CLOCK_STEP
+                text = read_text(self.path)
+                if text != self._text:
+                    self._text, self._refusal = text, None
+                    try:
+                        self.made = self._make(self.path, text)
+                    except ConfigProblem as problem:
+                        self._refusal = problem
+                self._stamp, self._settled = stamp, settled
+            if self._refusal is not None:
+                raise ConfigProblem(self._refusal.what, kept=UNCHANGED, fix=self._refusal.fix)
+            assert self.made is not None
+            return self.made
+
+    def read_last_good(self, check: Callable[[T], object] = bool) -> T:
+        """The same; while the file cannot be used, what was good last, and the log says so once for each problem."""
+        good, problem = self._good, ""
+        try:
+            found = self.read()
+            check(found)
+            if good is None or not self._is_being_written():
+                good = self._good = found
+        except ConfigProblem as error:
+            if good is None:
+                raise
+            problem = str(error)
+        told, self._told = self._told, problem
+        if problem and problem != told:
+            log.warning("The changed %s are not used: %s", self._holds, problem)
+        return good
+
+    def _is_being_written(self) -> bool:
+        """Who writes a file in place empties it first: an empty one counts when it has been so for a moment."""
+        return not self._text and self._stamp is not None and abs(time.time_ns() - self._stamp[0]) < _WRITING
