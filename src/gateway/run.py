@@ -25,13 +25,14 @@ from gateway.core.agent_cache import (
     untouchable,
 )
 from hermes_base.errors import Fenced, HermesError
+from hermes_base.settings import GatewaySettings
 from tools.registry import registry
 
 log = logging.getLogger(__name__)
 
-_AGENT_CACHE_MAX_SIZE = 128
-_AGENT_CACHE_IDLE_TTL_SECS = 3600.0
-_AGENT_CACHE_MAX_BYTES = 256 * 1024 * 1024
+_AGENT_CACHE_MAX_SIZE = GatewaySettings().agents
+_AGENT_CACHE_IDLE_TTL_SECS = 60.0 * GatewaySettings().agent_idle_minutes
+_AGENT_CACHE_MAX_BYTES = GatewaySettings().agent_megabytes * 1024 * 1024
 FULL_AGAIN_SECONDS = 60.0
 
 

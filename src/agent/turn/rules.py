@@ -12,6 +12,7 @@ from typing import Any
 from agent.formats.reply import Reply, ToolCall
 from hermes_base import journal
 from hermes_base.errors import FailureKind, ModelFailure
+from hermes_base.settings import AgentSettings
 from hermes_base.text.wrappers import ASK_AGAIN, OUT_OF_STEPS
 
 REPEATED_CALL = (
@@ -29,7 +30,7 @@ _ENDED_EARLY = {LENGTH: journal.CUT, FILTERED: journal.FILTERED}
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    max_iterations: int = 90
+    max_iterations: int = AgentSettings().max_iterations
     max_retries: int = 3  # the same provider, when nobody else can answer
     max_overflows: int = 3
     max_empty: int = 2

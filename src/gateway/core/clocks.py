@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from hermes_base.settings import GatewaySettings
+
 SILENCE, WALL = "silence", "wall"
 NOTICE_SECONDS = 60.0  # a warning comes at least so long before the end, where the limit is long enough for it
 
@@ -33,7 +35,7 @@ _ENDS: Mapping[str, str] = MappingProxyType(
 class TurnTimes:
     """In seconds; 0: this clock is off."""
 
-    silence: float = 1800.0
+    silence: float = 60.0 * GatewaySettings().silence_minutes
     wall: float = 0.0
 
 

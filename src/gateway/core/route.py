@@ -10,6 +10,7 @@ from gateway.core.people import may_answer, may_run, may_stop, may_talk
 from hermes_base import command_table
 from hermes_base.command_table import Command
 from hermes_base.inbound import NOTICE, Inbound
+from hermes_base.settings import GatewaySettings
 
 MAX_WAITING = 100  # messages of one conversation that may wait
 MAX_DEPTH = 5  # turns in a row that a message may interrupt
@@ -101,7 +102,7 @@ class ConversationView:
     coming: str = ""  # while none is under way: the person whose turn begins next
     steerable: bool = True
     depth: int = 0  # how many turns in a row were interrupted by a message
-    busy_mode: str = "interrupt"  # interrupt, steer, queue
+    busy_mode: str = GatewaySettings().busy  # interrupt, steer, queue
     question: OpenQuestion | None = None
     awaits_each: bool = False  # the sender waits for what becomes of each message
     names_seen: bool = False  # the platform's clients say which question the writer of a text saw
