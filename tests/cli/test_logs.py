@@ -339,7 +339,7 @@ def test_every_line_is_written_or_counted(rows: list[tuple[int, int]]) -> None:
     flood.tell_rest()
     counted = sum(int(line.split()[0]) for line in handler.lines if "left out" in line)
     assert counted + handler.lines.count("trouble") == 30 * len(rows)
-    assert not flood._kinds
+    assert not flood._seen
 
 
 def test_without_free_descriptors_the_log_stays_small(home: Path, lab: LabServer) -> None:

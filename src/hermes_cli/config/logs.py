@@ -7,14 +7,12 @@ else, whatever that setting is, and everything once it is `debug`.
 import errno
 import json
 import logging
-import math
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -63,68 +61,37 @@ class TurnFilter(logging.Filter):
         return True
 
 
-@dataclass(slots=True)
-class _Alike:
-    """Lines of one kind within one period."""
-
-    since: float
-    written: int = 0
-    left_out: int = 0
-
-
 class FloodFilter(logging.Filter):
     """Keeps a flood of like lines out of a handler, so that none fills the disk: of lines that one place in the code
     writes with the same words, a few a minute pass; the others are counted, and the number is told."""
 
     def __init__(self, handler: logging.Handler, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._handler = handler
-        self._clock = clock
-        self._kinds: OrderedDict[tuple[str, int, str], _Alike] = OrderedDict()  # the one that began first is first
+        self._handler, self._clock, self._since = handler, clock, clock()
+        self._seen: Counter[tuple[str, int, str, int]] = Counter()  # place, words, how many of them may pass
         self._guard = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         if vars(record).get(_TELLS_FLOOD):
             return True
+        if self._clock() - self._since >= ALIKE_SECONDS or len(self._seen) >= MOST_KINDS:
+            self.tell_rest()
+        most = MOST_WARNINGS if record.levelno >= logging.WARNING else MOST_INFOS
+        kind = (record.pathname, record.lineno, str(record.msg)[:_KIND_CHARS], most)
         with self._guard:
-            over = self._take_over(self._clock() - ALIKE_SECONDS)
-            passes = self._count(record)
-        self._tell(over)
-        return passes
+            self._seen[kind] += 1
+            return self._seen[kind] <= most
 
     def tell_rest(self) -> None:
-        """The log ends: what was left out is told now."""
+        """The period is over, or the log ends: what was left out is told."""
         with self._guard:
-            over = self._take_over(math.inf)
-        self._tell(over)
-
-    def _count(self, record: logging.LogRecord) -> bool:
-        kind = (record.pathname, record.lineno, str(record.msg)[:_KIND_CHARS])
-        alike = self._kinds.setdefault(kind, _Alike(self._clock()))
-        if alike.written >= (MOST_WARNINGS if record.levelno >= logging.WARNING else MOST_INFOS):
-            alike.left_out += 1
-            return False
-        alike.written += 1
-        return True
-
-    def _take_over(self, begun_before: float) -> list[tuple[str, int]]:
-        """The kinds whose period is over, with how many lines were left out; when there are too many, the oldest."""
-        over = []
-        while self._kinds:
-            kind, alike = next(iter(self._kinds.items()))
-            if alike.since > begun_before and len(self._kinds) < MOST_KINDS:
-                break
-            del self._kinds[kind]
-            if alike.left_out:
-                over.append((kind[2], alike.left_out))
-        return over
-
-    def _tell(self, over: list[tuple[str, int]]) -> None:
-        for words, count in over:
-            text = _LEFT_OUT.format(count=count, words=words.partition("\n")[0])
-            note = logging.LogRecord(__name__, logging.WARNING, "", 0, text, None, None)
-            vars(note)[_TELLS_FLOOD] = True
-            self._handler.handle(note)
+            seen, self._seen, self._since = self._seen, Counter(), self._clock()
+        for (_, _, words, most), count in seen.items():
+            if count > most:
+                text = _LEFT_OUT.format(count=count - most, words=words.partition("\n")[0])
+                note = logging.LogRecord(__name__, logging.WARNING, "", 0, text, None, None)
+                vars(note)[_TELLS_FLOOD] = True
+                self._handler.handle(note)
 
 
 class JsonLines(logging.Formatter):
