@@ -388,9 +388,9 @@ def _make_row(key: str, hint: Any, default: Any, **facts: Any) -> Setting:
     return Setting(key, "str" if choices else _KINDS[hint].name, shown, choices=choices, **facts)
 
 
-_SECTIONS: Mapping[str, Any] = {name: kind for name, kind in get_type_hints(Settings).items() if is_dataclass(kind)}
+_SECTIONS: Mapping[str, Any] = {each.name: each.type for each in fields(Settings) if is_dataclass(each.type)}
 SETTINGS: tuple[Setting, ...] = tuple(
-    _make_row(f"{section}.{each.name}", get_type_hints(kind)[each.name], each.default, **each.metadata)
+    _make_row(f"{section}.{each.name}", each.type, each.default, **each.metadata)
     for section, kind in _SECTIONS.items()
     for each in fields(kind)
     if each.metadata
@@ -474,16 +474,18 @@ def read_settings(config: Mapping[Any, Any]) -> Settings:
 
 def make_settings(config: Mapping[Any, Any]) -> Settings:
     """The same of a mapping that was checked; null, and what is left out, stand for the default."""
-    sections = {name: kind(**_pick(config.get(name), kind)) for name, kind in _SECTIONS.items()}
+    given = _pick(config, Settings)
+    for name in given.keys() & _SECTIONS:
+        given[name] = _SECTIONS[name](**_pick(given[name], _SECTIONS[name]))
     known = tuple(_BY_KEY)
     foreign = {key: value for key, value in walk(config) if value is not None and not key.startswith(known)}
-    return Settings(**_pick(config, Settings) | sections | {"foreign": foreign})
+    return Settings(**given | {"foreign": foreign})
 
 
-def _pick(given: Mapping[Any, Any] | None, kind: Any) -> dict[str, Any]:
+def _pick(given: Mapping[Any, Any], kind: Any) -> dict[str, Any]:
     """What is given for the fields of a class; lists become tuples, which nobody changes."""
-    found = ((each.name, (given or {}).get(each.name)) for each in fields(kind))
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in found if value is not None}
+    found = ((name, value) for name, value in given.items() if value is not None and name in kind.__dataclass_fields__)
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found}
 
 
 # --- checking
@@ -493,14 +495,14 @@ def check(config: Mapping[Any, Any], path: str = "") -> Iterator[Problem]:
     """Everything that is wrong with a config: errors for values, warnings for keys that nobody here knows."""
     for name, value in config.items():
         key = f"{path}{name}"
-        row, inside = find(key), section_keys(key)
+        row = find(key)
         if row is not None:
             yield from check_value(row, value)
-        elif inside or key in _OPEN_PARENTS:
+        elif key in _SECTIONS or key in _OPEN_PARENTS:
             if isinstance(value, Mapping):
                 yield from check(value, key + ".")
             elif value is not None:  # a section whose lines are all commented out reads as null
-                example = f" such as {inside[0]}" if inside else ""
+                example = f" such as {section_keys(key)[0]}" if key in _SECTIONS else ""
                 what = f"{key} holds {_show(value)}, but it is a section."
                 yield Problem(key, what, f"Put settings{example} under it.")
         # `memory.<provider>` is a plugin's when it holds a section; as a plain value it is a misspelt setting.
