@@ -145,7 +145,7 @@ def keep(runtime: Runtime, variable: str = "") -> None:
     if variable:
         cli_config.set_value(variable, runtime.api_key)
     try:
-        settings = cli_config.load_config()
+        settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
         facts, section = runtime.facts, settings["model"]
         is_own = runtime.base_url.rstrip("/") != facts.base_url.rstrip("/")
         base_url = runtime.base_url if is_own else ""

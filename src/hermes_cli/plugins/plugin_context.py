@@ -58,11 +58,13 @@ class PluginContext(PluginOffers):
 
     def get_config(self, key: str, default: Any = None) -> Any:
         """The owner's value in `plugins.entries.<plugin>.settings`."""
-        return cli_config.cfg_get(self._read_entry(), "settings", key, default=default)
+        given = self._read_entry().get("settings")
+        return given.get(key, default) if isinstance(given, Mapping) else default
 
-    def _read_entry(self) -> Any:
+    def _read_entry(self) -> Mapping[str, Any]:
         entries = load_plugin_settings().entries
-        return entries.get(self.manifest.id, entries.get(self.manifest.name))
+        entry = entries.get(self.manifest.id, entries.get(self.manifest.name))
+        return entry if isinstance(entry, Mapping) else {}
 
     # --- tools
 
@@ -81,7 +83,7 @@ class PluginContext(PluginOffers):
     ) -> None:
         """Give the model a tool; a name that is taken is refused, or with `override` needs the owner's consent."""
         allowed = not override or self.manifest.source == "bundled"
-        if not allowed and cli_config.cfg_get(self._read_entry(), "allow_tool_override") is not True:
+        if not allowed and self._read_entry().get("allow_tool_override") is not True:
             setting = f"plugins.entries.{self.manifest.id}.allow_tool_override"
             raise PluginToolOverrideError(
                 f"Plugin {self.manifest.id} wants to replace the tool {name}.",
