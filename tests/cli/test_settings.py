@@ -45,7 +45,7 @@ def test_a_mapping_is_read_over_the_defaults() -> None:
 
 def test_a_mapping_that_does_not_fit_is_refused_with_the_first_sentence() -> None:
     """H8."""
-    with pytest.raises(ConfigProblem, match=r"terminal.timeout is 0, but it must be at least 1. `hermes config set"):
+    with pytest.raises(ConfigProblem, match=r"terminal\.timeout is 0, but it must be at least 1\. `hermes"):
         settings.read_settings({"terminal": {"timeout": 0}, "agent": 3})
 
 
