@@ -341,25 +341,10 @@ def save_config(cfg: Mapping[str, Any]) -> None:
     path = get_config_path()
 
     def change(before: str) -> str:
-        return config_edit.make_yaml_hold(before, _drop_defaults(cfg, _parse(path, before), settings.defaults()))
+        raw = _parse(path, before)
+        return config_edit.make_yaml_hold(before, config_edit.carry_over(raw, _merge(settings.defaults(), raw), cfg))
 
     _rewrite(path, change, f"The changed settings cannot be written into {path}.")
-
-
-def _drop_defaults(cfg: Mapping[Any, Any], raw: Mapping[Any, Any], base: Mapping[Any, Any]) -> dict[Any, Any]:
-    """What of a merged config belongs into the file: what stood there, and what differs from the defaults."""
-    kept: dict[Any, Any] = {}
-    for name, value in cfg.items():
-        if isinstance(value, Mapping) and isinstance(base.get(name), Mapping):
-            below = raw.get(name)
-            inner = _drop_defaults(value, below if isinstance(below, Mapping) else {}, base[name])
-            if inner or name in raw:
-                kept[name] = inner if inner or below is not None else None
-        elif name in raw and raw[name] is None and value == base.get(name):
-            kept[name] = None
-        elif name in raw or name not in base or value != base[name]:
-            kept[name] = value
-    return kept
 
 
 def _check_env(name: str, value: str) -> None:

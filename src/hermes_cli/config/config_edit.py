@@ -242,6 +242,13 @@ def make_yaml_hold(text: str, wanted: Mapping[Any, Any]) -> str:
     return text
 
 
+def carry_over(tree: Mapping[Any, Any], before: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """A copy with what differs between two states of it; what is the same in both, and not in the tree, stays out."""
+    for keys, value in _find_changes(before, wanted, ()):
+        tree = _without(tree, keys) if value is _GONE else _with_value(tree, keys, value)
+    return tree
+
+
 def drop_from_yaml(text: str, key: str) -> str:
     """The text without this key, and without the sections that it leaves empty; the same text when it has no such."""
     before = parse_yaml(text) or {}

@@ -309,17 +309,10 @@ def write_line(line: str) -> str:
     """A line for people: local time, level, who says it, what, and what it is about; its trace below."""
     entry = parse_line(line)
     about = "  ".join(f"{name}={entry[name]}" for name in FIELDS if entry.get(name))
-    head = " ".join(
-        part
-        for part in (
-            _write_time(str(entry.get("time", ""))),
-            str(entry.get("level", "")).upper(),
-            f"{entry['logger']}:" if entry.get("logger") else "",
-            str(entry.get("message", "")),
-            f"[{about}]" if about else "",
-        )
-        if part
-    )
+    told = {name: str(entry.get(name) or "") for name in ("time", "level", "logger", "message")}
+    who = told["logger"] and f"{told['logger']}:"
+    parts = (_write_time(told["time"]), told["level"].upper(), who, told["message"], about and f"[{about}]")
+    head = " ".join(filter(None, parts))
     trace = str(entry.get("trace", ""))
     return "\n".join([head, *(f"    {row}" for row in trace.splitlines())])
 
