@@ -114,12 +114,11 @@ class WatchedFile(Generic[T]):
                 settled = stamp is None or abs(time.time_ns() - stamp[0]) > _CLOCK_STEP
                 text = read_text(self.path)
                 if text != self._text:
-                    self._text, self._refusal = text, None
                     try:
-                        self.made = self._make(self.path, text)
+                        self.made, self._refusal = self._make(self.path, text), None
                     except ConfigProblem as problem:
                         self._refusal = problem
-                self._stamp, self._settled = stamp, settled
+                self._text, self._stamp, self._settled = text, stamp, settled
             if self._refusal is not None:
                 raise ConfigProblem(self._refusal.what, kept=UNCHANGED, fix=self._refusal.fix)
             assert self.made is not None
