@@ -275,10 +275,11 @@ def redactor() -> Redactor:
     """Takes today's secrets out of a text. Asked for in every turn, so a change of the environment alone is noticed
     a second later; a change of the files is noticed at once."""
     global _known_redactor
-    key: list[object] = [get_config_path()]
-    for path in (get_config_path(), get_env_path()):
+    files = _find_files(get_hermes_home())
+    key: list[object] = [files.config.path]
+    for file in files:
         with suppress(ConfigProblem):
-            key.append(take_stamp(path))
+            key.append(take_stamp(file.path))
     now = time.monotonic()
     if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
         _known_redactor = (key, now, _make_redactor(tuple(secrets().items())))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from hermes_base.errors import ConfigProblem
-from hermes_constants.ordinary_files import read_file
+from hermes_constants.ordinary_files import open_private, read_file
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,6 @@ UNCHANGED = "Nothing was changed."
 _CLOCK_STEP = 50_000_000  # nanoseconds
 _MOST_BYTES = 4_000_000
 _WRITING = 1_000_000_000  # nanoseconds that a file may be empty because it is being written
-
-from hermes_constants.ordinary_files import open_private
 
 
 @contextmanager
