@@ -1,5 +1,6 @@
 """Many, slow and broken clients: everybody else is served, memory is bounded, the event loop is never held."""
 
+import contextlib
 import json
 import os
 import socket
@@ -259,10 +260,12 @@ def test_drops_keep_no_connection_open(web: WebHouse, monkeypatch: pytest.Monkey
 def test_a_body_that_keeps_its_pace_takes_its_time() -> None:
     """A large upload over a slow line is no drip: an hour of it may pass, but never half a minute without a byte."""
     hour = 3_600.0
-    assert connections.seconds_left(False, hour, int(hour * connections.BODY_PACE)) == connections.BODY_SECONDS
-    assert connections.seconds_left(False, hour, int(hour * connections.BODY_PACE * 0.9)) == 0.0
-    assert connections.seconds_left(False, 1.0, 10**9) == connections.BODY_SECONDS
-    assert connections.seconds_left(True, 1.0, 10**9) == connections.HEAD_SECONDS - 1.0
+    assert (
+        connections.seconds_left(connections.BODY, hour, int(hour * connections.BODY_PACE)) == connections.BODY_SECONDS
+    )
+    assert connections.seconds_left(connections.BODY, hour, int(hour * connections.BODY_PACE * 0.9)) == 0.0
+    assert connections.seconds_left(connections.BODY, 1.0, 10**9) == connections.BODY_SECONDS
+    assert connections.seconds_left(connections.HEAD, 1.0, 10**9) == connections.HEAD_SECONDS - 1.0
 
 
 def test_hundreds_of_dripping_clients_keep_nobody_out(
@@ -313,6 +316,70 @@ def test_what_is_no_request_gets_an_error(web: WebHouse, sent: bytes) -> None:
             answer = b""
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer[:100]
     assert web.stranger().get("/health").status_code == 200
+
+
+def test_a_client_that_offers_another_protocol_is_answered_in_this_one(web: WebHouse) -> None:
+    """With its body, on a connection that goes on: clients of Java offer HTTP/2 this way."""
+    offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nOrigin: http://127.0.0.1\r\n"
+    body = b'{"days": 1}'
+    sent = ask("/web/threads", web.visit(), "POST", f"{offer}Content-Type: application/json\r\nContent-Length: 11\r\n")
+    with socket.create_connection(("127.0.0.1", web.port)) as sock, sock.makefile("rb") as lines:
+        sock.settimeout(20)
+        for _ in range(2):
+            sock.sendall(sent + body)
+            head = list(iter(lines.readline, b"\r\n"))
+            assert head[0].startswith(b"HTTP/1.1 200")
+            length = next(int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length"))
+            assert b"conversation" in lines.read(length)
+
+
+def test_requests_that_come_at_once_are_answered_in_order(web: WebHouse) -> None:
+    with socket.create_connection(("127.0.0.1", web.port)) as sock, sock.makefile("rb") as lines:
+        sock.settimeout(20)
+        paths = ["/health", "/v1/models", "/openapi.json", "/health"] * 3
+        sock.sendall(b"".join(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() for path in paths))
+        found = []
+        while len(found) < len(paths):
+            head = list(iter(lines.readline, b"\r\n"))
+            lines.read(next(int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length")))
+            found.append(head[0].split()[1])
+    assert found == [b"200", b"401", b"200", b"200"] * 3
+
+
+@pytest.mark.parametrize("begun", [b"1;", b"0\r\nX-Trailer: "], ids=["extension", "trailer"])
+def test_what_is_neither_head_nor_body_has_an_end(web: WebHouse, begun: bytes) -> None:
+    """F1, G11: what stands between the pieces of a body, and behind it, is refused when it goes on."""
+    more = "Origin: http://127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+    with socket.create_connection(("127.0.0.1", web.port)) as sock:
+        sock.settimeout(20)
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(ask("/web/upload?name=a", web.visit(), "POST", more) + begun)
+            while True:
+                sock.sendall(b"x" * 10_000)
+    assert web.stranger().get("/health").status_code == 200
+
+
+def test_what_comes_behind_a_body_is_no_head(web: WebHouse) -> None:
+    """G11: who is asked for, and by whom, is said in the head."""
+    sent = ask("/web/threads", web.visit(), "POST", "Origin: http://127.0.0.1\r\nTransfer-Encoding: chunked\r\n")
+    with socket.create_connection(("127.0.0.1", web.port)) as sock:
+        sock.settimeout(20)
+        sock.sendall(sent + b"2\r\n{}\r\n0\r\nContent-Type: application/json\r\n\r\n")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 415")
+
+
+def test_a_connection_whose_body_nobody_wanted_is_idle_behind_it(
+    web: WebHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F1: it is let go as every other that asks nothing more."""
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.5)
+    with socket.create_connection(("127.0.0.1", web.port)) as sock:
+        sock.settimeout(20)
+        sock.sendall(b"POST /web/say HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\n")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 4")
+        sock.sendall(b"hello")
+        while sock.recv(4096):
+            pass
 
 
 def test_the_page_never_holds_the_event_loop(web: WebHouse, slow: list[str]) -> None:

@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+#: What a client has to send next: the rest of a head or of a body, another request if it likes, nothing before it is
+#: answered.
+HEAD, BODY, IDLE, NOTHING = "head", "body", "idle", "nothing"
+MOST_HEAD = 64 * 1024  # bytes
 HEAD_SECONDS = 10.0  # for the first line and the headers
 BODY_SECONDS = 30.0  # without any byte of a body, and behind the pace that one has to keep
 BODY_PACE = 1_000.0  # bytes a second
@@ -44,13 +48,13 @@ class Alarm:
         self._ring()
 
 
-def seconds_left(in_head: bool, spent: float, got: int) -> float:
-    """How long the next byte may take, of a head or a body that has been coming for so long, with so many bytes."""
-    left = HEAD_SECONDS - spent if in_head else min(BODY_SECONDS, BODY_SECONDS + got / BODY_PACE - spent)
-    return max(0.0, left)
+def seconds_left(awaited: str, spent: float, got: int) -> float:
+    """How long the next byte may take, of what has been coming for so long, with so many bytes."""
+    whole = {HEAD: HEAD_SECONDS, IDLE: IDLE_SECONDS, BODY: BODY_SECONDS + got / BODY_PACE}[awaited]
+    return max(0.0, min(whole - spent, BODY_SECONDS if awaited == BODY else whole))
 
 
-class PatientProtocol(H11Protocol):
+class PatientProtocol(HttpToolsProtocol):
     """HTTP/1.1 with patience that ends. What a client still has to send must come in its time: a head as a whole, a
     body at a pace, so that drops of either keep no connection open."""
 
@@ -58,10 +62,11 @@ class PatientProtocol(H11Protocol):
         super().__init__(*args, **kwargs)
         self._reading = Alarm(self.loop, self._give_up_reading)
         self._writing = Alarm(self.loop, self._give_up)
-        self._awaited: Any = None  # what the client has to send: a head, a body, nothing
-        self._since = 0.0
+        self._awaited = HEAD
+        self._since = self.loop.time()  # when that began
         self._got = 0  # bytes of it
-        self._is_idle = False  # between two requests, since then
+        self._is_told = False  # the parser is given a head that was read before
+        self._unread = 0  # bytes that were neither a whole head nor a part of a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -76,28 +81,80 @@ class PatientProtocol(H11Protocol):
         self._writing.stop()
         super().connection_lost(exc)
 
+    # --- what comes
+
     def data_received(self, data: bytes) -> None:
-        self._is_idle = False
-        super().data_received(data)
         self._got += len(data)
+        self._unread += len(data)
+        self._unset_keepalive_if_required()
+        if self._awaited == IDLE:
+            self._await(HEAD)
+        try:
+            self._feed(data)
+        except HttpParserError:
+            self._refuse()
+        if self._unread > MOST_HEAD:
+            self._refuse()
         self._wait_for_more()
+
+    def _feed(self, data: bytes) -> None:
+        """A client may offer another protocol; it is answered in this one. The parser would leave it there: another
+        one reads on, which is told how long the body is."""
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as offer:
+            told = [b"%b: %b\r\n" % one for one in self.headers if one[0] in (b"content-length", b"transfer-encoding")]
+            self.parser = HttpRequestParser(self)
+            self._is_told = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(told))
+            self._is_told = False
+            self._feed(data[offer.args[0] :])
+
+    def _refuse(self) -> None:
+        if not self.transport.is_closing():
+            self.send_400_response("This is no HTTP request that can be read.")
+
+    def on_message_begin(self) -> None:
+        if not self._is_told:
+            super().on_message_begin()
+            self._await(HEAD)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._awaited == HEAD:  # what comes behind a body is no head
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._is_told:
+            super().on_headers_complete()
+            self._unread = 0
+            self._await(BODY)
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+            self._await(IDLE if self.cycle.response_complete else NOTHING)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is h11.IDLE:
-            self._awaited, self._since, self._got = None, self.loop.time(), 0
-            self._reading.stop()  # from here on the idle time counts
-            self._is_idle = True
+        if self._awaited == NOTHING and self.cycle.response_complete:
+            self._await(IDLE)
+            self._wait_for_more()
             self._make_room()
+
+    # --- patience
+
+    def _await(self, awaited: str) -> None:
+        self._awaited, self._since, self._got = awaited, self.loop.time(), 0
 
     def _wait_for_more(self) -> None:
         """Set the clock for what the client has to send next, if anything."""
         self._reading.stop()
-        awaited = self.conn.their_state if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) else None
-        if awaited is not self._awaited:
-            self._awaited, self._since, self._got = awaited, self.loop.time(), 0
-        if awaited is not None and not self.transport.is_closing():
-            self._reading.set(seconds_left(awaited is h11.IDLE, self.loop.time() - self._since, self._got))
+        if self._awaited != NOTHING and not self.transport.is_closing():
+            self._reading.set(seconds_left(self._awaited, self.loop.time() - self._since, self._got))
 
     def _make_room(self) -> None:
         """When too many requests are on their way, or too many connections wait for their next one, let the one go that
@@ -105,10 +162,9 @@ class PatientProtocol(H11Protocol):
         request."""
         if len(self.connections) <= min(MOST_READING, MOST_IDLE):
             return
-        ours = [each for each in self.connections if isinstance(each, PatientProtocol)]
-        reading = [each for each in ours if each._reading.is_set]
-        idle = [each for each in ours if each._is_idle]
-        for some, most in ((reading, MOST_READING), (idle, MOST_IDLE)):
+        ours = [each for each in self.connections if isinstance(each, PatientProtocol) and each._reading.is_set]
+        for awaited, most in (((HEAD, BODY), MOST_READING), ((IDLE,), MOST_IDLE)):
+            some = [each for each in ours if each._awaited in awaited]
             if len(some) > most:
                 max(some, key=PatientProtocol._arrears)._give_up()
 
@@ -118,14 +174,13 @@ class PatientProtocol(H11Protocol):
 
     def _give_up_reading(self) -> None:
         if self.flow.read_paused:  # it is we who are slow
-            self._awaited = None
+            self._await(self._awaited)
             self._wait_for_more()
         else:
             self._give_up()
 
     def _give_up(self) -> None:
         self._reading.stop()
-        self._is_idle = False
         self.transport.abort()
 
     def pause_writing(self) -> None:
