@@ -83,18 +83,22 @@ def write_question(question: Question | None) -> dict[str, Any] | None:
     }
 
 
+def name_failure(error: HermesError) -> tuple[int, str]:
+    """Status and code."""
+    if isinstance(error, Refusal):
+        return error.status, error.code
+    return next((status, code) for kind, status, code in _KINDS if isinstance(error, kind))
+
+
 def answer_failure(error: Exception) -> Response:
     """What a failed call is answered with. What nobody expected goes to the log, and a plain sentence to the page."""
     match error:
-        case Refusal():
-            return answer_error(error.status, error.code, str(error))
         case HTTPException():
             return answer_error(error.status_code, "http", error.detail, error.headers)
         case ClientDisconnect():
             return Response(status_code=NOT_READ)
         case HermesError():
-            status, code = next((status, code) for kind, status, code in _KINDS if isinstance(error, kind))
-            return answer_error(status, code, str(error))
+            return answer_error(*name_failure(error), str(error))
     log.error("a call of the page broke", exc_info=error)
     return answer_error(500, "broken", "Something broke in Hermes; nothing else was touched. The log says more.")
 

@@ -15,6 +15,7 @@ ABOUT = (
     "The agent of this home as an API. `/v1/chat/completions` and `/v1/responses` take what OpenAI clients send; "
     "sessions and runs are Hermes' own. Errors have OpenAI's form."
 )
+_PLACE = "#/components/schemas/{name}"
 _TEXT: Schema = {"type": "string"}
 _HEADER: Schema = {"type": "string", "maxLength": 255}
 _FORMS: Mapping[str, Schema] = {"X-Hermes-Conversation": {"type": "string", **PLACE_SCHEMA}}
@@ -43,7 +44,7 @@ def describe_api(version: str, calls: Mapping[tuple[str, str], ApiCall]) -> dict
         path = path.replace(":path", "")
         paths.setdefault(path, {})[method.lower()] = _describe_call(path, call)
         kinds |= {kind for kind in (call.answer, call.find_kind("body")) if kind is not None}
-    _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    _, schemas = msgspec.json.schema_components(kinds, ref_template=_PLACE)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Hermes", "version": version, "description": ABOUT},
@@ -97,4 +98,5 @@ def _summarize(call: ApiCall) -> str:
 
 
 def _as_json(kind: type[Struct]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_PLACE)
+    return {"application/json": {"schema": schema}}

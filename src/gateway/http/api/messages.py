@@ -4,12 +4,14 @@ In a request a field that is null is a field that is not there, and fields that 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from gateway.http.reading import SAYS_SOMETHING
 from hermes_base.text.tool_views import ToolPart
+
+T = TypeVar("T")
 
 MOST_CHARS = 2_000_000  # of one text
 MOST_ENTRIES = 5_000
@@ -204,6 +206,12 @@ class MessagesQuery(Struct):
 # --- what they get
 
 
+class ListAnswer(Struct, Generic[T], tag_field="object", tag="list"):
+    data: list[T]
+    has_more: bool = False
+    before: float | UnsetType = UNSET  # where the next page of it begins
+
+
 class ErrorDetail(Struct):
     message: Annotated[str, Meta(description="A sentence for a person: what happened, and what to do.")]
     type: str
@@ -215,23 +223,14 @@ class ErrorAnswer(Struct):
     error: ErrorDetail
 
 
-class CachedTokens(Struct):
-    cached_tokens: int
-    cache_write_tokens: int = 0
-
-
-class ReasoningTokens(Struct):
-    reasoning_tokens: int
-
-
 class TokenUsage(Struct):
     """All model calls of the run together."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    prompt_tokens_details: CachedTokens
-    completion_tokens_details: ReasoningTokens
+    prompt_tokens_details: dict[str, int]
+    completion_tokens_details: dict[str, int]
 
 
 class GivenFile(Struct):
@@ -265,9 +264,8 @@ class ChatChoice(Struct):
     logprobs: None = None
 
 
-class ChatAnswer(Struct, kw_only=True):
+class ChatAnswer(Struct, kw_only=True, tag_field="object", tag="chat.completion"):
     id: str
-    object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
     choices: list[ChatChoice]
@@ -275,48 +273,36 @@ class ChatAnswer(Struct, kw_only=True):
     hermes: Extras | UnsetType = UNSET
 
 
-class OutputText(Struct):
+class OutputText(Struct, tag_field="type", tag="output_text"):
     text: str
-    type: Literal["output_text"] = "output_text"
     annotations: tuple[()] = ()
 
 
-class OutputItem(Struct):
+class OutputItem(Struct, tag_field="type", tag="message"):
     id: str
     status: str
     content: list[OutputText]
-    type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
-
-
-class CodedError(Struct):
-    message: str
-    code: str = "server_error"
-
-
-class MissingReason(Struct):
-    reason: Annotated[str, Meta(extra_json_schema=choices("max_output_tokens", "content_filter", "interrupted"))]
 
 
 class ResponseUsage(Struct):
     input_tokens: int
-    input_tokens_details: CachedTokens
+    input_tokens_details: dict[str, int]
     output_tokens: int
-    output_tokens_details: ReasoningTokens
+    output_tokens_details: dict[str, int]
     total_tokens: int
 
 
-class ResponseAnswer(Struct, kw_only=True):
+class ResponseAnswer(Struct, kw_only=True, tag_field="object", tag="response"):
     id: str
-    object: Literal["response"] = "response"
     created_at: int
     status: Annotated[
         str, Meta(extra_json_schema=choices("queued", "in_progress", "completed", "failed", "incomplete", "stopped"))
     ]
     model: str
     output: list[OutputItem]
-    error: CodedError | None = None
-    incomplete_details: MissingReason | None = None
+    error: dict[str, str] | None = None
+    incomplete_details: dict[str, str] | None = None
     conversation: PlaceObject
     instructions: None = None
     metadata: dict[str, str] = {}
@@ -341,9 +327,8 @@ class AskedQuestion(Struct):
     expires_in: float
 
 
-class RunAnswer(Struct, kw_only=True):
+class RunAnswer(Struct, kw_only=True, tag_field="object", tag="run"):
     id: str
-    object: Literal["run"] = "run"
     status: Annotated[str, Meta(extra_json_schema=choices("queued", "in_progress", "completed", "failed", "stopped"))]
     conversation: str
     session: str | None = None
@@ -367,9 +352,8 @@ class AnsweredQuestion(Struct):
     answered: str
 
 
-class SessionAnswer(Struct, kw_only=True):
+class SessionAnswer(Struct, kw_only=True, tag_field="object", tag="session"):
     session: str = field(name="id")
-    object: Literal["session"] = "session"
     conversation: str
     title: str
     preview: str
@@ -388,16 +372,8 @@ class SessionAnswer(Struct, kw_only=True):
     at: float | UnsetType = UNSET
 
 
-class SessionsAnswer(Struct):
-    data: list[SessionAnswer]
-    has_more: bool
-    before: float | UnsetType = UNSET
-    object: Literal["list"] = "list"
-
-
-class EntryAnswer(Struct, kw_only=True):
+class EntryAnswer(Struct, kw_only=True, tag_field="object", tag="session.entry"):
     id: str
-    object: Literal["session.entry"] = "session.entry"
     kind: Annotated[str, Meta(extra_json_schema=choices("user", "assistant", "tool", "note", "file"))]
     text: str
     at: float
@@ -412,28 +388,15 @@ class EntryAnswer(Struct, kw_only=True):
     parts: tuple[ToolPart, ...]
 
 
-class EntriesAnswer(Struct):
-    data: list[EntryAnswer]
-    has_more: bool
-    object: Literal["list"] = "list"
-
-
-class DeletedAnswer(Struct):
+class DeletedAnswer(Struct, tag_field="object", tag="session"):
     id: str
-    object: Literal["session"] = "session"
     deleted: bool = True
 
 
-class ModelAnswer(Struct):
+class ModelAnswer(Struct, tag_field="object", tag="model"):
     id: str
-    object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "hermes"
-
-
-class ModelsAnswer(Struct):
-    data: list[ModelAnswer]
-    object: Literal["list"] = "list"
 
 
 class HealthAnswer(Struct):

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from gateway.http.answers import NOT_READ, Refusal, answer_json
+from gateway.http.answers import NOT_READ, Refusal, answer_json, name_failure
 from gateway.http.api.messages import ErrorAnswer, ErrorDetail
-from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
-from hermes_base.query_values import Conflict, NotAllowed, NotThere
+from hermes_base.errors import HermesError
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +23,9 @@ _CODES: Mapping[int, str] = {
     409: "conflict",
     503: "unavailable",
 }
-#: The first kind that fits decides.
-_STATUS_OF: tuple[tuple[type[HermesError], int], ...] = (
-    (NotThere, 404),
-    (Conflict, 409),
-    (NotAllowed, 403),
-    (ConfigProblem, 400),
-    (StoreFailure, 503),
-    (HermesError, 400),
-)
-#: How OpenAI's clients know what the readers of requests refuse.
-_CODES_OF: Mapping[str, tuple[int, str]] = {"wrong_field": (400, "invalid_value"), "malformed": (400, "invalid_json")}
+#: How OpenAI's clients know what the page knows otherwise.
+_STATUS_OF: Mapping[int, int] = {422: 400}
+_CODES_OF: Mapping[str, str] = {"wrong_field": "invalid_value", "malformed": "invalid_json", "too_large": "too_large"}
 
 
 class ApiProblem(Exception):
@@ -69,13 +60,12 @@ def answer_problem(error: Exception) -> Response:
     match error:
         case ApiProblem():
             return error.respond()
-        case Refusal():
-            status, code = _CODES_OF.get(error.code, (error.status, error.code))
-            return ApiProblem(status, str(error), code, param=error.param).respond()
         case ClientDisconnect():
             return Response(status_code=NOT_READ)
         case HermesError():
-            status = next(status for kind, status in _STATUS_OF if isinstance(error, kind))
-            return ApiProblem(status, str(error), retry=status == 503).respond()
+            status, code = name_failure(error)
+            status, param = _STATUS_OF.get(status, status), error.param if isinstance(error, Refusal) else ""
+            made = ApiProblem(status, str(error), _CODES_OF.get(code, ""), param=param, retry=status == 503)
+            return made.respond()
     log.error("a call of the API failed", exc_info=error)
     return ApiProblem(500, "Something broke inside of Hermes; the log has the details.").respond()

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from gateway.http.answers import answer_json
 from gateway.http.api.door import Api, CallTable
 from gateway.http.api.formats.asking import MODEL
-from gateway.http.api.messages import HealthAnswer, ModelAnswer, ModelsAnswer
+from gateway.http.api.messages import HealthAnswer, ListAnswer, ModelAnswer
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.saying import check_model
 from hermes_base.query_values import Caller
@@ -17,12 +17,12 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CALLS = CallTable()
 
 
-@CALLS.call("GET", "/v1/models", ModelsAnswer)
-async def list_models(api: Api, request: Request, caller: Caller) -> ModelsAnswer:
+@CALLS.call("GET", "/v1/models", ListAnswer[ModelAnswer])
+async def list_models(api: Api, request: Request, caller: Caller) -> ListAnswer[ModelAnswer]:
     """The models that a conversation may choose."""
     del request, caller
     names = dict.fromkeys([MODEL, *await api.queries.setup.models()])
-    return ModelsAnswer([ModelAnswer(name) for name in names])
+    return ListAnswer([ModelAnswer(name) for name in names])
 
 
 @CALLS.call("GET", "/v1/models/{id:path}", ModelAnswer, errors=(404,))

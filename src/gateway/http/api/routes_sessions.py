@@ -7,12 +7,11 @@ from starlette.requests import Request
 from gateway.http.api.door import Api, CallTable
 from gateway.http.api.messages import (
     DeletedAnswer,
-    EntriesAnswer,
     EntryAnswer,
     ForkRequest,
+    ListAnswer,
     MessagesQuery,
     SessionAnswer,
-    SessionsAnswer,
     SessionsQuery,
     TitleRequest,
 )
@@ -21,16 +20,16 @@ from hermes_base.query_values import Caller, FoundWords, Thread
 CALLS = CallTable()
 
 
-@CALLS.call("GET", "/v1/sessions", SessionsAnswer)
-async def list_sessions(api: Api, request: Request, caller: Caller, query: SessionsQuery) -> SessionsAnswer:
+@CALLS.call("GET", "/v1/sessions", ListAnswer[SessionAnswer])
+async def list_sessions(api: Api, request: Request, caller: Caller, query: SessionsQuery) -> ListAnswer[SessionAnswer]:
     """Your sessions, those with the newest activity first, or those with these words."""
     del request
     if query.words.strip():
         found = await api.queries.threads.search(caller, query.words, limit=query.limit)
-        return SessionsAnswer([_write_hit(hit) for hit in found], has_more=False)
+        return ListAnswer([_write_hit(hit) for hit in found])
     threads = await api.queries.threads.list(caller, limit=query.limit + 1, before=query.before)
     listed = [write_session(thread) for thread in threads[: query.limit]]
-    return SessionsAnswer(listed, len(threads) > query.limit, listed[-1].updated if listed else UNSET)
+    return ListAnswer(listed, len(threads) > query.limit, listed[-1].updated if listed else UNSET)
 
 
 @CALLS.call("GET", "/v1/sessions/{id}", SessionAnswer, errors=(404,))
@@ -39,15 +38,15 @@ async def get_session(api: Api, request: Request, caller: Caller) -> SessionAnsw
     return write_session(await _find(api, request, caller))
 
 
-@CALLS.call("GET", "/v1/sessions/{id}/messages", EntriesAnswer, errors=(404,))
-async def list_messages(api: Api, request: Request, caller: Caller, query: MessagesQuery) -> EntriesAnswer:
+@CALLS.call("GET", "/v1/sessions/{id}/messages", ListAnswer[EntryAnswer], errors=(404,))
+async def list_messages(api: Api, request: Request, caller: Caller, query: MessagesQuery) -> ListAnswer[EntryAnswer]:
     """What people see of a session, in order; the newest ones, or those before a position. Files are named; where they
     are is the machine's own business."""
     thread = await _find(api, request, caller)
     timeline = await api.queries.threads.timeline(
         caller, thread.conversation, session=thread.session, before=query.before, limit=query.limit
     )
-    return EntriesAnswer(msgspec.convert(timeline.entries, list[EntryAnswer], from_attributes=True), timeline.more)
+    return ListAnswer(msgspec.convert(timeline.entries, list[EntryAnswer], from_attributes=True), timeline.more)
 
 
 @CALLS.call("POST", "/v1/sessions/{id}/fork", SessionAnswer, status=201, errors=(404, 409, 413))

@@ -7,12 +7,10 @@ from msgspec import UNSET, UnsetType
 
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.messages import (
-    CachedTokens,
     ChatAnswer,
     ChatChoice,
     Extras,
     GivenFile,
-    ReasoningTokens,
     SaidText,
     TokenUsage,
 )
@@ -46,8 +44,8 @@ def write_completion(record: Record) -> ChatAnswer:
 
 def write_usage(usage: Mapping[str, int]) -> TokenUsage:
     read, written = usage.get("input", 0), usage.get("output", 0)
-    cached, reasoning = CachedTokens(usage.get("cached", 0)), ReasoningTokens(usage.get("reasoning", 0))
-    return TokenUsage(read, written, read + written, cached, reasoning)
+    cached = {"cached_tokens": usage.get("cached", 0), "cache_write_tokens": 0}
+    return TokenUsage(read, written, read + written, cached, {"reasoning_tokens": usage.get("reasoning", 0)})
 
 
 def write_extras(outcome: RunOutcome | None) -> Extras | UnsetType:

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from gateway.http.api.formats.sent_text import SentText
 from gateway.http.api.formats.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras, write_usage
 from gateway.http.api.messages import (
-    CodedError,
-    MissingReason,
     OutputItem,
     OutputText,
     PlaceObject,
@@ -34,8 +32,8 @@ def write_response(record: Record) -> ResponseAnswer:
         status="incomplete" if missing else record.status,  # of one that was stopped, something is missing
         model=record.model or "hermes",
         output=[_write_item(record, outcome.text, _name_status(outcome))] if outcome and problem is None else [],
-        error=CodedError(problem.message) if problem else None,
-        incomplete_details=MissingReason(missing) if missing else None,
+        error={"code": "server_error", "message": problem.message} if problem else None,
+        incomplete_details={"reason": missing} if missing else None,
         conversation=PlaceObject(record.ticket.conversation),
         usage=_write_usage(outcome.usage) if outcome else None,
         hermes=write_extras(outcome),
