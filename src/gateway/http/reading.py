@@ -3,13 +3,16 @@ which field is not right."""
 
 import json
 import re
-from typing import Annotated, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from inspect import signature
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct, ValidationError
 from starlette.requests import Request
+from starlette.responses import Response
 
-from gateway.http.answers import Refusal
+from gateway.http.answers import Handler, Refusal, answer_json, guarded
 from hermes_base.text.whole_text import encode_text
 
 MOST_BODY = 2 * 1024 * 1024
@@ -55,6 +58,25 @@ async def read_message(request: Request, kind: type[T], most: int = MOST_BODY) -
     if called != "application/json":
         raise Refusal(415, "not_json", "This call takes JSON: send `Content-Type: application/json`.")
     return parse(await read_body(request, most) or b"{}", kind, mend=True)
+
+
+def served(handler: Callable[..., Awaitable[Any]]) -> Handler:
+    """A call of the page: its parameters behind the request are the fields of its message, which stand in the body, or
+    in the query of a call that only looks. What it gives back is written as JSON."""
+    hints = get_type_hints(handler, include_extras=True)
+    taken = list(signature(handler).parameters.values())[1:]
+    fields = [(one.name, hints[one.name], *([] if one.default is one.empty else [one.default])) for one in taken]
+    kind = msgspec.defstruct(handler.__name__, fields)
+
+    async def serve(request: Request) -> Response:
+        given: dict[str, Any] = {}
+        if fields:
+            looks = request.method in ("GET", "HEAD")
+            given = msgspec.structs.asdict(read_query(request, kind) if looks else await read_message(request, kind))
+        made = await handler(request, **given)
+        return made if isinstance(made, Response) else answer_json(made)
+
+    return guarded(serve)
 
 
 def read_query(request: Request, kind: type[T]) -> T:

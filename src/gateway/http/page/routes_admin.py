@@ -3,38 +3,21 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, answer_json, answer_nothing, guarded
+from gateway.http.answers import Refusal, answer_nothing
 from gateway.http.page.parts import Parts
-from gateway.http.reading import NoFields, SmallText, bring_between, read_message, read_query, wrong_field
+from gateway.http.page.views import Json
+from gateway.http.reading import NoFields, SmallText, bring_between, read_message, served, wrong_field
 from hermes_base.command_table import COMMANDS
 from hermes_base.query_values import ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
 #: What an operator may do from the page; ending the gateway is not among it.
 OPERATIONS = frozenset({"people.list", "people.approve", "people.remove", "people.role", "turns.stop"})
-
-
-class DaysQuery(Struct):
-    days: int = 30
-
-
-class LinesQuery(Struct):
-    lines: int = 200
-
-
-class OperationMessage(Struct):
-    name: str
-    args: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class SettingMessage(Struct):
-    value: Annotated[str, Meta(max_length=100_000)]
 
 
 class ChoiceMessage(Struct):
@@ -54,72 +37,70 @@ class AdminRoutes:
 
     def list(self) -> Sequence[BaseRoute]:
         return [
-            Route("/web/me", guarded(self.describe), methods=["GET"]),
-            Route("/web/status", guarded(self.status), methods=["GET"]),
-            Route("/web/usage", guarded(self.usage), methods=["GET"]),
-            Route("/web/log", guarded(self.log), methods=["GET"]),
-            Route("/web/operate", guarded(self.operate), methods=["POST"]),
-            Route("/web/settings", guarded(self.settings), methods=["GET"]),
-            Route("/web/settings/{key}", guarded(self.change), methods=["PUT"]),
-            Route("/web/providers", guarded(self.providers), methods=["GET"]),
-            Route("/web/providers/probe", guarded(self.probe), methods=["POST"]),
-            Route("/web/providers/use", guarded(self.use), methods=["POST"]),
-            Route("/web/setup/later", guarded(self.put_off), methods=["POST"]),
+            Route("/web/me", served(self.describe), methods=["GET"]),
+            Route("/web/status", served(self.status), methods=["GET"]),
+            Route("/web/usage", served(self.usage), methods=["GET"]),
+            Route("/web/log", served(self.log), methods=["GET"]),
+            Route("/web/operate", served(self.operate), methods=["POST"]),
+            Route("/web/settings", served(self.settings), methods=["GET"]),
+            Route("/web/settings/{key}", served(self.change), methods=["PUT"]),
+            Route("/web/providers", served(self.providers), methods=["GET"]),
+            Route("/web/providers/probe", served(self.probe), methods=["POST"]),
+            Route("/web/providers/use", served(self.use), methods=["POST"]),
+            Route("/web/setup/later", served(self.put_off), methods=["POST"]),
         ]
 
     # --- how it is
 
-    async def describe(self, request: Request) -> Response:
+    async def describe(self, request: Request) -> Json:
         del request
         model = await self._setup.model()
-        return answer_json(
-            {
-                "version": self._parts.queries.version,
-                "profile": self._parts.queries.profile,
-                "model": model,
-                # Something better could be set up: only the built-in model answers, or none can be found.
-                "needs_setup": (model.built_in or bool(model.problem)) and not self._later.exists(),
-                "upload_bytes": self._parts.shelf.most_bytes(),
-                "commands": [{"name": one.name, "args": one.args, "summary": one.summary} for one in COMMANDS],
-            }
-        )
+        return {
+            "version": self._parts.queries.version,
+            "profile": self._parts.queries.profile,
+            "model": model,
+            # Something better could be set up: only the built-in model answers, or none can be found.
+            "needs_setup": (model.built_in or bool(model.problem)) and not self._later.exists(),
+            "upload_bytes": self._parts.shelf.most_bytes(),
+            "commands": [{"name": one.name, "args": one.args, "summary": one.summary} for one in COMMANDS],
+        }
 
-    async def status(self, request: Request) -> Response:
+    async def status(self, request: Request) -> Any:
         del request
-        return answer_json(await self._operations.status({}))
+        return await self._operations.status({})
 
-    async def usage(self, request: Request) -> Response:
-        return answer_json(await self._gateway.usage(bring_between(1, read_query(request, DaysQuery).days, 366)))
+    async def usage(self, request: Request, days: int = 30) -> Any:
+        del request
+        return await self._gateway.usage(bring_between(1, days, 366))
 
-    async def log(self, request: Request) -> Response:
-        lines = bring_between(1, read_query(request, LinesQuery).lines, 2_000)
-        return answer_json({"lines": list(await self._gateway.log_tail(lines))})
+    async def log(self, request: Request, lines: int = 200) -> Json:
+        del request
+        return {"lines": await self._gateway.log_tail(bring_between(1, lines, 2_000))}
 
-    async def operate(self, request: Request) -> Response:
-        asked = await read_message(request, OperationMessage)
-        if asked.name not in OPERATIONS:
+    async def operate(self, request: Request, name: str, args: dict[str, Any] | None = None) -> Any:
+        del request
+        if name not in OPERATIONS:
             raise wrong_field("name", "must be one of " + ", ".join(sorted(OPERATIONS)))
-        return answer_json(await self._operations.perform(asked.name, asked.args))
+        return await self._operations.perform(name, args or {})
 
     # --- how it is set up
 
-    async def settings(self, request: Request) -> Response:
+    async def settings(self, request: Request) -> Json:
         del request
-        return answer_json({"settings": await self._setup.settings()})
+        return {"settings": await self._setup.settings()}
 
-    async def change(self, request: Request) -> Response:
-        value = (await read_message(request, SettingMessage)).value
-        return answer_json({"setting": await self._setup.change(str(request.path_params["key"]), value)})
+    async def change(self, request: Request, value: Annotated[str, Meta(max_length=100_000)]) -> Json:
+        return {"setting": await self._setup.change(str(request.path_params["key"]), value)}
 
-    async def providers(self, request: Request) -> Response:
+    async def providers(self, request: Request) -> Json:
         del request
-        return answer_json({"providers": await self._setup.providers(), "model": await self._setup.model()})
+        return {"providers": await self._setup.providers(), "model": await self._setup.model()}
 
-    async def probe(self, request: Request) -> Response:
-        return answer_json(await self._setup.probe(await _read_choice(request)))
+    async def probe(self, request: Request) -> Any:
+        return await self._setup.probe(await _read_choice(request))
 
-    async def use(self, request: Request) -> Response:
-        return answer_json(await self._setup.use(await _read_choice(request)))
+    async def use(self, request: Request) -> Any:
+        return await self._setup.use(await _read_choice(request))
 
     async def put_off(self, request: Request) -> Response:
         await read_message(request, NoFields)
@@ -132,7 +113,7 @@ class AdminRoutes:
 
 
 async def _read_choice(request: Request) -> ProviderChoice:
-    given = msgspec.structs.asdict(await read_message(request, ChoiceMessage))
+    given = structs.asdict(await read_message(request, ChoiceMessage))
     choice = {name: value.strip() for name, value in given.items()}
     for name, value in choice.items():
         if not value.isprintable():

@@ -6,16 +6,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, answer_json, guarded
+from gateway.http.answers import Refusal
 from gateway.http.page.live import stream_view
 from gateway.http.page.parts import Parts
-from gateway.http.reading import NAME, SmallText, read_message, read_query, wrong_field
+from gateway.http.page.views import Json
+from gateway.http.reading import NAME, SmallText, served, wrong_field
 from gateway.http.streams import stream
 from gateway.platforms.face import Refused
 from hermes_base import command_table
@@ -29,28 +29,6 @@ MODES = ("", "queue", "steer")
 LongText = Annotated[str, Meta(max_length=MOST_TEXT)]
 
 
-class ViewQuery(Struct):
-    conversation: Annotated[str, Meta(max_length=1_000)] = ""
-
-
-class SaidMessage(Struct):
-    conversation: SmallText
-    id: Annotated[str, Meta(pattern=NAME)]
-    text: LongText = ""
-    mode: str = ""
-    files: Annotated[list[str], Meta(max_length=MOST_FILES)] = msgspec.field(default_factory=list)
-    seen: SmallText = ""
-
-
-class StopMessage(Struct):
-    conversation: SmallText
-
-
-class AnswerMessage(Struct):
-    question: SmallText
-    text: LongText
-
-
 class ChatRoutes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -58,10 +36,10 @@ class ChatRoutes:
 
     def list(self) -> Sequence[BaseRoute]:
         return [
-            Route("/web/live", guarded(self.watch), methods=["GET"]),
-            Route("/web/say", guarded(self.say), methods=["POST"]),
-            Route("/web/stop", guarded(self.stop), methods=["POST"]),
-            Route("/web/answer", guarded(self.answer), methods=["POST"]),
+            Route("/web/live", served(self.watch), methods=["GET"]),
+            Route("/web/say", served(self.say), methods=["POST"]),
+            Route("/web/stop", served(self.stop), methods=["POST"]),
+            Route("/web/answer", served(self.answer), methods=["POST"]),
         ]
 
     async def check(self, conversation: str) -> None:
@@ -73,32 +51,39 @@ class ChatRoutes:
         if len(self._checked) > MOST_CHECKED:
             self._checked.popitem(last=False)
 
-    async def watch(self, request: Request) -> Response:
+    async def watch(self, request: Request, conversation: Annotated[str, Meta(max_length=1_000)] = "") -> Response:
         if request.method != "GET":
             raise Refusal(405, "http", "A stream has no end, so there is no head of it alone.")
-        conversation = read_query(request, ViewQuery).conversation
         await self.check(conversation)
         return stream(stream_view(self._parts, conversation))
 
-    async def say(self, request: Request) -> Response:
-        said = await read_message(request, SaidMessage)
-        conversation, text, mode = said.conversation, said.text, said.mode
+    async def say(
+        self,
+        request: Request,
+        conversation: SmallText,
+        id: Annotated[str, Meta(pattern=NAME)],
+        text: LongText = "",
+        mode: str = "",
+        files: Annotated[tuple[str, ...], Meta(max_length=MOST_FILES)] = (),
+        seen: SmallText = "",
+    ) -> Json:
+        del request
         if mode not in MODES:
             raise wrong_field("mode", f"must be one of {MODES}")
-        files = await asyncio.to_thread(self._find_files, said.files)
-        if not text.strip() and not files:
+        found = await asyncio.to_thread(self._find_files, files)
+        if not text.strip() and not found:
             raise wrong_field("text", "must say something, or a file has to come with it")
         await self.check(conversation)
         web = self._parts.web
         inbound = Inbound(
             Address(web.spec.name, web.account, conversation),
-            said.id,
+            id,
             OWNER_ID,
             # What becomes of it while a turn is under way; commands know by themselves.
             f"/{mode} {text}" if mode and text.strip() and command_table.parse(text) is None else text,
-            files=files,
+            files=found,
             conversation=conversation,
-            seen=said.seen,
+            seen=seen,
             received=time.time(),
         )
         web.last_seen = time.time()
@@ -106,9 +91,9 @@ class ChatRoutes:
         if isinstance(taken, Refused):
             raise self._explain(taken)
         if taken.seq is not None:
-            return answer_json({"seq": taken.seq})
-        found = await self._parts.queries.turns.find_message(inbound.address.account_key, inbound.stem)
-        return answer_json({"seq": found[0] if found else 0, "again": True})
+            return {"seq": taken.seq}
+        before = await self._parts.queries.turns.find_message(inbound.address.account_key, inbound.stem)
+        return {"seq": before[0] if before else 0, "again": True}
 
     def _explain(self, refused: Refused) -> Refusal:
         if refused.closing:
@@ -124,12 +109,10 @@ class ChatRoutes:
             raise wrong_field("files", "must be ids of uploaded files that are still there")
         return files
 
-    async def stop(self, request: Request) -> Response:
-        asked = await read_message(request, StopMessage)
-        stopped = await self._parts.queries.turns.stop(self._parts.caller, asked.conversation)
-        return answer_json({"stopped": stopped})
+    async def stop(self, request: Request, conversation: SmallText) -> Json:
+        del request
+        return {"stopped": await self._parts.queries.turns.stop(self._parts.caller, conversation)}
 
-    async def answer(self, request: Request) -> Response:
-        given = await read_message(request, AnswerMessage)
-        ok = await self._parts.queries.turns.answer(self._parts.caller, given.question, given.text)
-        return answer_json({"ok": ok})
+    async def answer(self, request: Request, question: SmallText, text: LongText) -> Json:
+        del request
+        return {"ok": await self._parts.queries.turns.answer(self._parts.caller, question, text)}
