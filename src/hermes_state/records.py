@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
@@ -140,22 +140,10 @@ def split_sent(
     return frozen, of_rows
 
 
-def write_usage(call: UsageRow) -> tuple[Any, ...]:
-    """The call as columns of the ledger, from provider to saved."""
-    return (
-        clean(call.provider),
-        clean(call.model),
-        clean(call.kind),
-        call.input_tokens,
-        call.cache_read_tokens,
-        call.cache_write_tokens,
-        call.output_tokens,
-        call.reasoning_tokens,
-        call.cost,
-        int(call.settled),
-        clean(call.turn) or None,
-        call.saved,
-    )
+def write_usage(call: UsageRow) -> dict[str, Any]:
+    """The call as columns of the ledger."""
+    texts = {"provider": clean(call.provider), "model": clean(call.model), "kind": clean(call.kind)}
+    return {**asdict(call), **texts, "settled": int(call.settled), "turn": clean(call.turn) or None}
 
 
 def add_sums(one: UsageSum, other: UsageSum) -> UsageSum:
@@ -187,9 +175,9 @@ def digest(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def make_session_id() -> str:
-    """A new id that sorts by the second of its making."""
-    return time.strftime("%Y%m%d_%H%M%S", time.gmtime()) + "_" + secrets.token_hex(3)
+def make_session_id(now: float | None = None) -> str:
+    """A new id that sorts by the second of its making; None: by this machine's clock."""
+    return time.strftime("%Y%m%d_%H%M%S", time.gmtime(now)) + "_" + secrets.token_hex(3)
 
 
 def make_writer_id() -> str:
@@ -206,19 +194,19 @@ def check_place(place: int, version: int, session: str) -> None:
 def check_base(session: str, version: int, base: int, successor: str | None) -> None:
     """Fenced when the transcript is not where the writer left it."""
     if successor is not None:
-        raise _moved_on(f"Session {session} was closed meanwhile and goes on as {successor}.")
+        raise moved_on(f"Session {session} was closed meanwhile and goes on as {successor}.")
     if version != base:
         what = f"Session {session} has {version} rows and the writer expected {base}: someone else wrote to it."
-        raise _moved_on(what)
+        raise moved_on(what)
 
 
 def check_open(session: str, ended: float | None, reason: str | None) -> None:
     """Fenced when the session has ended, so that nothing may take its place."""
     if ended is not None:
-        raise _moved_on(f"Session {session} was ended meanwhile ({reason}).")
+        raise moved_on(f"Session {session} was ended meanwhile ({reason}).")
 
 
-def _moved_on(what: str) -> Fenced:
+def moved_on(what: str) -> Fenced:
     return Fenced(what, kept="Nothing of this write was stored.", fix="Load the conversation again.")
 
 

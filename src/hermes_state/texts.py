@@ -49,7 +49,7 @@ def split_query(words: str) -> list[list[str]]:
 def match_query(runs: list[list[str]], text: str) -> bool:
     """Whether every run occurs in the text; its last word may go on there."""
     line = f" {' '.join(split_words(text))} "
-    return all(f" {' '.join(run)}{'' if _may_go_on(run) else ' '}" in line for run in runs)
+    return all(f" {' '.join(run)}{'' if may_go_on(run) else ' '}" in line for run in runs)
 
 
 def match_title(runs: list[list[str]], title: str) -> bool:
@@ -58,12 +58,7 @@ def match_title(runs: list[list[str]], title: str) -> bool:
     return all(" ".join(run) in line for run in runs)
 
 
-def write_match(runs: list[list[str]]) -> str:
-    """The query in the language of the index: each run a phrase, all of them wanted."""
-    return " ".join(f'"{" ".join(run)}"{"*" if _may_go_on(run) else ""}' for run in runs)
-
-
-def _may_go_on(run: list[str]) -> bool:
+def may_go_on(run: list[str]) -> bool:
     """One letter alone is a word: as a beginning it would mean half of all there is."""
     return len(run) > 1 or len(run[-1]) > 1
 
@@ -71,7 +66,7 @@ def _may_go_on(run: list[str]) -> bool:
 def cut_excerpt(runs: list[list[str]], text: str) -> str:
     """One line around the first found word, with the found words between « and »."""
     whole = {word for run in runs for word in run}
-    begun = tuple(run[-1] for run in runs if _may_go_on(run))
+    begun = tuple(run[-1] for run in runs if may_go_on(run))
     return _cut_around(lambda word: word in whole or word.startswith(begun), text)
 
 

@@ -30,14 +30,14 @@ KEEP_NODES = 3600.0  # the row of a dead node is kept so long, for whoever looks
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedMessage:
-    """How far an accepted message has come."""
+class BegunMessage:
+    """A message for which a turn is begun, and when that is."""
 
     seq: int
-    attempts: int
+    attempts: int  # with this one
     taken: bool
-    begun: float | None
-    done_epoch: int | None
+    begun: float  # for the first time
+    now: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,11 @@ def measure_setback(known: str | float, now: float) -> float:
     return by if math.isfinite(by) and by > CLOCK_SLACK else 0.0
 
 
-def start_turn(messages: Sequence[AcceptedMessage], now: float) -> BegunTurn | None:
-    """The turn of these messages, or None when there are none or one of them is done."""
-    if not messages or any(message.done_epoch is not None for message in messages):
-        return None
-    attempt = 1 + max(message.attempts for message in messages)
-    first = min((message.begun for message in messages if message.begun is not None), default=now)
-    given_up = "attempts" if attempt > MAX_ATTEMPTS else "age" if now - first > FRESH_SECONDS else ""
+def start_turn(messages: Sequence[BegunMessage]) -> BegunTurn:
+    """The turn of these messages, in order."""
+    attempt = max(message.attempts for message in messages)
+    age = max(message.now - message.begun for message in messages)
+    given_up = "attempts" if attempt > MAX_ATTEMPTS else "age" if age > FRESH_SECONDS else ""
     seqs = tuple(message.seq for message in messages)
     return BegunTurn(seqs[0], seqs, attempt, frozenset(one.seq for one in messages if one.taken), given_up)
 

@@ -13,8 +13,8 @@ from waiting import wait_until
 
 from gateway.service import chores
 from hermes_base import local_wire as wire
-from hermes_state.sql.connection import Database
 from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import SqliteEngine, SqliteTransaction
 
 #: Indexes that hold what is open and nothing else: reading one through costs what there is to do.
 OPEN_ONLY = (
@@ -29,18 +29,18 @@ FIXED = ("sqlite_master", "sqlite_schema", "main.search_config")
 def traced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The statements, with their values, that any connection of the store executes."""
     seen: set[str] = set()
-    connect, lock = Database._connect, threading.Lock()
+    connect, lock = SqliteEngine._connect, threading.Lock()
 
     def note(statement: str) -> None:
         with lock:
             seen.add(statement)
 
-    def connect_traced(self: Database, options: str) -> sqlite3.Connection:
+    def connect_traced(self: SqliteEngine, options: str) -> SqliteTransaction:
         db = connect(self, options)
-        db.set_trace_callback(note)
+        db.connection.set_trace_callback(note)
         return db
 
-    monkeypatch.setattr(Database, "_connect", connect_traced)
+    monkeypatch.setattr(SqliteEngine, "_connect", connect_traced)
     return seen
 
 
@@ -48,9 +48,9 @@ def find_scans(path: Path, statements: set[str]) -> list[str]:
     """Statements with the step of their plan that reads a whole table."""
     found = []
     with closing(sqlite3.connect(path)) as db:
-        db.create_function("clock", 0, time.time)
+        db.create_function("clock", 0, time.time, deterministic=True)
         for statement in sorted(statements):
-            readable = re.sub(r"(?<=[ (])Inf\b", "9e999", statement)  # the trace writes a number that SQL does not know
+            readable = re.sub(r"(?<=[ (-])Inf\b", "9e999", statement)  # the trace writes a number that SQL does not know
             for row in db.execute(f"explain query plan {readable}"):
                 if _is_scan(str(row[3])):
                     found.append(f"{row[3]}: {statement}")

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlite_file import migrate_file
 from waiting import wait_until
 
 from hermes_base.errors import ConfigProblem, HermesError, HomeBusy
@@ -33,8 +34,8 @@ from hermes_state.backup.archive import BadBackup, create_backup, hash_file, ver
 from hermes_state.backup.restore import OLD, restore_backup
 from hermes_state.home_lock import LOCK_FILE, LOCK_FOLDER, HomeLock
 from hermes_state.sql import schema
-from hermes_state.sql.connection import MARK
 from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import MARK
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 
@@ -438,8 +439,7 @@ def test_a_newer_store_is_refused(filled: Path, tmp_path: Path, monkeypatch: pyt
 def test_an_older_store_is_backed_up_and_brought_up_to_date_later(home: Path, tmp_path: Path) -> None:
     """H4: a back-up of the version before is good for this one."""
     home.mkdir()
-    with closing(sqlite3.connect(home / STORE_FILE, isolation_level=None)) as db:
-        schema.migrate(db, schema.MIGRATIONS[:-1])
+    migrate_file(home / STORE_FILE, schema.MIGRATIONS[:-1])
     made = create_backup(home, tmp_path / "b.tar.gz")
     assert made.manifest.layout == schema.SCHEMA_VERSION - 1
     assert verify_backup(made.path) == made.manifest

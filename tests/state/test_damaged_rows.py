@@ -16,8 +16,8 @@ from hermes_base.inbound import Address, Inbound, read_inbound, write_inbound
 from hermes_base.journal import LOST, Row, head_row
 from hermes_state.damage import LOST_TEXT, WORDS, DamagedRow, find_address, make_marker
 from hermes_state.people_store import VOID, QuestionRow
-from hermes_state.sql.connection import MARK
 from hermes_state.sql.damage_sql import find_damaged
+from hermes_state.sql.sqlite import MARK, SqliteEngine
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import Claim, NodeInfo
@@ -141,8 +141,7 @@ def test_a_row_that_cannot_be_read_is_set_aside(scene: Scene, name: str) -> None
     """C2, H3: its bytes are kept, the rest is read, the person is told once, and it is met once."""
     statement, read, expected, told = CASES[name]
     scene.damage(statement)
-    with closing(sqlite3.connect(scene.path)) as db:
-        assert len(list(find_damaged(db))) == 1
+    assert len(look_through(scene)) == 1
     before = scene.told()
     assert read_twice(lambda: read(scene)) == expected
     if name != "control":  # they are handed out once
@@ -156,7 +155,13 @@ def test_a_row_that_cannot_be_read_is_set_aside(scene: Scene, name: str) -> None
     assert len(scene.told()) == len(before) + told
     with closing(sqlite3.connect(scene.path)) as db:
         assert db.execute("select body from damaged").fetchone() == (BAD,)
-        assert list(find_damaged(db)) == []
+    assert look_through(scene) == []
+
+
+def look_through(scene: Scene) -> list[DamagedRow]:
+    """What is found by who reads all there is."""
+    with closing(SqliteEngine(scene.path, busy_timeout=5.0, readonly=True)) as engine:
+        return engine.read(lambda db: list(find_damaged(db)))
 
 
 def test_a_damaged_answer_becomes_the_word_on_it(scene: Scene) -> None:

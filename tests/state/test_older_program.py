@@ -12,12 +12,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from sqlite_file import migrate_file
 from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
 from hermes_state.sql import schema
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
+from hermes_state.sql.sqlite import check_file, read_layout
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
@@ -100,9 +102,7 @@ def test_the_older_program_works_on_a_store_of_this_layout(path: Path) -> None:
         assert store.turns.latest(CHAT) == latest
         assert [row.state for row in store.turns.outbox_since(CHAT, 0)] == ["waiting", "waiting"]
         work(store, "again")
-    with closing(sqlite3.connect(path)) as db:
-        assert schema.check_readable(db) == SCHEMA_VERSION
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+    assert (read_layout(path), check_file(path)) == (SCHEMA_VERSION, "")
 
 
 def test_it_is_the_older_program(path: Path) -> None:
@@ -133,14 +133,15 @@ ADDING = re.compile(
 )
 
 
-def read_layout(db: sqlite3.Connection) -> dict[tuple[str, str], tuple[object, ...]]:
+def read_columns(path: Path) -> dict[tuple[str, str], tuple[object, ...]]:
     """Each column with its type, whether it must be given, its default and its place in the key."""
-    tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
-    return {
-        (table, str(column[1])): tuple(column[2:])
-        for table in tables
-        for column in db.execute(f"pragma table_info('{table}')")
-    }
+    with closing(sqlite3.connect(path)) as db:
+        tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
+        return {
+            (table, str(column[1])): tuple(column[2:])
+            for table in tables
+            for column in db.execute(f"pragma table_info('{table}')")
+        }
 
 
 @pytest.mark.parametrize("version", [step.version for step in MIGRATIONS[1:]])
@@ -149,11 +150,10 @@ def test_a_migration_only_adds(path: Path, version: int) -> None:
     it; and a new unique index on an old table refuses nothing that the older program writes."""
     step = next(one for one in MIGRATIONS if one.version == version)
     assert step.min_reader <= version - 1
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        schema.migrate(db, [one for one in MIGRATIONS if one.version < version])
-        before = read_layout(db)
-        schema.migrate(db, [one for one in MIGRATIONS if one.version <= version])
-        after = read_layout(db)
+    migrate_file(path, [one for one in MIGRATIONS if one.version < version])
+    before = read_columns(path)
+    migrate_file(path, [one for one in MIGRATIONS if one.version <= version])
+    after = read_columns(path)
     assert {column: after.get(column) for column in before} == before
     old_tables = {table for table, _ in before}
     for table, name in after.keys() - before.keys():

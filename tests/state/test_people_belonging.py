@@ -6,12 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlite_file import explain
 
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, UsageRow
 from hermes_state.people_store import MEMBER, OWNER, QuestionRow
-from hermes_state.sql import people_queries
+from hermes_state.sql import people_sql
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
@@ -213,7 +214,5 @@ def test_what_was_stored_before_there_were_people_is_the_owners(tmp_path: Path) 
 def test_what_each_message_and_each_start_asks_is_found_by_an_index(tmp_path: Path, statement: str) -> None:
     """F3: no query of people at start-up, or for a message, scans a table."""
     Store(tmp_path / "store.db").close()
-    query = getattr(people_queries, statement)
-    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
-        plan = db.execute(f"explain query plan {query}", ("x",) * query.count("?")).fetchall()
-    assert all("USING" in step[3] for step in plan if step[3].startswith(("SCAN", "SEARCH"))), plan
+    plan = explain(tmp_path / "store.db", getattr(people_sql, statement))
+    assert all("USING" in step for step in plan if step.startswith(("SCAN", "SEARCH"))), plan

@@ -22,8 +22,8 @@ from hermes_state.people_store import (
     VOID,
     QuestionRow,
 )
-from hermes_state.sql.connection import Database
 from hermes_state.sql.people_sql import PeopleStore
+from hermes_state.sql.store_sql import Store
 
 
 @dataclass
@@ -41,9 +41,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def people(tmp_path: Path, clock: Clock) -> Iterator[PeopleStore]:
-    db = Database(tmp_path / "store.db", busy_timeout=5.0)
-    yield PeopleStore(db, clock)
-    db.close()
+    store = Store(tmp_path / "store.db", clock=clock)
+    yield store.people
+    store.close()
 
 
 def get_code(people: PeopleStore, sender: str, platform: str = "chat", name: str = "Ann") -> str:

@@ -1,7 +1,6 @@
 """What is over is let go, a few rows a call, and what is open stays; run against the SQLite file and its twin."""
 
 import random
-import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlite_file import explain
 from test_store_kill import check_file, run_and_kill
 from turn_bench import ACCOUNT, CHAT, OTHER, USAGE, Bench, answer, make_bench, say
 
@@ -316,11 +316,9 @@ def test_no_statement_of_a_sweep_scans_a_table(tmp_path: Path, name: str) -> Non
     texts = getattr(retention_sql, name)
     path = tmp_path / "store.db"
     Store(path).close()
-    with closing(sqlite3.connect(path)) as db:
-        for text in (texts,) if isinstance(texts, str) else texts:
-            wanted: Any = dict.fromkeys(re.findall(r":(\w+)", text), 1) or (1,) * text.count("?")
-            plan = [str(row[3]) for row in db.execute(f"explain query plan {text}", wanted)]
-            assert not [step for step in plan if step.startswith("SCAN")], plan
+    for text in (texts,) if isinstance(texts, str) else (text for text, _ in texts):
+        plan = explain(path, text)
+        assert not [step for step in plan if step.startswith("SCAN")], plan
 
 
 SWEEPER = """

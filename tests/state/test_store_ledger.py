@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlite_file import migrate_file
 
 from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow
@@ -139,8 +140,8 @@ OLD_ADD_USAGE = (
 
 
 def make_old_store(path: Path) -> None:
+    migrate_file(path, schema.MIGRATIONS[:1])
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        schema.migrate(db, schema.MIGRATIONS[:1])
         db.execute(OLD_ADD_USAGE)
 
 

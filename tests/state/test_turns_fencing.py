@@ -1,6 +1,5 @@
 """A late owner writes nothing: at each of an owner's calls the store is, to the last byte, what it was before."""
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from turn_bench import ACCOUNT, CHAT, USAGE, Bench, answer, make_bench, say, written
 
 from hermes_base.errors import Fenced
+from hermes_state.sql.engine import Transaction
 from hermes_state.turns import LEASE_SECONDS, Claim, NodeInfo
 
 
@@ -24,10 +24,10 @@ def dump(bench: Bench) -> str:
     return bench.store._db.read(_dump_tables)
 
 
-def _dump_tables(db: sqlite3.Connection) -> str:
+def _dump_tables(db: Transaction) -> str:
     """All rows of all tables; those that the search index is made of stand for the index."""
-    names = [name for (name,) in db.execute("select name from sqlite_master where type = 'table' order by name")]
-    return repr({name: db.execute(f"select * from {name}").fetchall() for name in names if name != "search"})
+    names = [name for (name,) in db.execute("select name from stored_tables order by name").rows]
+    return repr({name: db.execute(f"select * from {name}").rows for name in names if name != "search"})
 
 
 Call = Callable[[Bench, Claim, str], Any]

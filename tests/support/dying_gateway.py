@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hermes_cli.main import main
-from hermes_state.sql.connection import Database
+from hermes_state.sql.engine import Database
 from hermes_state.sql.turns_sql import TurnStore
 
 

@@ -18,7 +18,7 @@ from gateway.service import pulse, stopping
 from gateway.service.gateway import Gateway
 from hermes_cli.main import main
 from hermes_cli.plugins import get_plugin_manager
-from hermes_state.sql import connection, ownership
+from hermes_state.sql import ownership, sqlite
 
 LOOK_SECONDS = 0.02
 QUICK = ((pulse, "BEAT_SECONDS", 0.2), (pulse, "STUCK_SECONDS", 1.0), (pulse, "ANSWER_SECONDS", 1.0))
@@ -53,7 +53,7 @@ def hold_store(gates: Gates) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(sqlite3, name)
 
-    connection.sqlite3 = HeldSqlite()  # type: ignore[assignment]
+    sqlite.sqlite3 = HeldSqlite()  # type: ignore[assignment]
 
 
 def hold_loop(gates: Gates) -> None:

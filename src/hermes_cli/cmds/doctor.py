@@ -9,7 +9,6 @@ import json
 import logging
 import platform
 import shutil
-import sqlite3
 import stat
 import sys
 import tempfile
@@ -37,10 +36,11 @@ from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.damage import TABLES
 from hermes_state.home_lock import holder
-from hermes_state.sql.connection import Database, was_made
 from hermes_state.sql.damage_sql import find_damaged, list_damaged
+from hermes_state.sql.engine import Transaction
 from hermes_state.sql.ownership import CLOCK
 from hermes_state.sql.schema import SCHEMA_VERSION, STORE_FILE, check_readable
+from hermes_state.sql.sqlite import SqliteEngine, was_made
 from hermes_state.sql.statements import GET_META
 from hermes_state.turn_rules import measure_setback
 from plugins import context_engine
@@ -178,12 +178,12 @@ def _check_store(home: Path) -> Iterator[DoctorFinding]:
     if not path.exists() and not was_made(path):
         yield DoctorFinding(OK, "There is no store yet: it is made with the first conversation.")
         return
-    with closing(Database(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
+    with closing(SqliteEngine(path, busy_timeout=STORE_PATIENCE, readonly=True)) as store:
         version = store.read(check_readable)
-        faults = store.read(lambda db: [row[0] for row in db.execute("pragma quick_check(3)")])
-        if faults != ["ok"]:
+        faults = store.find_faults()
+        if faults:
             fix = "Stop Hermes, keep a copy of the file, and restore a backup with `hermes backup restore FILE`."
-            yield DoctorFinding(FAIL, f"The store {path} is damaged: {'; '.join(map(str, faults))}.", fix)
+            yield DoctorFinding(FAIL, f"The store {path} is damaged: {'; '.join(faults)}.", fix)
             return
         findings = [*store.read(_find_damage), *store.read(_check_clock)]
     yield from findings
@@ -191,7 +191,7 @@ def _check_store(home: Path) -> Iterator[DoctorFinding]:
         yield DoctorFinding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
 
 
-def _find_damage(db: sqlite3.Connection) -> list[DoctorFinding]:
+def _find_damage(db: Transaction) -> list[DoctorFinding]:
     """Rows that cannot be read: those that nobody has met yet, and those that were set aside."""
     found = [DoctorFinding(FAIL, row.what, _MEET) for row in islice(find_damaged(db), NAMED_ROWS)]
     for row in list_damaged(db, NAMED_ROWS):
@@ -202,8 +202,8 @@ def _find_damage(db: sqlite3.Connection) -> list[DoctorFinding]:
     return found
 
 
-def _check_clock(db: sqlite3.Connection) -> list[DoctorFinding]:
-    known = db.execute(GET_META, (CLOCK,)).fetchone()
+def _check_clock(db: Transaction) -> list[DoctorFinding]:
+    known = db.execute(GET_META, (CLOCK,)).first
     behind = measure_setback("" if known is None else str(known[0]), time.time())
     if behind < LATE_CLOCK:
         return []

@@ -9,14 +9,12 @@ import io
 import json
 import os
 import shutil
-import sqlite3
 import stat
 import tarfile
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,9 +22,8 @@ from typing import IO, Any
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_constants import VERSION
 from hermes_constants.ordinary_files import open_file, open_private
-from hermes_state.sql import schema
-from hermes_state.sql.connection import say_errors
 from hermes_state.sql.schema import STORE_FILE
+from hermes_state.sql.sqlite import check_file, copy_file, read_layout
 
 FORMAT, FORMAT_VERSION = "hermes-backup", 1
 FOLDER = "backups"  # in the home
@@ -41,7 +38,6 @@ KEPT = (
 PASSING_OF_PEOPLE = frozenset({"outbox", "file-changes"})
 FILE, DIRECTORY = "file", "folder"
 _PATIENCE = 30.0  # seconds to wait for a store that is locked
-_PAGES, _PAUSE = 512, 0.002  # the store is copied in steps, so that its writers get their turn at the disk
 _CHUNK = 1 << 20
 _LARGEST_MANIFEST = 256 << 20
 _LARGEST_HEADER = 64 << 10  # of what says more about a member than its own block, a long name for example
@@ -113,8 +109,7 @@ def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = 
         layout = 0
         if STORE_FILE in found:
             store = copies / STORE_FILE
-            with say_errors(store), closing(_connect(store, "mode=ro&immutable=1")) as db:
-                layout = schema.check_readable(db)
+            layout = read_layout(store)
         manifest = Manifest(VERSION, time.strftime("%Y-%m-%dT%H:%M:%S%z"), layout, tuple(members))
         archive = Path(work) / "archive"
         _write_archive(archive, manifest, copies)
@@ -149,52 +144,13 @@ def _copy_member(home: Path, name: str, copies: Path) -> Member | None:
         if not stat.S_ISREG(status.st_mode):
             return None
         if name == STORE_FILE:
-            _copy_store(source, target)
+            copy_file(source, target, _PATIENCE)
         else:
             with open_file(source) as taken, target.open("xb") as put:
                 shutil.copyfileobj(taken, put, _CHUNK)
     except FileNotFoundError:
         return None
     return Member(name, FILE, stat.S_IMODE(status.st_mode) & 0o777, target.stat().st_size, hash_file(target))
-
-
-def _copy_store(source: Path, target: Path) -> None:
-    """Copy one state of the store without a write to it and without its side files.
-
-    The side files are missing only while nobody has the store open; then the file is read as it stands, and read again
-    if somebody came meanwhile.
-    """
-    with say_errors(source):
-        if not _is_open(source):
-            try:
-                _copy_pages(source, "mode=ro&immutable=1", target)
-            except sqlite3.Error:
-                if not _is_open(source):
-                    raise
-            if not _is_open(source):
-                return
-            target.unlink(missing_ok=True)
-        _copy_pages(source, "mode=ro", target)
-
-
-def _is_open(store: Path) -> bool:
-    return os.path.exists(f"{store}-wal")
-
-
-def _copy_pages(source: Path, options: str, target: Path) -> None:
-    with (
-        closing(_connect(source, options)) as db,
-        closing(sqlite3.connect(target, isolation_level=None)) as copy,
-    ):
-        db.execute("begin")
-        db.execute("select count(*) from sqlite_schema").fetchone()  # from here on all steps see this one state
-        db.backup(copy, pages=_PAGES, sleep=_PAUSE)
-        db.execute("rollback")
-
-
-def _connect(path: Path, options: str) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?{options}"
-    return sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
 
 
 def _write_archive(path: Path, manifest: Manifest, copies: Path) -> None:
@@ -281,14 +237,10 @@ def check_store(path: Path, store: Path, manifest: Manifest) -> None:
     """The store of a back-up must open, have a known layout and be whole."""
     if not any(member.name == STORE_FILE for member in manifest.members):
         return
-    try:
-        with closing(_connect(store, "mode=ro&immutable=1")) as db:
-            layout = schema.check_readable(db)
-            problem = str(db.execute("pragma integrity_check(1)").fetchone()[0])
-    except sqlite3.Error as error:
-        layout, problem = manifest.layout, str(error)
-    if problem != "ok":
+    problem = check_file(store)
+    if problem:
         raise BadBackup(f"The store in {path} is damaged: {problem}.", fix="Use another back-up.")
+    layout = read_layout(store)
     if layout != manifest.layout:
         raise BadBackup(
             f"The store in {path} has layout {layout}, and the manifest says {manifest.layout}.",

@@ -1,9 +1,8 @@
-"""Sets a damaged row of the SQLite file aside: its bytes go into a table of their own, something readable takes its
+"""Sets a damaged row of the store aside: its bytes go into a table of their own, something readable takes its
 place, and the person of the conversation is told, all in one transaction. Also finds such rows for `hermes doctor`."""
 
 import json
 import logging
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -28,6 +27,8 @@ from hermes_state.damage import (
 )
 from hermes_state.people_store import MEMBER, ROLE_NAMES
 from hermes_state.sql import turn_statements as sql
+from hermes_state.sql.engine import Sql, Transaction
+from hermes_state.sql.outbox import add_answers
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ NOBODYS = -1  # the epoch under which a message is closed that nobody has dealt 
 
 KEEP = (
     "insert into damaged (source, key, conversation, session, body, problem, found) "
-    "values (:source, :key, :conversation, :session, :body, :problem, :found)"
+    "values (:source, :key, :conversation, :session, :body, :problem, clock())"
 )
 LIST = "select source, key, conversation, problem, found from damaged order by found desc, id desc limit ?"
 COUNT = "select count(*) from damaged"
@@ -50,11 +51,11 @@ FORGET_IDS = "update outbox set platform_ids = '[]' where id = ?"
 REPLACE_OUTBOX = "update outbox set body = :body, parts_sent = 0, unsure = 0 where id = :id"
 REPLACE_MESSAGE = "update message set kind = :kind, body = :body where id = :id"
 BEFORE = (
-    "select cast(body as blob) from message where session = :session and position < :position and kind <> 'head' "
+    "select bytes_of(body) from message where session = :session and position < :position and kind <> 'head' "
     "order by position desc limit :limit"
 )
 AFTER = (
-    "select cast(body as blob) from message where session = :session and position > :position and kind <> 'head' "
+    "select bytes_of(body) from message where session = :session and position > :position and kind <> 'head' "
     "order by position limit :limit"
 )
 REPLACE_STEP = "update turn_step set kind = ?, body = '{}' where conversation = ? and seq = ? and n = ?"
@@ -79,7 +80,7 @@ class SetAside:
     seq: int = 0  # the message that is dealt with by this
 
 
-Repair = Callable[[sqlite3.Connection, Key], SetAside]
+Repair = Callable[[Transaction, Key], SetAside]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,51 +93,45 @@ class Table:
     repair: Repair
 
 
-def set_aside(db: sqlite3.Connection, damaged: DamagedRow, now: float) -> SetAside | None:
+def set_aside(db: Transaction, damaged: DamagedRow) -> SetAside | None:
     """Inside a writing transaction; None: the row is gone meanwhile, or somebody else has set it aside."""
     table = _TABLES[damaged.table]
-    if damaged.raw not in (db.execute(table.find, damaged.key).fetchone() or ()):
+    if damaged.raw not in (db.execute(table.find, damaged.key).first or ()):
         return None
     place = table.repair(db, damaged.key)
     row = {"source": damaged.table, "key": name_key(damaged.key), "body": damaged.raw, "problem": damaged.problem}
-    db.execute(KEEP, {**row, "conversation": place.conversation, "session": place.session, "found": now})
+    db.execute(KEEP, {**row, "conversation": place.conversation, "session": place.session})
     log.error("a stored %s (%s) was set aside: %s", TABLES[damaged.table], row["key"], damaged.problem)
     if place.told and place.address is None:
         place = replace(place, address=_find_address(db, place.conversation))
     if place.told and place.address is not None:
-        _tell(db, place, Outgoing(place.address, WORDS[damaged.table], NOTE, "error"), now)
+        word = Outgoing(place.address, WORDS[damaged.table], NOTE, "error")
+        db.run(*add_answers(place.conversation, 0, [word], name=f"damaged:{place.told}"))
     return place
 
 
-def list_damaged(db: sqlite3.Connection, limit: int) -> list[Damaged]:
+def list_damaged(db: Transaction, limit: int) -> list[Damaged]:
     """The newest of what was set aside."""
-    return [Damaged(*row) for row in db.execute(LIST, (limit,))]
+    return [Damaged(*row) for row in db.execute(LIST, (limit,)).rows]
 
 
-def find_damaged(db: sqlite3.Connection) -> Iterator[DamagedRow]:
+def find_damaged(db: Transaction) -> Iterator[DamagedRow]:
     """Rows that cannot be read and were not met yet; reads all there is."""
     for name, table in _TABLES.items():
-        for *key, raw in db.execute(table.select):
+        for *key, raw in db.each(table.select):
             try:
                 table.check((name, tuple(key), raw))
             except DamagedRow as damaged:
                 yield damaged
 
 
-def _tell(db: sqlite3.Connection, place: SetAside, word: Outgoing, now: float) -> None:
-    named = {"conversation": place.conversation, "name": f"damaged:{place.told}", "seq": 0, "now": now}
-    if db.execute(sql.HAS_NAME, named).fetchone() is None:
-        n = db.execute(sql.NEXT_ANSWER, named).fetchone()[0]
-        db.execute(sql.ADD_ANSWER, {**named, "n": n, **turn_rules.write_answer(word)})
-
-
-def _find_address(db: sqlite3.Connection, conversation: str) -> Address | None:
+def _find_address(db: Transaction, conversation: str) -> Address | None:
     """Where the conversation was last answered, else where its last message came from."""
-    found = db.execute(sql.GET_CHOICES, {"conversation": conversation}).fetchone()
+    found = db.execute(sql.GET_CHOICES, {"conversation": conversation})
     try:
-        return Address(**json.loads(found[0])["address"])
-    except (ValueError, TypeError, KeyError):
-        account, ext_id = db.execute(LAST_ACCOUNT, (conversation,)).fetchone() or ("", "")
+        return Address(**json.loads(found.one[0])["address"])
+    except (ValueError, TypeError, LookupError):
+        account, ext_id = db.execute(LAST_ACCOUNT, (conversation,)).first or ("", "")
         return find_address(conversation, account, _chat_of(ext_id))
 
 
@@ -153,26 +148,25 @@ def _chat_of(ext_id: str) -> str:
 # --- what takes the place of a row, by table
 
 
-def _repair_inbox(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_inbox(db: Transaction, key: Key) -> SetAside:
     named = {"conversation": key[0], "seq": key[1], "epoch": NOBODYS}
     query = "select account, ext_id from inbox where conversation = :conversation and seq = :seq"
-    conversation, (account, ext_id) = str(key[0]), db.execute(query, named).fetchone()
+    conversation, (account, ext_id) = str(key[0]), db.execute(query, named).one
     chat = _chat_of(ext_id)
     address = find_address(conversation, account, chat)
     shown = address or _name_address(account, chat)
     marker = Inbound(shown, ext_id, "", LOST_TEXT, conversation=conversation)
     db.execute(REPLACE_INBOX, {**named, "body": write_inbound(marker)})
-    if not db.execute(CLOSE_LOST, named).rowcount:
+    if not db.execute(CLOSE_LOST, named).changed:
         return SetAside(conversation)  # it was dealt with long ago
-    db.execute(sql.DELETE_STEPS, named)
-    db.execute(sql.COUNT_OUT, {"conversation": conversation, "closed": 1})
+    db.run(Sql(sql.DELETE_STEPS, named), Sql(sql.COUNT_OUT, {"conversation": conversation, "closed": 1}))
     return SetAside(conversation, told=f"inbox:{key[1]!s}", address=address, seq=int(key[1]))
 
 
-def _repair_outbox(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_outbox(db: Transaction, key: Key) -> SetAside:
     """The row itself becomes the word to the person; where it was sent already it is only shown to who looks back."""
-    query = "select conversation, account, chat, cast(body as blob) from outbox where id = ?"
-    conversation, account, chat, body = db.execute(query, key).fetchone()
+    query = "select conversation, account, chat, bytes_of(body) from outbox where id = ?"
+    conversation, account, chat, body = db.execute(query, key).one
     db.execute(FORGET_IDS, key)
     if _is_readable("outbox", key, body, read_outgoing):
         return SetAside(conversation)
@@ -182,10 +176,10 @@ def _repair_outbox(db: sqlite3.Connection, key: Key) -> SetAside:
     return SetAside(conversation, address=address)
 
 
-def _repair_message(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_message(db: Transaction, key: Key) -> SetAside:
     """The bytes that the model was sent stay, so it goes on knowing what people cannot read any more."""
     query = "select conversation, session, position, kind from message where id = ?"
-    conversation, session, position, kind = db.execute(query, key).fetchone()
+    conversation, session, position, kind = db.execute(query, key).one
     if kind == records.HEAD:  # what was taken back is not known any more, so nothing is
         body: Mapping[str, Any] = {"keep": position}
     else:
@@ -196,42 +190,41 @@ def _repair_message(db: sqlite3.Connection, key: Key) -> SetAside:
     return SetAside(conversation, session, told=f"session:{session}")
 
 
-def _read_neighbours(db: sqlite3.Connection, query: str, around: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for (raw,) in db.execute(query, around):
+def _read_neighbours(db: Transaction, query: str, around: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for (raw,) in db.execute(query, around).rows:
         if _is_readable("message", (), raw, as_object):  # else it is set aside when it is read itself
             yield as_object(json.loads(raw))
 
 
-def _repair_step(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_step(db: Transaction, key: Key) -> SetAside:
     db.execute(REPLACE_STEP, (LOST, *key))
     return SetAside(str(key[0]), told=f"step:{key[1]!s}")
 
 
-def _repair_control(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_control(db: Transaction, key: Key) -> SetAside:
     """Its kind is known: a stop stops all the same."""
     db.execute(REPLACE_CONTROL, key)
-    return SetAside(*db.execute("select conversation from control where id = ?", key).fetchone())
+    return SetAside(*db.execute("select conversation from control where id = ?", key).one)
 
 
-def _repair_question(db: sqlite3.Connection, key: Key) -> SetAside:
-    conversation, state = db.execute("select conversation, state from question where id = ?", key).fetchone()
+def _repair_question(db: Transaction, key: Key) -> SetAside:
+    conversation, state = db.execute("select conversation, state from question where id = ?", key).one
     db.execute(REPLACE_QUESTION, key)
     return SetAside(conversation, told=f"question:{key[0]!s}" if state == "open" else "")
 
 
-def _repair_choices(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_choices(db: Transaction, key: Key) -> SetAside:
     db.execute(REPLACE_CHOICES, key)
-    (now,) = db.execute("select clock()").fetchone()
-    return SetAside(str(key[0]), told=f"choices:{now:.0f}")
+    return SetAside(str(key[0]), told=f"choices:{db.now():.0f}")
 
 
-def _repair_person(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_person(db: Transaction, key: Key) -> SetAside:
     """The least of the roles: nobody becomes more than they were."""
     db.execute(REPLACE_ROLE, (MEMBER, *key))
     return SetAside()
 
 
-def _repair_blob(db: sqlite3.Connection, key: Key) -> SetAside:
+def _repair_blob(db: Transaction, key: Key) -> SetAside:
     """Whoever needs it makes it anew."""
     db.execute(DROP_SENT, key)
     db.execute(DROP_BLOB, key)
@@ -270,7 +263,7 @@ def check_blob(digest: bytes, body: bytes) -> bytes:
 
 def _watch(name: str, key: str, columns: str, check: Callable[[Any], object], repair: Repair) -> Table:
     """A table by the columns of its key and its texts."""
-    texts = ", ".join(f"cast({column} as blob)" for column in columns.split())
+    texts = ", ".join(f"bytes_of({column})" for column in columns.split())
     named = " and ".join(f"{column} = ?" for column in key.split())
     first = texts.partition(", ")[0]
     select = f"select {', '.join(key.split())}, {first} from {name}"

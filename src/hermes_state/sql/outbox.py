@@ -1,15 +1,15 @@
 """What goes out: answers wait in the outbox, and the holder of the account's lease sends them in order."""
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_state import turn_rules
 from hermes_state.damage import as_texts, decode
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.connection import StorePart
+from hermes_state.sql.engine import Sql, StorePart
 from hermes_state.texts import clean
 from hermes_state.turn_rules import Progress
 from hermes_state.turns import FAILED, SENDING, SENT, OutboxRow
@@ -18,42 +18,31 @@ from hermes_state.turns import FAILED, SENDING, SENT, OutboxRow
 class Outbox(StorePart):
     def post(self, conversation: str, name: str, outgoing: Outgoing) -> bool:
         """Put a word into the outbox outside of a turn; False when one with this name is there already."""
-        wanted = {"conversation": clean(conversation), "name": clean(name)}
-        with self._db.write() as db:
-            if db.execute(sql.HAS_NAME, wanted).fetchone() is not None:
-                return False
-            add_answers(db, wanted["conversation"], 0, [outgoing], self._clock(), name=wanted["name"])
-            return True
+        (added,) = self._db.run(*add_answers(clean(conversation), 0, [outgoing], name=clean(name)))
+        return added.changed > 0
 
     def outbox_chats(self, account: str) -> list[str]:
         """Chats of the account with messages that were not sent yet, due or not, the longest waiting first."""
         wanted = {"account": clean(account)}
-        return self._db.read(lambda db: [chat for (chat,) in db.execute(sql.FIND_CHATS, wanted)])
+        return [chat for (chat,) in self._db.find(sql.FIND_CHATS, wanted)]
 
     def outbox_take(self, account: str, chat: str, lease_epoch: int) -> OutboxRow | None:
         """The chat's first message that was not sent, marked as being sent under this lease; None when there is none
         that is due. One chat has one sender at a time, so a message that is marked already was left behind: it is
         unsure. Fenced when the account's lease (named like the account) has another epoch."""
         wanted = {"account": clean(account), "chat": clean(chat), "lease_epoch": lease_epoch}
+        lost = partial(turn_rules.lease_lost, f"The account {account}", lease_epoch)
         with self._db.write() as db:
-            if db.execute(sql.CHECK_LEASE, wanted).fetchone() is None:
-                raise turn_rules.lease_lost(f"The account {account}", lease_epoch)
-            found = db.execute(sql.FIRST_UNSENT, wanted).fetchone()
-            if found is None:
-                return None
-            row, state, retry_at = found
-            if retry_at > self._clock():
-                return None
-            taken = {"id": row, "lease_epoch": lease_epoch, "unsure": int(state == SENDING)}
-            return turn_rules.make_row(db.execute(sql.TAKE_UNSENT, taken).fetchone())
+            _, taken = db.run(Sql(sql.CHECK_LEASE, wanted, lost), Sql(sql.TAKE_UNSENT, wanted))
+            return turn_rules.make_row(taken.one) if taken.rows else None
 
     def outbox_part(self, row: int, lease_epoch: int, platform_id: str) -> None:
         """One more part of it has arrived."""
         self._advance(row, lease_epoch, lambda known: turn_rules.add_part(known, platform_id))
 
-    def outbox_sent(self, row: int, lease_epoch: int, platform_id: str = "") -> None:
-        """All of it has arrived."""
-        self._advance(row, lease_epoch, lambda known: turn_rules.finish_sending(known, platform_id))
+    def outbox_sent(self, row: int, lease_epoch: int, platform_id: str = "") -> bool:
+        """All of it has arrived; whether its chat has more that was not sent yet."""
+        return self._advance(row, lease_epoch, lambda known: turn_rules.finish_sending(known, platform_id))
 
     def outbox_back(self, row: int, lease_epoch: int, retry_at: float, *, certain: bool) -> None:
         """It was not sent and is due again then; not `certain`: its next part may have arrived (the row is unsure). A
@@ -67,31 +56,34 @@ class Outbox(StorePart):
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation after this row, sent or not, for a client that comes back."""
         wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
-        return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_SINCE, wanted))
+        return self._read(sql.OUTBOX_SINCE, wanted)
 
     def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
         """What was said to the turn of this message (the smallest one of its turn), in order."""
         wanted = {"conversation": clean(conversation), "seq": seq}
-        return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_OF, wanted))
+        return self._read(sql.OUTBOX_OF, wanted)
 
     def outbox_from(self, conversation: str, since: float, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation from this time on, in order."""
         wanted = {"conversation": clean(conversation), "since": since, "limit": limit}
-        return self._db.read(lambda db: _read_outbox(db, sql.OUTBOX_FROM, wanted))
+        return self._read(sql.OUTBOX_FROM, wanted)
 
-    def _advance(self, row: int, lease_epoch: int, change: Callable[[Progress], Progress]) -> None:
-        """Note how far the sender has come; Fenced when the row is another's by now."""
+    def _read(self, query: str, wanted: Mapping[str, Any]) -> list[OutboxRow]:
+        return self._db.read(lambda db: [turn_rules.make_row(row) for row in db.execute(query, wanted).rows])
+
+    def _advance(self, row: int, lease_epoch: int, change: Callable[[Progress], Progress]) -> bool:
+        """Note how far the sender has come; Fenced when the row is another's by now. Whether its chat has more."""
+        lost = partial(turn_rules.lease_lost, f"The outgoing message {row}", lease_epoch)
         with self._db.write() as db:
-            found = db.execute(sql.GET_SENDING, {"id": row}).fetchone()
-            if found is None:
-                raise turn_rules.lease_lost(f"The outgoing message {row}", lease_epoch)
-            state, epoch, parts_sent, platform_ids, unsure = found
+            (found,) = db.run(Sql(sql.GET_SENDING, {"id": row}, lost))
+            state, epoch, parts_sent, platform_ids, unsure = found.one
             known = Progress(state, parts_sent, decode("outbox", (row,), platform_ids, as_texts), bool(unsure))
             changed = change(known)
             if epoch != lease_epoch or state not in (SENDING, changed.state):
-                raise turn_rules.lease_lost(f"The outgoing message {row}", lease_epoch)
-            if state != SENDING:
-                return  # it was noted before
+                raise lost()
+            more = Sql(sql.HAS_MORE, {"id": row})
+            if state != SENDING:  # it was noted before
+                return bool(db.run(more)[0].rows)
             columns = {
                 "id": row,
                 "state": changed.state,
@@ -100,29 +92,15 @@ class Outbox(StorePart):
                 "unsure": int(changed.unsure),
                 "retry_at": changed.retry_at,
                 "reason": changed.reason,
-                "ended": self._clock() if changed.state in (SENT, FAILED) else None,
+                "over": int(changed.state in (SENT, FAILED)),
             }
-            db.execute(sql.SET_PROGRESS, columns)
+            return bool(db.run(Sql(sql.SET_PROGRESS, columns), more)[1].rows)
 
 
 # --- the steps of those calls, inside their transaction
 
 
-def add_answers(
-    db: sqlite3.Connection,
-    conversation: str,
-    seq: int,
-    answers: Sequence[Outgoing],
-    now: float,
-    *,
-    name: str | None = None,
-) -> None:
+def add_answers(conversation: str, seq: int, answers: Sequence[Outgoing], *, name: str | None = None) -> list[Sql]:
     """Put them into the outbox, numbered after those that the turn has there already."""
-    owner = {"conversation": conversation, "seq": seq, "now": now, "name": name}
-    first = db.execute(sql.NEXT_ANSWER, owner).fetchone()[0]
-    rows = [{**owner, "n": n, **turn_rules.write_answer(answer)} for n, answer in enumerate(answers, first)]
-    db.executemany(sql.ADD_ANSWER, rows)
-
-
-def _read_outbox(db: sqlite3.Connection, query: str, wanted: Mapping[str, Any]) -> list[OutboxRow]:
-    return [turn_rules.make_row(row) for row in db.execute(query, wanted).fetchall()]
+    owner = {"conversation": conversation, "seq": seq, "name": name}
+    return [Sql(sql.ADD_ANSWER, {**owner, **turn_rules.write_answer(answer)}) for answer in answers]

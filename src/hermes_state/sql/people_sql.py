@@ -1,13 +1,13 @@
 """People: every call is one transaction on the store's own file."""
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple, replace
+from functools import partial
 from typing import Any
 
 from hermes_state import people_records as rules
-from hermes_state.damage import as_texts, decode
+from hermes_state.damage import as_object, as_texts, decode
 from hermes_state.people_store import (
     ANSWERED,
     MAX_PAIRINGS,
@@ -20,13 +20,90 @@ from hermes_state.people_store import (
     Person,
     QuestionRow,
 )
-from hermes_state.sql import people_queries as sql
 from hermes_state.sql import search_index, statements
-from hermes_state.sql.connection import StorePart
 from hermes_state.sql.damage_sql import check_role
+from hermes_state.sql.engine import Sql, StorePart, Transaction
 from hermes_state.texts import clean
 
 _CHOICES = list(QuestionRow.__dataclass_fields__).index("choices")
+
+# --- people
+_PERSON = "p.id, p.name, bytes_of(p.role), p.created"
+FIND_PERSON = f"select {_PERSON} from identity i join person p on p.id = i.person where i.platform = ? and i.sender = ?"
+GET_PERSON = f"select {_PERSON} from person p where p.id = ?"
+GET_OWNER = f"select {_PERSON} from person p where p.role = 'owner'"
+GET_PEOPLE = f"select {_PERSON} from person p order by p.created, p.id"
+ADD_PERSON = "insert into person (id, name, role, created) values (?, ?, ?, ?) on conflict (id) do nothing"
+SET_ROLE = "update person set role = ? where id = ?"
+DELETE_PERSON = "delete from person where id = ?"
+GET_IDENTITIES = "select platform, sender, person, listed from identity order by person, platform, sender"
+GET_IDENTITIES_OF = "select platform, sender, person, listed from identity where person = ? order by platform, sender"
+ADD_IDENTITY = (
+    "insert into identity (platform, sender, person, listed) values (?, ?, ?, ?) "
+    "on conflict (platform, sender) do update set listed = least(identity.listed, excluded.listed)"
+)
+DELETE_IDENTITIES = "delete from identity where person = ?"
+ADD_MARK = "insert into removed_identity (mark) values (?) on conflict (mark) do nothing"
+DELETE_MARK = "delete from removed_identity where mark = ?"
+HAS_MARK = "select 1 from removed_identity where mark = ?"
+
+# --- requests of strangers
+_PAIRING = "code, platform, sender, name, created, expires, chat"
+GET_PAIRINGS = f"select {_PAIRING} from pairing where expires > clock() order by created, code"
+GET_PAIRING_OF = f"select {_PAIRING} from pairing where platform = ? and sender = ? and expires > clock()"
+COUNT_PAIRINGS = "select count(*) from pairing where platform = ? and expires > clock()"
+ADD_PAIRING = (
+    "insert into pairing (code, platform, sender, name, created, expires, chat) values (?, ?, ?, ?, ?, ?, ?) "
+    "on conflict (code) do nothing"
+)
+DROP_OLD_PAIRINGS = "delete from pairing where expires <= clock()"
+DROP_PAIRING = "delete from pairing where platform = ? and sender = ?"
+
+# --- questions
+_QUESTION = "id, conversation, turn, kind, text, choices, approver, node, created, expires, state, answer, answered_by"
+_READ_QUESTION = _QUESTION.replace("choices", "bytes_of(choices)")
+GET_QUESTION = f"select {_READ_QUESTION} from question where id = ?"
+OPEN_QUESTIONS = (
+    f"select {_READ_QUESTION} from question where conversation = ? and state = 'open' and expires > clock() "
+    "order by created, id"
+)
+ADD_QUESTION = (
+    f"insert into question ({_QUESTION}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing"
+)
+CLOSE_QUESTION = "update question set state = ?, answer = ?, answered_by = ? where id = ? and state = 'open'"
+EXPIRE_QUESTION = "update question set state = 'expired' where id = ? and state = 'open' and expires <= clock()"
+VOID_TURN = "update question set state = 'void' where conversation = ? and turn = ? and state = 'open'"
+VOID_NODE = "update question set state = 'void' where node = ? and state = 'open'"
+VOID_ALL = "update question set state = 'void' where state = 'open'"
+DELETE_QUESTIONS_OF = "delete from question where approver = ?"
+VOID_PERSON = "update question set state = 'void' where approver = ? and state = 'open'"
+
+# --- keys of the API
+REVOKE_KEYS = "update api_key set revoked = clock() where person = ? and revoked is null"
+DELETE_KEYS = "delete from api_key where person = ?"
+
+# --- what belongs to whom
+PERSON_OF = "select person from conversation where id = ?"
+CONVERSATIONS_OF = "select id from conversation where person = ? order by id"
+#: Those in whose choices the name occurs at all.
+CHOICES_WITH = "select id, bytes_of(choices) from conversation where choices like ? order by id"
+SESSIONS_OF = "select id from session where conversation = ?"
+COUNT_MESSAGES = "select count(*) from message where session = ?"
+#: What hangs on a conversation, with the name under which it is counted (empty: not told).
+DELETIONS: tuple[tuple[str, str], ...] = (
+    ("inbox", "delete from inbox where conversation = ?"),
+    ("outbox", "delete from outbox where conversation = ?"),
+    ("", "delete from turn_step where conversation = ?"),
+    ("", "delete from control where conversation = ?"),
+    ("questions", "delete from question where conversation = ?"),
+    ("", "delete from damaged where conversation = ?"),
+)
+FORGET_CALLS = (
+    "update usage set conversation = '', session = '', task = '', turn = null, seq = null, call = null "
+    "where conversation = ?"
+)
+FORGET_BREAKS = "update prefix_break set conversation = '', session = '', task = '' where conversation = ?"
+DELETE_CONVERSATION = "delete from conversation where id = ?"
 
 
 class PeopleStore(StorePart):
@@ -36,14 +113,14 @@ class PeopleStore(StorePart):
         """Whom this identity belongs to; None: a stranger."""
         if not rules.is_identity(platform, sender):
             return None
-        return self._db.read(lambda db: _find_person(db, sql.FIND_PERSON, platform, sender))
+        return self._db.read(lambda db: _find_person(db, FIND_PERSON, platform, sender))
 
     def get(self, person: str) -> Person | None:
-        return self._db.read(lambda db: _find_person(db, sql.GET_PERSON, person))
+        return self._db.read(lambda db: _find_person(db, GET_PERSON, person))
 
     def people(self) -> list[Person]:
         """The earliest first."""
-        return self._db.read(lambda db: [_read_person(row) for row in db.execute(sql.GET_PEOPLE).fetchall()])
+        return self._db.read(lambda db: [_read_person(row) for row in db.execute(GET_PEOPLE).rows])
 
     def identities(self, person: str | None = None) -> list[Identity]:
         """Those of one person, or all."""
@@ -52,7 +129,7 @@ class PeopleStore(StorePart):
     def add(self, name: str, role: str, platform: str, sender: str, *, listed: bool = False) -> Person:
         """A new person with this identity; StoreFailure when it is somebody's already, or for a second owner."""
         with self._db.write() as db:
-            return self._add(db, name, role, platform, sender, listed)
+            return _add_person(db, name, role, platform, sender, listed)
 
     def link(self, person: str, platform: str, sender: str, *, listed: bool = False) -> Person:
         """One more identity for a person; StoreFailure when it is another person's."""
@@ -64,8 +141,7 @@ class PeopleStore(StorePart):
     def set_role(self, person: str, role: str) -> Person:
         with self._db.write() as db:
             _check_role(db, role, person)
-            _get_person(db, person)
-            db.execute(sql.SET_ROLE, (role, person))
+            db.run(Sql(SET_ROLE, (role, person), partial(rules.missing_person, person)))
             return _get_person(db, person)
 
     def remove(self, person: str) -> Person:
@@ -73,13 +149,13 @@ class PeopleStore(StorePart):
         stays (G3). The settings do not bring a removed identity back; an approval does."""
         with self._db.write() as db:
             found = _get_person(db, person)
-            _remove_person(db, person, self._clock())
+            _remove_person(db, person)
             return found
 
     def is_removed(self, platform: str, sender: str) -> bool:
         """Whether this identity was somebody's who was removed, and nobody let it in again."""
         mark = rules.mark_identity(platform, sender)
-        return self._db.read(lambda db: db.execute(sql.HAS_MARK, (mark,)).fetchone() is not None)
+        return bool(self._db.find(HAS_MARK, (mark,)))
 
     # --- requests of strangers
 
@@ -88,102 +164,88 @@ class PeopleStore(StorePart):
         MAX_PAIRINGS requests are open on the platform."""
         if not rules.is_identity(platform, sender):
             return None
-        now = self._clock()
         with self._db.write() as db:
-            db.execute(sql.DROP_OLD_PAIRINGS, (now,))
-            if _find_person(db, sql.FIND_PERSON, platform, sender) is not None:
+            _, person, known, (((open_ones,),), _) = db.run(
+                Sql(DROP_OLD_PAIRINGS),
+                Sql(FIND_PERSON, (platform, sender)),
+                Sql(GET_PAIRING_OF, (platform, sender)),
+                Sql(COUNT_PAIRINGS, (platform,)),
+            )
+            if person.rows:
                 return None
-            known = db.execute(sql.GET_PAIRING_OF, (platform, sender, now)).fetchone()
-            if known is not None:
-                return Pairing(*known)
-            (open_ones,) = db.execute(sql.COUNT_PAIRINGS, (platform, now)).fetchone()
+            if known.rows:
+                return Pairing(*known.one)
             if open_ones >= MAX_PAIRINGS:
                 return None
-            shown = rules.clean_name(name, sender)
+            shown, now = rules.clean_name(name, sender), db.now()
             while True:  # until there is a code that no other open one has
                 new = Pairing(rules.make_code(), platform, sender, shown, now, now + PAIRING_SECONDS, chat=clean(chat))
                 columns = (new.code, new.platform, new.sender, new.name, new.created, new.expires, new.chat)
-                if db.execute(sql.ADD_PAIRING, columns).rowcount:
+                if db.execute(ADD_PAIRING, columns).changed:
                     return replace(new, fresh=True)
 
     def pairings(self) -> list[Pairing]:
         """The open ones, the earliest first."""
-        now = self._clock()
-        return self._db.read(lambda db: _list_pairings(db, now))
+        return [Pairing(*row) for row in self._db.find(GET_PAIRINGS)]
 
     def approve(self, code: str, role: str = MEMBER, name: str = "") -> Person:
         """Make a person of the request with this code, which is used up; StoreFailure when there is none."""
         with self._db.write() as db:
-            pairing = rules.pick_pairing(code, _list_pairings(db, self._clock()))
+            pairing = rules.pick_pairing(code, (Pairing(*row) for row in db.execute(GET_PAIRINGS).rows))
             if pairing is None:
                 raise rules.wrong_code()
-            return self._add(db, name or pairing.name, role, pairing.platform, pairing.sender, listed=False)
-
-    def _add(self, db: sqlite3.Connection, name: str, role: str, platform: str, sender: str, listed: bool) -> Person:
-        rules.check_identity(platform, sender)
-        _check_role(db, role)
-        known = _find_person(db, sql.FIND_PERSON, platform, sender)
-        if known is not None:
-            raise rules.taken_identity(platform, sender, known.id)
-        shown, now = rules.clean_name(name, sender), self._clock()
-        person = rules.make_person_id()
-        while not db.execute(sql.ADD_PERSON, (person, shown, role, now)).rowcount:
-            person = rules.make_person_id()
-        _add_identity(db, person, platform, sender, listed)
-        return _get_person(db, person)
+            return _add_person(db, name or pairing.name, role, pairing.platform, pairing.sender, listed=False)
 
     # --- questions
 
     def ask(self, question: QuestionRow) -> None:
         """Keep an open question; `created` is given by the store."""
-        kept = rules.complete_question(question, self._clock())
-        columns = list(astuple(kept))
-        columns[_CHOICES] = json.dumps(kept.choices)
         with self._db.write() as db:
-            if not db.execute(sql.ADD_QUESTION, columns).rowcount:
-                raise rules.asked_already(kept.id)
+            kept = rules.complete_question(question, db.now())
+            columns = list(astuple(kept))
+            columns[_CHOICES] = json.dumps(kept.choices)
+            db.run(Sql(ADD_QUESTION, columns, partial(rules.asked_already, kept.id)))
 
     def close_question(self, question: str, answer: str, by: str) -> bool:
         """Note the answer, once; False when the question is not open any more, or has expired."""
-        with self._db.write() as db:
-            db.execute(sql.EXPIRE_QUESTION, (question, self._clock()))
-            done = db.execute(sql.CLOSE_QUESTION, (ANSWERED, clean(answer), clean(by), question))
-            return done.rowcount == 1
+        _, closed = self._db.run(
+            Sql(EXPIRE_QUESTION, (question,)),
+            Sql(CLOSE_QUESTION, (ANSWERED, clean(answer), clean(by), question)),
+        )
+        return closed.changed == 1
 
     def open_questions(self, conversation: str) -> list[QuestionRow]:
         """The earliest first; expired ones are left out."""
-        now = self._clock()
-        return self._db.read(lambda db: _list_questions(db, sql.OPEN_QUESTIONS, clean(conversation), now))
+        return self._db.read(lambda db: _list_questions(db, OPEN_QUESTIONS, clean(conversation)))
 
     def question(self, question: str) -> QuestionRow | None:
-        found = self._db.read(lambda db: _list_questions(db, sql.GET_QUESTION, question))
+        found = self._db.read(lambda db: _list_questions(db, GET_QUESTION, question))
         return found[0] if found else None
 
     def void_turn(self, conversation: str, turn: str) -> int:
         """The turn has ended: nobody waits for its questions any more; how many were open."""
-        with self._db.write() as db:
-            return db.execute(sql.VOID_TURN, (clean(conversation), clean(turn))).rowcount
+        return self._db.run(Sql(VOID_TURN, (clean(conversation), clean(turn))))[0].changed
 
     def void_questions(self, node: str | None = None) -> int:
         """The same for a process that has ended; None: for all of them."""
-        with self._db.write() as db:
-            done = db.execute(sql.VOID_ALL) if node is None else db.execute(sql.VOID_NODE, (node,))
-            return done.rowcount
+        return self._db.run(Sql(VOID_ALL) if node is None else Sql(VOID_NODE, (node,)))[0].changed
 
     # --- what belongs to whom
 
     def assign(self, conversation: str, person: str) -> str:
         """Give a conversation that is nobody's to a person; whose it is now. One that has a person keeps it."""
         key = clean(conversation)
-        with self._db.write() as db:
-            db.execute(statements.ADD_CONVERSATION, (key,))
-            db.execute(statements.ASSIGN, (clean(person), key))
-            return str(db.execute(sql.PERSON_OF, (key,)).fetchone()[0])
+        *_, found = self._db.run(
+            Sql(statements.ADD_CONVERSATION, (key,)),
+            Sql(statements.ASSIGN, (clean(person), key)),
+            Sql(PERSON_OF, (key,)),
+        )
+        return str(found.one[0])
 
     def person_of(self, conversation: str) -> str:
         """Whose the conversation is; empty: the owner's."""
-        found = self._db.read(lambda db: db.execute(sql.PERSON_OF, (clean(conversation),)).fetchone())
-        return "" if found is None else str(found[0])
+        found = self._db.find(PERSON_OF, (clean(conversation),))
+        return str(found[0][0]) if found else ""
 
     def conversations_of(self, person: str) -> Sequence[str]:
         return self._db.read(lambda db: _list_conversations(db, person))
@@ -191,8 +253,8 @@ class PeopleStore(StorePart):
     def spoken_last_by(self, person: str) -> Sequence[str]:
         """Conversations in which this person spoke last, whosesoever they are (the choice `person`). It reads all
         conversations, so it is for what happens rarely."""
-        found = self._db.read(lambda db: db.execute(sql.SPOKEN_LAST_BY, (clean(person),)).fetchall())
-        return [str(row[0]) for row in found]
+        name = clean(person)
+        return [str(key) for key, raw in self._db.find(CHOICES_WITH, (f"%{name}%",)) if _spoke_last(raw) == name]
 
     def forget(self, person: str) -> Forgotten:
         """Delete what belongs to a person, and the person: sessions with rows, search entries and blobs nobody else
@@ -200,71 +262,88 @@ class PeopleStore(StorePart):
         Calls stay in the ledger without the names of conversation and session (G12)."""
         rules.check_person(person)
         with self._db.write() as db:
-            forgotten = _forget(db, person, self._clock())
+            forgotten = _forget(db, person)
             if search_index.read_state(db) is not None:
-                db.execute(sql.TIDY_SEARCH)
-        self._db.empty_log()
+                db.execute(statements.TIDY_SEARCH)
+        self._db.engine.empty_log()
         return forgotten
 
 
 # --- the steps of those calls, inside their transaction
 
 
-def _find_person(db: sqlite3.Connection, query: str, *key: str) -> Person | None:
-    found = db.execute(query, key).fetchone()
+def _add_person(db: Transaction, name: str, role: str, platform: str, sender: str, listed: bool) -> Person:
+    rules.check_identity(platform, sender)
+    _check_role(db, role)
+    known = _find_person(db, FIND_PERSON, platform, sender)
+    if known is not None:
+        raise rules.taken_identity(platform, sender, known.id)
+    shown, now = rules.clean_name(name, sender), db.now()
+    person = rules.make_person_id()
+    while not db.execute(ADD_PERSON, (person, shown, role, now)).changed:
+        person = rules.make_person_id()
+    _add_identity(db, person, platform, sender, listed)
+    return _get_person(db, person)
+
+
+def _find_person(db: Transaction, query: str, *key: str) -> Person | None:
+    found = db.execute(query, key).first
     return None if found is None else _read_person(found)
 
 
-def _get_person(db: sqlite3.Connection, person: str) -> Person:
-    found = _find_person(db, sql.GET_PERSON, person)
+def _get_person(db: Transaction, person: str) -> Person:
+    found = _find_person(db, GET_PERSON, person)
     if found is None:
         raise rules.missing_person(person)
     return found
 
 
-def _check_role(db: sqlite3.Connection, role: str, person: str = "") -> None:
+def _check_role(db: Transaction, role: str, person: str = "") -> None:
     """A known role, and no second owner."""
     rules.check_role(role)
-    owner = _find_person(db, sql.GET_OWNER) if role == OWNER else None
+    owner = _find_person(db, GET_OWNER) if role == OWNER else None
     if owner is not None and owner.id != person:
         raise rules.second_owner(owner.id)
 
 
-def _list_identities(db: sqlite3.Connection, person: str | None) -> list[Identity]:
-    rows = db.execute(sql.GET_IDENTITIES) if person is None else db.execute(sql.GET_IDENTITIES_OF, (person,))
-    return [Identity(platform, sender, owner, bool(listed)) for platform, sender, owner, listed in rows]
+def _list_identities(db: Transaction, person: str | None) -> list[Identity]:
+    found = db.execute(GET_IDENTITIES) if person is None else db.execute(GET_IDENTITIES_OF, (person,))
+    return [Identity(platform, sender, owner, bool(listed)) for platform, sender, owner, listed in found.rows]
 
 
-def _add_identity(db: sqlite3.Connection, person: str, platform: str, sender: str, listed: bool) -> None:
+def _add_identity(db: Transaction, person: str, platform: str, sender: str, listed: bool) -> None:
     rules.check_identity(platform, sender)
-    known = _find_person(db, sql.FIND_PERSON, platform, sender)
+    known = _find_person(db, FIND_PERSON, platform, sender)
     if known is not None and known.id != person:
         raise rules.taken_identity(platform, sender, known.id)
-    db.execute(sql.ADD_IDENTITY, (platform, sender, person, listed))
-    db.execute(sql.DROP_PAIRING, (platform, sender))
-    db.execute(sql.DELETE_MARK, (rules.mark_identity(platform, sender),))
+    db.run(
+        Sql(ADD_IDENTITY, (platform, sender, person, int(listed))),
+        Sql(DROP_PAIRING, (platform, sender)),
+        Sql(DELETE_MARK, (rules.mark_identity(platform, sender),)),
+    )
 
 
-def _remove_person(db: sqlite3.Connection, person: str, now: float) -> tuple[int, int]:
+def _remove_person(db: Transaction, person: str) -> tuple[int, int]:
     """Take the person with identities and their requests away; how many there were of each."""
-    identities = _list_identities(db, person)
-    pairings = 0
-    for identity in identities:
-        db.execute(sql.ADD_MARK, (rules.mark_identity(identity.platform, identity.sender),))
-        pairings += db.execute(sql.DROP_PAIRING, (identity.platform, identity.sender)).rowcount
-    db.execute(sql.DELETE_IDENTITIES, (person,))
-    db.execute(sql.DELETE_PERSON, (person,))
-    db.execute(sql.VOID_PERSON, (person,))
-    db.execute(sql.REVOKE_KEYS, (now, person))
-    return len(identities), pairings
+    names = [(identity.platform, identity.sender) for identity in _list_identities(db, person)]
+    dropped = db.run(*(Sql(DROP_PAIRING, name) for name in names))
+    db.run(
+        *(Sql(ADD_MARK, (rules.mark_identity(*name),)) for name in names),
+        *(Sql(one, (person,)) for one in (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS)),
+    )
+    return len(names), sum(one.changed for one in dropped)
 
 
-def _list_pairings(db: sqlite3.Connection, now: float) -> list[Pairing]:
-    return [Pairing(*row) for row in db.execute(sql.GET_PAIRINGS, (now,))]
+def _spoke_last(choices: bytes) -> object:
+    """Who spoke last, by the choices of a conversation; None: they do not say, or cannot be read."""
+    try:
+        return as_object(json.loads(choices)).get("person")
+    except (ValueError, TypeError):
+        return None
 
 
-def _list_questions(db: sqlite3.Connection, query: str, *wanted: str | float) -> list[QuestionRow]:
-    found = [list(row) for row in db.execute(query, wanted).fetchall()]
+def _list_questions(db: Transaction, query: str, *wanted: str) -> list[QuestionRow]:
+    found = [list(row) for row in db.execute(query, wanted).rows]
     for columns in found:
         columns[_CHOICES] = decode("question", (columns[0],), columns[_CHOICES], as_texts)
     return [QuestionRow(*columns) for columns in found]
@@ -275,36 +354,39 @@ def _read_person(row: Sequence[Any]) -> Person:
     return Person(person, name, check_role(person, role), created)
 
 
-def _list_conversations(db: sqlite3.Connection, person: str) -> list[str]:
-    return [str(row[0]) for row in db.execute(sql.CONVERSATIONS_OF, (person,))]
+def _list_conversations(db: Transaction, person: str) -> list[str]:
+    return [str(row[0]) for row in db.execute(CONVERSATIONS_OF, (person,)).rows]
 
 
-def _forget(db: sqlite3.Connection, person: str, now: float) -> Forgotten:
+def _forget(db: Transaction, person: str) -> Forgotten:
     counts = dict.fromkeys(("sessions", "messages", "inbox", "outbox", "questions", "calls"), 0)
-    db.execute(sql.DROP_OLD_PAIRINGS, (now,))
+    db.execute(DROP_OLD_PAIRINGS)
     conversations = _list_conversations(db, person)
     for conversation in conversations:
-        for (session,) in db.execute(sql.SESSIONS_OF, (conversation,)).fetchall():
+        for (session,) in db.execute(SESSIONS_OF, (conversation,)).rows:
             counts["sessions"] += 1
-            counts["messages"] += db.execute(sql.COUNT_MESSAGES, (session,)).fetchone()[0]
+            counts["messages"] += db.execute(COUNT_MESSAGES, (session,)).one[0]
             delete_session(db, session)
-        for name, statement in sql.DELETIONS:
-            deleted = db.execute(statement, (conversation,)).rowcount
+        for name, statement in DELETIONS:
+            deleted = db.execute(statement, (conversation,)).changed
             if name:
                 counts[name] += deleted
-        counts["calls"] += db.execute(sql.FORGET_CALLS, (conversation,)).rowcount
-        db.execute(sql.FORGET_BREAKS, (conversation,))
-        db.execute(sql.DELETE_CONVERSATION, (conversation,))
-    counts["questions"] += db.execute(sql.DELETE_QUESTIONS_OF, (person,)).rowcount
-    identities, pairings = _remove_person(db, person, now)
-    db.execute(sql.DELETE_KEYS, (person,))
+        counts["calls"] += db.execute(FORGET_CALLS, (conversation,)).changed
+        db.execute(FORGET_BREAKS, (conversation,))
+        db.execute(DELETE_CONVERSATION, (conversation,))
+    counts["questions"] += db.execute(DELETE_QUESTIONS_OF, (person,)).changed
+    identities, pairings = _remove_person(db, person)
+    db.execute(DELETE_KEYS, (person,))
     return Forgotten(**counts, conversations=len(conversations), identities=identities, pairings=pairings)
 
 
-def delete_session(db: sqlite3.Connection, session: str) -> None:
+def delete_session(db: Transaction, session: str) -> None:
     """A session with its rows, search entries and the blobs that nobody else uses."""
     search_index.take_session(db, session)
-    hashes = db.execute(statements.GET_HASHES, (session,)).fetchall()
-    db.execute(statements.DELETE_SESSION, (session,))
-    db.execute(statements.DELETE_DAMAGED, (session,))
-    db.executemany(statements.DROP_UNUSED_BLOB, hashes)
+    hashes = db.execute(statements.GET_HASHES, (session,)).rows
+    db.run(
+        Sql(statements.MOVE_CURRENT, {"next": None, "session": session}),
+        Sql(statements.DELETE_SESSION, (session,)),
+        Sql(statements.DELETE_DAMAGED, (session,)),
+        *(Sql(statements.DROP_UNUSED_BLOB, one) for one in hashes),
+    )

@@ -1,9 +1,10 @@
-"""The steps of the calls on the store, inside their transaction: sessions, rows, usage, and reading them."""
+"""The steps of the calls on the store, inside their transaction: sessions, rows, usage, and reading them.
 
-import sqlite3
+What a call writes is made as statements first, from what it has read, and then handed to the engine together."""
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, repeat
+from functools import partial
 from typing import Any
 
 from hermes_base.journal import PART_PLACES, Row, Transcript, UsageRow, visible, whole_rounds
@@ -11,6 +12,7 @@ from hermes_state import paging, records
 from hermes_state.damage import as_head, as_object, decode
 from hermes_state.sql import search_index, statements
 from hermes_state.sql.damage_sql import check_blob
+from hermes_state.sql.engine import Found, Sql, Transaction
 from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
 
@@ -31,6 +33,7 @@ class Head:
     platform: str
     model: str
     title: str
+    index: str | None  # how far the search index reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,103 +47,110 @@ class TurnMark:
 Mark = TurnMark | None
 
 
-def find_info(db: sqlite3.Connection, query: str, key: str) -> SessionInfo | None:
-    found = db.execute(query, (key,)).fetchone()
+def find_info(db: Transaction, query: str, key: str) -> SessionInfo | None:
+    found = db.execute(query, (key,)).first
     return None if found is None else SessionInfo(*found)
 
 
-def get_info(db: sqlite3.Connection, session: str) -> SessionInfo:
+def get_info(db: Transaction, session: str) -> SessionInfo:
     info = find_info(db, statements.GET_SESSION, session)
     if info is None:
         raise records.missing(session)
     return info
 
 
-def find_head(db: sqlite3.Connection, session: str) -> Head | None:
-    found = db.execute(statements.GET_HEAD, (session,)).fetchone()
-    return None if found is None else Head(*found)
+def look_at(session: str) -> Sql:
+    """For `read_head`: where the session stands."""
+    return Sql(statements.GET_HEAD, (session,), partial(records.missing, session))
 
 
-def get_head(db: sqlite3.Connection, session: str) -> Head:
-    head = find_head(db, session)
-    if head is None:
-        raise records.missing(session)
-    return head
+def read_head(found: Found) -> Head:
+    return Head(*found.one)
 
 
-def add_session(db: sqlite3.Connection, new: NewSession, task: str) -> str:
+def get_head(db: Transaction, session: str) -> Head:
+    return read_head(db.run(look_at(session))[0])
+
+
+def add_session(db: Transaction, new: NewSession, task: str) -> str:
     """Insert the session and, if missing, its conversation; an id that the store chose is chosen until it is new."""
-    db.execute(statements.ADD_CONVERSATION, (clean(new.conversation),))
     while True:
-        session = clean(new.id) or records.make_session_id()
+        session = clean(new.id) or records.make_session_id(db.now())
         it = records.complete_session(new, session, task)
         columns = (it.id, it.conversation, it.task, it.parent, it.platform, it.model, it.title)
-        if db.execute(statements.ADD_SESSION, columns).rowcount:
+        conversation = Sql(statements.ADD_CONVERSATION, (it.conversation,))
+        if db.run(conversation, Sql(statements.ADD_SESSION, columns))[1].changed:
             return session
         if new.id:
             raise records.taken(session)
 
 
-def keep_encoded(db: sqlite3.Connection, session: str, place: int, dialect: str, body: bytes) -> str:
-    """Keep the encoded form of a part or a row; its content hash. What it takes the place of goes if nobody uses it."""
-    digest = records.digest(body)
-    records.check_place(place, get_head(db, session).version, session)
-    former = db.execute(statements.GET_SENT_HASH, (session, place, dialect)).fetchone()
-    db.execute(statements.ADD_BLOB, (digest, body))
-    if former is None or former[0] != digest:
-        db.execute(statements.SET_SENT, (session, place, dialect, digest))
-    if former is not None and former[0] != digest:
-        db.execute(statements.DROP_UNUSED_BLOB, former)
-    return digest.hex()
+def keep_encoded(db: Transaction, session: str, version: int, frozen: Sequence[tuple[int, str, bytes]]) -> list[Sql]:
+    """Keep the encoded forms of parts or rows. What one takes the place of goes if nobody uses it."""
+    for place, _, _ in frozen:
+        records.check_place(place, version, session)
+    known = db.run(*(Sql(statements.GET_SENT_HASH, (session, place, dialect)) for place, dialect, _ in frozen))
+    batch: list[Sql] = []
+    for (place, dialect, body), former in zip(frozen, known, strict=True):
+        digest = records.digest(body)
+        batch.append(Sql(statements.ADD_BLOB, (digest, body)))
+        if former.first != (digest,):
+            batch.append(Sql(statements.SET_SENT, (session, place, dialect, digest)))
+            batch += (Sql(statements.DROP_UNUSED_BLOB, row) for row in former.rows)
+    return batch
 
 
 def append_batch(
-    db: sqlite3.Connection,
-    batch: records.Batch,
+    db: Transaction,
+    head: Head,
     place: records.WriterPosition,
+    batch: records.Batch,
     usage: Sequence[UsageRow] = (),
-    *,
     mark: Mark = None,
-) -> int:
-    """Add rows and their calls if the transcript stands where the writer left it; the new version."""
-    head = get_head(db, place.session)
+) -> list[Sql]:
+    """Add rows and their calls if the transcript stands where the writer left it."""
     records.check_base(place.session, head.version, place.base, head.successor)
-    if batch.rows:
-        add_rows(db, place.session, head, place.writer, batch, mark)
-    if usage:
-        add_usage(db, place.session, head, usage, mark)
-    return place.base + len(batch.rows)
+    rows = add_rows(db, place.session, head, place.writer, batch, mark) if batch.rows else []
+    owner = {"conversation": head.conversation, "session": place.session, "task": head.task}
+    return [*rows, *add_usage(owner, usage, mark)]
 
 
 def rotate_session(
-    db: sqlite3.Connection, batch: records.Batch, place: records.WriterPosition, reason: str, *, mark: Mark = None
+    db: Transaction,
+    head: Head,
+    place: records.WriterPosition,
+    batch: records.Batch,
+    reason: str,
+    mark: Mark = None,
 ) -> SessionInfo:
     """End the session and open its child with the same frozen tools and system and these rows, current in its place."""
-    session, head = place.session, get_head(db, place.session)
+    session = place.session
     records.check_base(session, head.version, place.base, head.successor)
     records.check_open(session, head.ended, head.end_reason)
     new = NewSession(
         head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
     )
     child = add_session(db, new, head.task)
-    db.execute(statements.COPY_PARTS, (child, session))
-    add_rows(db, child, get_head(db, child), place.writer, batch, mark)
-    db.execute(statements.END_SESSION, (clean(reason), session))
-    db.execute(statements.SET_SUCCESSOR, (child, session))
-    db.execute(statements.MOVE_CURRENT, (child, head.conversation, session))
+    db.run(
+        Sql(statements.COPY_PARTS, (child, session)),
+        *add_rows(db, child, get_head(db, child), place.writer, batch, mark),
+        Sql(statements.END_SESSION, (clean(reason), session)),
+        Sql(statements.SET_SUCCESSOR, (child, session)),
+        Sql(statements.MOVE_CURRENT, {"next": child, "session": session}),
+    )
     return get_info(db, child)
 
 
-def go_on_in(db: sqlite3.Connection, session: str, conversation: str, statement: str) -> None:
+def go_on_in(session: str, conversation: str, statement: str) -> list[Sql]:
     """Open the session again and make it the current one; AtWork when the statement finds that it may not be."""
-    if get_head(db, session).conversation != conversation:
-        raise records.foreign(session, conversation)
-    db.execute(statements.REOPEN_SESSION, (session,))
-    if not db.execute(statement, (session, conversation)).rowcount:
-        raise records.at_work(conversation)
+    return [
+        look_at(session),
+        Sql(statements.REOPEN_SESSION, (session, conversation), partial(records.foreign, session, conversation)),
+        Sql(statement, (session, conversation), partial(records.at_work, conversation)),
+    ]
 
 
-def copy_session(db: sqlite3.Connection, old: SessionInfo, before: int | None, conversation: str) -> SessionInfo:
+def copy_session(db: Transaction, old: SessionInfo, before: int | None, conversation: str) -> str:
     """A new session with the rows that stand in the old one, and the bytes that they were sent as."""
     new = NewSession(
         conversation,
@@ -150,82 +160,80 @@ def copy_session(db: sqlite3.Connection, old: SessionInfo, before: int | None, c
         person=old.person,
     )
     copy = add_session(db, new, "")
-    db.execute(statements.ASSIGN, (clean(old.person), conversation))
-    db.execute(statements.COPY_PARTS, (copy, old.id))
-    rows = whole_rounds(read_transcript(db, old.id).rows, before)
-    if rows:
-        add_rows(db, copy, get_head(db, copy), records.make_writer_id(), records.write_batch(rows))
-    return get_info(db, copy)
+    rows = records.write_batch(whole_rounds(read_transcript(db, old.id).rows, before))
+    db.run(
+        Sql(statements.ASSIGN, (clean(old.person), conversation)),
+        Sql(statements.COPY_PARTS, (copy, old.id)),
+        *(add_rows(db, copy, get_head(db, copy), records.make_writer_id(), rows) if rows.rows else []),
+    )
+    return copy
 
 
-def end_session(db: sqlite3.Connection, session: str, conversation: str, reason: str) -> None:
-    db.execute(statements.END_SESSION, (clean(reason), session))
-    db.execute(statements.MOVE_CURRENT, (None, conversation, session))
+def end_session(session: str, reason: str) -> list[Sql]:
+    leave = Sql(statements.MOVE_CURRENT, {"next": None, "session": session})
+    return [Sql(statements.END_SESSION, (clean(reason), session)), leave]
 
 
 def add_rows(
-    db: sqlite3.Connection, session: str, head: Head, writer: str, batch: records.Batch, mark: Mark = None
-) -> None:
+    db: Transaction, session: str, head: Head, writer: str, batch: records.Batch, mark: Mark = None
+) -> list[Sql]:
     """Add rows; those of a turn are numbered after the ones that it has already."""
-    texts = []
-    numbers: Iterator[tuple[int | None, int | None, int]] = repeat((None, None, 0))  # turn, number in it, epoch
-    if mark is not None:
-        last = db.execute(statements.LAST_ROW_OF_TURN, (head.conversation, mark.seq)).fetchone()[0]
-        numbers = zip(repeat(mark.seq), count(last + 1), repeat(mark.epoch), strict=False)
-    for position, row in enumerate(batch.written, head.version):
-        columns = (session, position, head.conversation, *next(numbers), writer, row.kind, row.body, row.shown)
-        row_id = db.execute(statements.ADD_MESSAGE, columns).lastrowid
-        if row.text and row_id is not None:
-            texts.append((row_id, row.text))
-        for dialect, digest, body in row.sent:
-            db.execute(statements.ADD_BLOB, (digest, body))
-            db.execute(statements.SET_SENT, (session, position, dialect, digest))
-    if texts:
-        search_index.add_texts(db, texts)
     version = head.version + len(batch.written)
+    named = {"session": session, "conversation": head.conversation, "writer": writer, **_number(mark)}
+    made: list[Sql] = []
+    for position, row in enumerate(batch.written, head.version):
+        columns = {"position": position, "kind": row.kind, "body": row.body, "shown": row.shown}
+        made.append(Sql(statements.ADD_MESSAGE, {**named, **columns}))
+        made += search_index.add_text(head.index, session, position, row.text)
+        for dialect, digest, body in row.sent:
+            made.append(Sql(statements.ADD_BLOB, (digest, body)))
+            made.append(Sql(statements.SET_SENT, (session, position, dialect, digest)))
     summary = records.extend_summary(records.Summary(head.messages, head.preview), batch.rows)
     if summary is None:
-        summary = _summarize_anew(db, session, head, version)
-    db.execute(statements.ADVANCE_SESSION, (version, writer, summary.messages, summary.preview, session))
+        summary = _summarize_anew(db, session, head, batch.rows)
+    shown = {"messages": summary.messages, "preview": summary.preview, "version": version, "base": head.version}
+    moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
+    return [*made, Sql(statements.ADVANCE_SESSION, {**named, **shown}, moved)]
 
 
-def _summarize_anew(db: sqlite3.Connection, session: str, head: Head, version: int) -> records.Summary:
-    """The list entry after something was taken back; only that is read, and the first question that still stands."""
+def _number(mark: Mark) -> dict[str, int | None]:
+    return {"seq": None, "epoch": 0} if mark is None else {"seq": mark.seq, "epoch": mark.epoch}
+
+
+def _summarize_anew(db: Transaction, session: str, head: Head, added: Sequence[Row]) -> records.Summary:
+    """The list entry after something is taken back; only that is read, and the first question that still stands."""
     heads = _read_heads(db, session)
-    before = paging.find_standing(head.version, [taken for taken in heads if taken[0] < head.version])
-    after = paging.find_standing(version, heads)
-    gone, come = (records.summarize(_read_runs(db, session, runs)) for runs in paging.compare(before, after))
-    first = next((row for row in _read_runs(db, session, after) if records.summarize([row]).preview), None)
+    new = [(at, int(row.message["keep"])) for at, row in enumerate(added, head.version) if row.kind == records.HEAD]
+    before = paging.find_standing(head.version, heads)
+    after = paging.find_standing(head.version + len(added), [*heads, *new])
+
+    def read(runs: Sequence[range]) -> Iterator[Row]:
+        """The rows at these positions, a hundred at a time."""
+        for run in runs:
+            for start in range(run.start, min(run.stop, head.version), 100):
+                yield from read_messages(db, session, start, min(start + 100, run.stop, head.version), {})
+            yield from added[max(run.start - head.version, 0) : max(run.stop - head.version, 0)]
+
+    gone, come = (records.summarize(read(runs)) for runs in paging.compare(before, after))
+    first = next((row for row in read(after) if records.summarize([row]).preview), None)
     return records.Summary(
         head.messages - gone.messages + come.messages, "" if first is None else records.summarize([first]).preview
     )
 
 
-def _read_runs(db: sqlite3.Connection, session: str, runs: Sequence[range]) -> Iterator[Row]:
-    """The rows at these positions, a hundred at a time."""
-    for run in runs:
-        for start in range(run.start, run.stop, 100):
-            yield from read_messages(db, session, start, min(start + 100, run.stop), {})
-
-
-def add_usage(
-    db: sqlite3.Connection, session: str, head: Head | None, usage: Sequence[UsageRow], mark: Mark = None
-) -> None:
+def add_usage(owner: Mapping[str, str], usage: Sequence[UsageRow], mark: Mark = None) -> list[Sql]:
     """Put calls into the ledger; those of a turn are numbered after the ones that it has there already."""
-    owner = own(session, head)
-    numbers: Iterator[tuple[int | None, int | None]] = repeat((None, None))
-    if mark is not None:
-        last = db.execute(statements.LAST_CALL_OF_TURN, (owner[0], mark.seq)).fetchone()[0]
-        numbers = zip(repeat(mark.seq), count(last + 1), strict=False)
-    db.executemany(statements.ADD_USAGE, [(*owner, *next(numbers), *records.write_usage(call)) for call in usage])
+    named = {**owner, **_number(mark)}
+    return [Sql(statements.ADD_USAGE, {**named, **records.write_usage(call)}) for call in usage]
 
 
-def own(session: str, head: Head | None) -> tuple[str, str, str]:
+def find_owner(db: Transaction, session: str) -> dict[str, str]:
     """Conversation, session and task of a ledger row: what was paid is there even if its session is gone."""
-    return ("", session, "") if head is None else (head.conversation, session, head.task)
+    conversation, task = (db.execute(statements.GET_HEAD, (session,)).first or ("", ""))[:2]
+    return {"conversation": conversation, "session": session, "task": task}
 
 
-def read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
+def read_transcript(db: Transaction, session: str) -> Transcript:
     head = get_head(db, session)
     frozen, sent = records.split_sent(read_sent(db, session, min(PART_PLACES.values()), head.version))
     return Transcript(
@@ -239,12 +247,12 @@ def read_transcript(db: sqlite3.Connection, session: str) -> Transcript:
     )
 
 
-def read_rows(db: sqlite3.Connection, session: str, first: int, last: int) -> list[Row]:
+def read_rows(db: Transaction, session: str, first: int, last: int) -> list[Row]:
     _, sent = records.split_sent(read_sent(db, session, first, last))
     return list(read_messages(db, session, first, last, sent))
 
 
-def read_page(db: sqlite3.Connection, session: str, before: int | None, limit: int) -> list[PagedRow]:
+def read_page(db: Transaction, session: str, before: int | None, limit: int) -> list[PagedRow]:
     """The last visible rows before a position; of the others only those that take back are read."""
     version = get_head(db, session).version
     heads = _read_heads(db, session)
@@ -255,30 +263,30 @@ def read_page(db: sqlite3.Connection, session: str, before: int | None, limit: i
     ]
 
 
-def _read_heads(db: sqlite3.Connection, session: str) -> list[tuple[int, int]]:
+def _read_heads(db: Transaction, session: str) -> list[tuple[int, int]]:
     """The rows that take back: position, and how many visible rows are kept."""
     return [
         (position, int(read_body(row, records.HEAD, raw)["keep"]))
-        for row, position, raw in db.execute(statements.GET_HEADS, (session,)).fetchall()
+        for row, position, raw in db.execute(statements.GET_HEADS, (session,)).rows
     ]
 
 
-def read_sent(db: sqlite3.Connection, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
+def read_sent(db: Transaction, session: str, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
     """What was sent; what the disk damaged is set aside and encoded anew by who needs it."""
     for place, dialect, body, known in _fetch(db, statements.GET_SENT, session, first, last):
         yield place, dialect, check_blob(known, body)
 
 
 def read_messages(
-    db: sqlite3.Connection, session: str, first: int, last: int, sent: Mapping[int, Mapping[str, bytes]]
+    db: Transaction, session: str, first: int, last: int, sent: Mapping[int, Mapping[str, bytes]]
 ) -> Iterator[Row]:
     for row, position, kind, raw, shown in _fetch(db, statements.GET_MESSAGES, session, first, last):
         yield Row(read_body(row, kind, raw), shown, sent.get(position) or {}, kind, position)
 
 
-def _fetch(db: sqlite3.Connection, query: str, session: str, first: int, last: int) -> list[Any]:
+def _fetch(db: Transaction, query: str, session: str, first: int, last: int) -> list[Any]:
     """All at once: a query that a damaged row breaks off would keep its connection at the old state of the store."""
-    return db.execute(query, (session, first, last)).fetchall()
+    return db.execute(query, (session, first, last)).rows
 
 
 def read_body(row: int, kind: str, raw: bytes) -> Mapping[str, Any]:

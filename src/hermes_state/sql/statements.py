@@ -1,7 +1,7 @@
 """Every SQL statement that reads or writes the store, by name; columns are named, so that added ones do no harm."""
 
 # --- meta
-HAS_META = "select 1 from sqlite_master where type = 'table' and name = 'meta'"
+HAS_META = "select 1 from stored_tables where name = 'meta'"
 GET_META = "select value from meta where key = ?"
 SET_META = "insert into meta (key, value) values (?, ?) on conflict (key) do update set value = excluded.value"
 
@@ -18,7 +18,7 @@ LAST_OF_TASK = (
 GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
 GET_HEAD = (
     "select conversation, task, version, writer, ended, end_reason, successor, messages, preview, platform, model, "
-    "title from session where id = ?"
+    "title, (select value from meta where key = 'search') from session where id = ?"
 )
 #: Whose a conversation is decides about all that hangs on it. The first is for what has few conversations of a person
 #: among many, the second for what is read in its own order.
@@ -38,8 +38,8 @@ RECENT_OF_OWNER = _RECENT.format(f"{_IS_OF_PERSON.format('s')} and ") + _NEWEST
 #: The current sessions whose first text begins so, of conversations whose names do; by the text's index.
 SESSIONS_BEGUN_SO = (
     f"select {_INFO} from session s join conversation c on c.id = s.conversation and c.current = s.id "
-    "where s.messages > 0 and s.preview >= ?1 and s.preview < ?1 || char(0x10ffff) "
-    f"and s.conversation >= ?2 and s.conversation < ?2 || char(0x10ffff) {_NEWEST.replace('?', '?3')}"
+    "where s.messages > 0 and s.preview >= ? and s.preview < ? "
+    f"and s.conversation >= ? and s.conversation < ? {_NEWEST}"
 )
 ADD_SESSION = (
     "insert into session (id, conversation, task, parent, platform, model, title, started, updated) "
@@ -56,37 +56,49 @@ SET_CURRENT_OF_IDLE = (
 )
 #: A turn of the current session that a living process has begun and not ended.
 IS_AT_WORK = (
-    "select 1 from conversation c join node o on o.id = c.owner and o.expires > ? where c.id = ? and c.current = ? and "
-    "exists (select 1 from inbox i where i.conversation = c.id and i.done_epoch is null and i.begun is not null)"
+    "select 1 from session s join conversation c on c.id = s.conversation and c.current = s.id "
+    "join node o on o.id = c.owner and o.expires > clock() where s.id = ? and exists "
+    " (select 1 from inbox i where i.conversation = c.id and i.done_epoch is null and i.begun is not null)"
 )
-MOVE_CURRENT = "update conversation set current = ? where id = ? and current = ?"
+#: Where the session's conversation goes on, if it stands in this one.
+MOVE_CURRENT = (
+    "update conversation set current = :next where current = :session "
+    "and id = (select conversation from session where id = :session)"
+)
+#: A transcript that has moved on is left alone.
 ADVANCE_SESSION = (
-    "update session set version = ?, writer = ?, messages = ?, preview = ?, updated = clock() where id = ?"
+    "update session set version = :version, writer = :writer, messages = :messages, preview = :preview, "
+    "updated = clock() where id = :session and version = :base and successor is null"
+)
+END_CURRENT = (
+    "update session set ended = clock(), end_reason = ? "
+    "where ended is null and id = (select current from conversation where id = ?)"
 )
 END_SESSION = "update session set ended = clock(), end_reason = ? where id = ? and ended is null"
 SET_SUCCESSOR = "update session set successor = ? where id = ?"
-REOPEN_SESSION = "update session set ended = null, end_reason = null, successor = null where id = ?"
+REOPEN_SESSION = (
+    "update session set ended = null, end_reason = null, successor = null where id = ? and conversation = ?"
+)
 SET_TITLE = "update session set title = ? where id = ?"
 DELETE_SESSION = "delete from session where id = ?"
 #: What could not be read of it is deleted with it.
 DELETE_DAMAGED = "delete from damaged where session = ?"
 
 # --- rows and what was sent
+#: Rows and calls of a turn (a `seq`) are numbered after those that it has already; the others have no number.
 ADD_MESSAGE = (
     "insert into message (session, position, conversation, seq, n, epoch, writer, kind, body, shown, created) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, clock())"
+    "select :session, :position, :conversation, :seq, case when :seq is not null then coalesce(max(n), 0) + 1 end, "
+    ":epoch, :writer, :kind, :body, :shown, clock() from message where conversation = :conversation and seq = :seq"
 )
-#: The last numbers that a turn gave to its rows and to its calls.
-LAST_ROW_OF_TURN = "select coalesce(max(n), 0) from message where conversation = ? and seq = ?"
-LAST_CALL_OF_TURN = "select coalesce(max(call), 0) from usage where conversation = ? and seq = ?"
 GET_MESSAGES = (
-    "select id, position, kind, cast(body as blob), shown from message "
+    "select id, position, kind, bytes_of(body), shown from message "
     "where session = ? and position >= ? and position < ? "
     "order by position"
 )
-GET_HEADS = "select id, position, cast(body as blob) from message where session = ? and kind = 'head' order by position"
+GET_HEADS = "select id, position, bytes_of(body) from message where session = ? and kind = 'head' order by position"
 GET_PAGE = (
-    "select id, position, kind, cast(body as blob), shown, created from message "
+    "select id, position, kind, bytes_of(body), shown, created from message "
     "where session = ? and position >= ? and position < ? "
     "order by position"
 )
@@ -109,18 +121,21 @@ COPY_PARTS = (
     "select ?, place, dialect, hash from sent where session = ? and place < 0"
 )
 GET_HASHES = "select distinct hash from sent where session = ?"
-DROP_UNUSED_BLOB = "delete from blob where hash = ?1 and not exists (select 1 from sent where hash = ?1)"
+DROP_UNUSED_BLOB = "delete from blob where hash = ? and not exists (select 1 from sent where sent.hash = blob.hash)"
 
 # --- ledger
 ADD_USAGE = (
     "insert into usage (conversation, session, task, seq, call, provider, model, kind, input_tokens, "
     "cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, turn, saved, created) "
-    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, clock())"
+    "select :conversation, :session, :task, :seq, case when :seq is not null then coalesce(max(call), 0) + 1 end, "
+    ":provider, :model, :kind, :input_tokens, :cache_read_tokens, :cache_write_tokens, :output_tokens, "
+    ":reasoning_tokens, :cost, :settled, :turn, :saved, clock() "
+    "from usage where conversation = :conversation and seq = :seq"
 )
 _SUMS = (
     "count(*), coalesce(sum(input_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
     "coalesce(sum(cache_write_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), "
-    "coalesce(sum(cost), 0.0), count(*) - count(cost), coalesce(sum(settled = 0), 0), coalesce(sum(saved), 0.0)"
+    "coalesce(sum(cost), 0.0), count(*) - count(cost), count(*) filter (where settled = 0), coalesce(sum(saved), 0.0)"
 )
 #: By whether a session and whether a task is asked for: the statements on the ledger are written so, too. Each has its
 #: own index, so that reading a session or a task does not read the ledger.
@@ -130,48 +145,46 @@ _SINCE = {
     (False, True): "where task = ? and created >= ?",
     (True, True): "where session = ? and task = ? and created >= ?",
 }
-#: Null stands for everybody.
-_ANYBODY_OR = f" and (? is null or {_IS_OF_PERSON.format('usage')})"
+#: Null stands for everybody. The person is given twice.
+_READ_BY = f"(cast(? as text) is null or {_IS_OF_PERSON})"
+_ANYBODY_OR = f" and {_READ_BY.format('usage')}"
 SUM_USAGE = {asked: f"select {_SUMS} from usage {since}{_ANYBODY_OR}" for asked, since in _SINCE.items()}
 #: Grouped by those of day, provider, model and turn whose flag is set. Programs of layout 1 leave the turn empty.
 _SPLIT_USAGE = (
-    "select case when ? then date(created, 'unixepoch', 'localtime') end as by_day, case when ? then provider end "
+    "select case when ? then local_day(created) end as by_day, case when ? then provider end "
     "as by_provider, case when ? then model end as by_model, case when ? then coalesce(turn, '') end as by_turn, "
     f"min(created) as first, {_SUMS} from usage "
 )
 _SPLIT = f"{_ANYBODY_OR} group by by_day, by_provider, by_model, by_turn order by first, min(id)"
 SPLIT_USAGE = {asked: _SPLIT_USAGE + since + _SPLIT for asked, since in _SINCE.items()}
 ADD_BREAK = (
-    "insert into prefix_break (conversation, session, task, reason, position, created) values (?, ?, ?, ?, ?, ?)"
+    "insert into prefix_break (conversation, session, task, reason, position, created) "
+    "values (:conversation, :session, :task, :reason, :position, clock())"
 )
 _GET_BREAKS = "select session, reason, position, created from prefix_break "
 GET_BREAKS = {asked: f"{_GET_BREAKS}{since} order by created, id" for asked, since in _SINCE.items()}
 
-# --- search
-#: The index keeps no copy of the text, and no lengths, since hits come newest first and not by rank.
-CREATE_SEARCH = (
-    "create virtual table search using fts5 "
-    "(text, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2')"
+# --- search: the first ones are names, behind which each engine has its own statement
+CREATE_SEARCH = "create the search index"
+DROP_SEARCH = "drop the search index"
+ADD_SEARCH = "add a row's text to the search index"
+ADD_NEW_SEARCH = "add the text at a session's position, if its row's number is at most `done` or above `until`"
+TAKE_SEARCH = "take a row's text out of the search index"
+TIDY_SEARCH = "let nothing of what was taken out be left"
+SEARCH = (
+    "select m.id, m.session, m.position, m.kind, bytes_of(m.body), m.shown, m.created "
+    "from search f join message m on m.id = search_row "
+    f"where search_matches(?) and {_READ_BY.format('m')} order by search_row desc limit ?"
 )
-DROP_SEARCH = "drop table if exists search"
 #: "<done> <until>": a row is in the index if its id is at most `done` or above `until`; without the row, no index.
 START_SEARCH = "insert into meta (key, value) values ('search', '0 0')"
 STOP_SEARCH = "delete from meta where key = 'search'"
-ADD_SEARCH = "insert into search (rowid, text) values (?, ?)"
-TAKE_SEARCH = "insert into search (search, rowid, text) values ('delete', ?, ?)"
-SEARCH = (
-    "select m.id, m.session, m.position, m.kind, cast(m.body as blob), m.shown, m.created "
-    "from search f join message m on m.id = f.rowid "
-    f"where search match ? and (? is null or {_IS_OF_PERSON.format('m')}) order by f.rowid desc limit ?"
-)
 #: The newest sessions by an index, whatever they are called: as many as a person waits for.
 TITLES = (
     "select id, title, updated from (select s.id, s.title, s.updated from session s "
-    f"where s.messages > 0 and (? is null or {_IS_OF_PERSON.format('s')}) order by s.updated desc, s.id desc limit ?) "
+    f"where s.messages > 0 and {_READ_BY.format('s')} order by s.updated desc, s.id desc limit ?) subquery_newest "
     "where title <> ''"
 )
 LAST_MESSAGE = "select coalesce(max(id), 0) from message"
-MESSAGES_BETWEEN = (
-    "select id, kind, cast(body as blob), shown from message where id > ? and id <= ? order by id limit ?"
-)
-MESSAGES_OF_SESSION = "select id, kind, cast(body as blob), shown from message where session = ?"
+MESSAGES_BETWEEN = "select id, kind, bytes_of(body), shown from message where id > ? and id <= ? order by id limit ?"
+MESSAGES_OF_SESSION = "select id, kind, bytes_of(body), shown from message where session = ?"

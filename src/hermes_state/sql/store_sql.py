@@ -5,11 +5,11 @@ All calls are synchronous, may be made from any thread, and raise `StoreFailure`
 """
 
 import math
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,10 +18,11 @@ from hermes_state import records
 from hermes_state.damage import Damaged, DamagedRow
 from hermes_state.sql import damage_sql, retention_sql, search_index, statements
 from hermes_state.sql import session_steps as steps
-from hermes_state.sql.connection import Database
 from hermes_state.sql.damage_sql import SetAside
+from hermes_state.sql.engine import Database, Sql, Transaction
 from hermes_state.sql.keys_sql import KeyStore
 from hermes_state.sql.people_sql import PeopleStore, delete_session
+from hermes_state.sql.sqlite import SqliteEngine
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
@@ -29,6 +30,7 @@ from hermes_state.texts import clean
 BUSY_TIMEOUT = 5.0
 PAGE = 200
 REBUILD_PAUSE = 0.001
+LAST_SIGN = chr(0x10FFFF)  # what begins with a text comes before the text and this
 
 
 class Store:
@@ -42,13 +44,13 @@ class Store:
         readonly: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._db = Database(Path(path), busy_timeout=busy_timeout, readonly=readonly, mend=self._mend, clock=clock)
+        engine = SqliteEngine(Path(path), busy_timeout=busy_timeout, readonly=readonly, clock=clock)
+        self._db = Database(engine, self._mend)
         self.when_damaged: Callable[[SetAside], None] = lambda _: None  # told after a damaged row was set aside
-        self.turns: TurnStore = TurnStore(self._db, clock)
-        self._clock = clock
+        self.turns: TurnStore = TurnStore(self._db)
         self._rebuild_lock = threading.Lock()
-        self.people: PeopleStore = PeopleStore(self._db, clock)
-        self.keys: KeyStore = KeyStore(self._db, clock)
+        self.people: PeopleStore = PeopleStore(self._db)
+        self.keys: KeyStore = KeyStore(self._db)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
@@ -61,10 +63,13 @@ class Store:
         """Create a session and make it its conversation's current one (the former one keeps its state)."""
         with self._db.write() as db:
             task = steps.get_head(db, new.parent).task if new.parent else ""
-            session = steps.add_session(db, new, task)
-            db.execute(statements.SET_CURRENT, (session, clean(new.conversation)))
-            db.execute(statements.ASSIGN, (clean(new.person), clean(new.conversation)))
-            return steps.get_info(db, session)
+            session, conversation = steps.add_session(db, new, task), clean(new.conversation)
+            *_, info = db.run(
+                Sql(statements.SET_CURRENT, (session, conversation)),
+                Sql(statements.ASSIGN, (clean(new.person), conversation)),
+                Sql(statements.GET_SESSION, (session,)),
+            )
+            return SessionInfo(*info.one)
 
     def current(self, conversation: str) -> SessionInfo | None:
         """The session that the conversation goes on in; None before the first and after one was ended or deleted."""
@@ -93,22 +98,24 @@ class Store:
         )
         named = (clean(value) for value in (conversation, person) if value is not None)
         wanted = (*named, math.inf if before is None else before, limit)
-        return self._db.read(lambda db: [SessionInfo(*found) for found in db.execute(query, wanted)])
+        return [SessionInfo(*found) for found in self._db.find(query, wanted)]
 
     def begun_so(self, text: str, *, conversations: str, limit: int) -> list[SessionInfo]:
         """The current sessions whose first text begins with `text`, on one line, of the conversations whose names begin
         with `conversations`; newest activity first."""
-        wanted = (clean(text), clean(conversations), limit)
-        found = self._db.read(lambda db: db.execute(statements.SESSIONS_BEGUN_SO, wanted).fetchall())
+        between = ((begun, begun + LAST_SIGN) for begun in (clean(text), clean(conversations)))
+        found = self._db.find(statements.SESSIONS_BEGUN_SO, (*chain.from_iterable(between), limit))
         return [SessionInfo(*columns) for columns in found]
 
     def resume(self, conversation: str, session: str) -> SessionInfo:
         """Make an existing session its conversation's current one again and open it (clears its end). AtWork, and
         nothing is changed, while messages of the conversation are open: the turn that answers them belongs to the
         session that is current. StoreFailure when it belongs to another conversation."""
-        with self._db.write() as db:
-            steps.go_on_in(db, session, clean(conversation), statements.SET_CURRENT_OF_IDLE)
-            return steps.get_info(db, session)
+        *_, info = self._db.run(
+            *steps.go_on_in(session, clean(conversation), statements.SET_CURRENT_OF_IDLE),
+            Sql(statements.GET_SESSION, (session,)),
+        )
+        return SessionInfo(*info.one)
 
     def branch(
         self, session: str, *, before: int | None = None, conversation: str = "", current: bool = True
@@ -119,22 +126,19 @@ class Store:
         whole copy, or none."""
         with self._db.write() as db:
             old = steps.get_info(db, session)
-            copy = steps.copy_session(db, old, before, clean(conversation) or old.conversation)
+            target = clean(conversation) or old.conversation
+            copy = steps.copy_session(db, old, before, target)
             if current:
-                steps.go_on_in(db, copy.id, copy.conversation, statements.SET_CURRENT_OF_IDLE)
-            return copy
+                db.run(*steps.go_on_in(copy, target, statements.SET_CURRENT_OF_IDLE))
+            return steps.get_info(db, copy)
 
     def end(self, session: str, reason: str) -> None:
         """Write the boundary with its reason; the first reason stays. The session is not current any more; rows of
         a turn that is still under way may follow."""
-        with self._db.write() as db:
-            conversation = steps.get_head(db, session).conversation
-            steps.end_session(db, session, conversation, reason)
+        self._db.run(steps.look_at(session), *steps.end_session(session, reason))
 
     def set_title(self, session: str, title: str) -> None:
-        with self._db.write() as db:
-            if db.execute(statements.SET_TITLE, (clean(title), session)).rowcount == 0:
-                raise records.missing(session)
+        self._db.run(Sql(statements.SET_TITLE, (clean(title), session), partial(records.missing, session)))
 
     def delete(self, session: str) -> bool:
         """Remove a session with its rows, search entries and blobs nobody else uses; usage rows stay in the ledger.
@@ -143,21 +147,20 @@ class Store:
             info = steps.find_info(db, statements.GET_SESSION, session)
             if info is None:
                 return False
-            if db.execute(statements.IS_AT_WORK, (self._clock(), info.conversation, session)).fetchone() is not None:
+            if db.execute(statements.IS_AT_WORK, (session,)).rows:
                 raise records.at_work(info.conversation)
-            db.execute(statements.MOVE_CURRENT, (None, info.conversation, session))
             delete_session(db, session)
             return True
 
     def stale_sessions(self, before: float, limit: int) -> list[str]:
         """Sessions that nobody touched since then, nor a later one of their chain; none whose conversation has open
         messages, and no current one that a living process has. The oldest first, those without messages last."""
-        return self._db.read(lambda db: retention_sql.find_stale(db, before, self._clock(), limit))
+        return self._db.read(lambda db: retention_sql.find_stale(db, before, limit))
 
     def delete_stale(self, session: str, before: float) -> bool:
         """As `delete`, but only if it is stale even now."""
         with self._db.write() as db:
-            return retention_sql.delete_stale(db, session, before, self._clock())
+            return retention_sql.delete_stale(db, session, before)
 
     # --- transcripts
 
@@ -178,28 +181,31 @@ class Store:
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         """Commit rows and usage in one transaction if the version is still `base` and the session was not rotated,
         else Fenced; the new version."""
-        batch = records.write_batch(rows)
+        batch, place = records.write_batch(rows), records.WriterPosition(session, clean(writer), base)
         with self._db.write() as db:
-            return steps.append_batch(db, batch, records.WriterPosition(session, clean(writer), base), usage)
+            db.run(*steps.append_batch(db, steps.get_head(db, session), place, batch, usage))
+        return base + len(batch.rows)
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
         """Keep the encoded form of a part (-2 tools, -1 system) or of a row (its position); its content hash."""
         with self._db.write() as db:
-            return steps.keep_encoded(db, session, place, dialect, body)
+            version = steps.get_head(db, session).version
+            db.run(*steps.keep_encoded(db, session, version, [(place, dialect, body)]))
+        return records.digest(body).hex()
 
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
         """End `session` with `reason` and open its child with `rows` (same conversation, task and frozen tools and
         system), current in its place, in one transaction; Fenced if someone else wrote to it or ended it."""
-        batch = records.write_batch(rows)
+        batch, place = records.write_batch(rows), records.WriterPosition(session, clean(writer), base)
         with self._db.write() as db:
-            return steps.rotate_session(db, batch, records.WriterPosition(session, clean(writer), base), reason)
+            return steps.rotate_session(db, steps.get_head(db, session), place, batch, reason)
 
     # --- ledger
 
     def charge(self, session: str, usage: Sequence[UsageRow]) -> None:
         """Put calls into the ledger, also those of a session that was deleted meanwhile."""
         with self._db.write() as db:
-            steps.add_usage(db, session, steps.find_head(db, session), usage)
+            db.run(*steps.add_usage(steps.find_owner(db, session), usage))
 
     def usage(
         self, *, session: str | None = None, task: str | None = None, since: float = 0.0, person: str | None = None
@@ -227,8 +233,8 @@ class Store:
         """Record that the prefix moved; StoreFailure without a reason. It stays when its session is deleted."""
         said = records.check_reason(reason)
         with self._db.write() as db:
-            owner = steps.own(session, steps.find_head(db, session))
-            db.execute(statements.ADD_BREAK, (*owner, said, position, self._clock()))
+            owner = steps.find_owner(db, session)
+            db.execute(statements.ADD_BREAK, {**owner, "reason": said, "position": position})
 
     def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
         """The breaks of a session, of a task or of all, from `since` on, the earliest first."""
@@ -241,20 +247,20 @@ class Store:
         return self._db.read(lambda db: damage_sql.list_damaged(db, limit))
 
     def count_damaged(self) -> int:
-        return self._db.read(lambda db: int(db.execute(damage_sql.COUNT).fetchone()[0]))
+        return self._db.read(lambda db: int(db.execute(damage_sql.COUNT).one[0]))
 
     @property
     def broken(self) -> str:
         """What is wrong with the file as a whole, once a call has met it; empty: nothing."""
-        return self._db.broken
+        return self._db.engine.broken
 
     def find_loss(self) -> str:
         """What became of the files under this process: what is written into lost ones is gone with it. Empty: they are
         in place."""
-        return self._db.find_loss()
+        return self._db.engine.find_loss()
 
-    def _mend(self, db: sqlite3.Connection, damaged: DamagedRow) -> Callable[[], None]:
-        aside = damage_sql.set_aside(db, damaged, self._clock())
+    def _mend(self, db: Transaction, damaged: DamagedRow) -> Callable[[], None]:
+        aside = damage_sql.set_aside(db, damaged)
         return lambda: None if aside is None else self.when_damaged(aside)
 
     # --- search
@@ -287,7 +293,7 @@ class Store:
             return total
 
     def close(self) -> None:
-        self._db.close()
+        self._db.engine.close()
 
     def _read_ledger(
         self,
@@ -299,7 +305,7 @@ class Store:
     ) -> list[tuple[Any, ...]]:
         wanted = (*flags, *(value for value in (session, task) if value is not None), *rest)
         query = statements[session is not None, task is not None]
-        return self._db.read(lambda db: db.execute(query, wanted).fetchall())
+        return self._db.find(query, wanted)
 
     def _page_history(self, session: str, version: int) -> Iterator[Row]:
         """Rows never change, so pages read one by one fit together, and no reader is held meanwhile."""

@@ -1,110 +1,110 @@
 """Every SQL statement on messages, turns and ownership, by name.
 
-`:now` is the database's clock, read inside the transaction. An open message has no `done_epoch`, an open outbox row no
-`ended`; both conditions are written as in the partial indexes, so that those are used.
+An open message has no `done_epoch`, an open outbox row no `ended`; both conditions are written as in the partial
+indexes, so that those are used. What decides about a write stands in its own conditions wherever it can.
 """
 
 # --- processes
+_LIVES = "exists (select 1 from node {0} where {0}.id = {1} and {0}.expires > clock(){2})"
+_MAY_CLAIM = _LIVES.format("m", ":node", " and m.draining = 0")
 ADD_NODE = (
-    "insert into node (id, expires, version, capacity, address) values (:id, :expires, :version, :capacity, :address)"
+    "insert into node (id, expires, version, capacity, address) "
+    "values (:id, clock() + :lease, :version, :capacity, :address)"
 )
-DELETE_NODES = "delete from node where expires < :before"
+DELETE_NODES = "delete from node where expires < clock() - :kept"
 DELETE_NODE = "delete from node where id = :node"
-BEAT = "update node set expires = :expires where id = :node and expires > :now"
+BEAT = "update node set expires = clock() + :lease where id = :node and expires > clock()"
 DRAIN = "update node set draining = 1 where id = :node"
-GET_NODE = "select draining from node where id = :node and expires > :now"
-COUNT_NODES = "select count(*) from node where expires > :now"
 COUNT_OWNED = (
-    "select count(*), coalesce(sum(c.owner = :node), 0) from node n join conversation c on c.owner = n.id "
-    "where n.expires > :now"
+    "select (select count(*) from node where expires > clock()), count(*), count(*) filter (where c.owner = :node) "
+    "from node n join conversation c on c.owner = n.id where n.expires > clock()"
 )
 RELEASE_ALL = "update conversation set owner = null where owner = :node"
 
 #: The clock was set back by so much: what was to wait until then waits no longer than it was meant to.
-MOVE_NODES = "update node set expires = expires - :by where expires > :now"
-MOVE_LEASES = "update lease set expires = expires - :by where owner is not null and expires > :now"
-MOVE_READY = "update conversation set ready_at = ready_at - :by where pending > 0 and ready_at > :now"
-MOVE_ACCEPTED = "update inbox set accepted = accepted - :by where done_epoch is null and accepted > :now"
-MOVE_RETRIED = "update inbox set retry_at = retry_at - :by where done_epoch is null and retry_at > :now"
-MOVE_UNSENT = "update outbox set retry_at = retry_at - :by where ended is null and retry_at > :now"
+MOVES = (
+    "update node set expires = expires - :by where expires > clock()",
+    "update lease set expires = expires - :by where owner is not null and expires > clock()",
+    "update conversation set ready_at = ready_at - :by where pending > 0 and ready_at > clock()",
+    "update inbox set accepted = accepted - :by where done_epoch is null and accepted > clock()",
+    "update inbox set retry_at = retry_at - :by where done_epoch is null and retry_at > clock()",
+    "update outbox set retry_at = retry_at - :by where ended is null and retry_at > clock()",
+)
 
 # --- ownership
 _DUE = (
-    "exists (select 1 from inbox i where i.conversation = c.id and i.done_epoch is null and i.retry_at <= :now "
+    "exists (select 1 from inbox i where i.conversation = c.id and i.done_epoch is null and i.retry_at <= clock() "
     "order by i.seq)"
 )
+_TAKE = "update conversation set owner = :node, last_owner = :node, epoch = epoch + 1 where "
 #: Work without a living owner; for a moment it waits for the living node that had the conversation last.
-FIND_WORK = (
-    "select c.id from conversation c where c.pending > 0 and c.ready_at <= :before "
-    "and not exists (select 1 from node o where o.id = c.owner and o.expires > :now) "
-    "and (c.last_owner = :node or c.ready_at < :grace or not exists "
-    "(select 1 from node l where l.id = c.last_owner and l.expires > :now and l.draining = 0)) "
-    f"and {_DUE} order by c.ready_at, c.id limit :limit"
+CLAIM = (
+    f"{_TAKE} id in (select c.id from conversation c where c.pending > 0 and c.ready_at <= clock() - :age "
+    f"and {_MAY_CLAIM} and not {_LIVES.format('o', 'c.owner', '')} and (c.last_owner = :node "
+    f"or c.ready_at < clock() - :grace or not {_LIVES.format('l', 'c.last_owner', ' and l.draining = 0')}) "
+    f"and {_DUE} order by c.ready_at, c.id limit :limit for update of c skip locked) returning ready_at, id, epoch"
 )
-TAKE = (
-    "update conversation set owner = :node, last_owner = :node, epoch = epoch + 1 where id = :conversation "
-    "returning epoch"
+CLAIM_ONE = f"{_TAKE} id = :conversation and {_MAY_CLAIM} and not {_LIVES.format('o', 'conversation.owner', '')}"
+GET_CLAIM = (
+    f"select epoch from conversation where id = :conversation and owner = :node and {_LIVES.format('m', ':node', '')}"
 )
-GET_OWNER = (
-    "select c.epoch, c.owner, exists (select 1 from node o where o.id = c.owner and o.expires > :now) "
-    "from conversation c where c.id = :conversation"
-)
+HAS_LIVING_OWNER = f"select 1 from conversation c where c.id = :conversation and {_LIVES.format('o', 'c.owner', '')}"
 FIND_READY = (
     f"select c.id, c.epoch from conversation c where c.owner = :node and c.pending > 0 and {_DUE} "
     "order by c.ready_at, c.id"
 )
 RELEASE = "update conversation set owner = null where id = :conversation and epoch = :epoch and owner = :node"
-FENCE = "select 1 from conversation where id = :conversation and epoch = :epoch and owner = :node"
-_HOLDING = (
-    "select c.id, c.epoch, coalesce(c.owner, ''), exists (select 1 from node o where o.id = c.owner and "
-    "o.expires > :now), c.pending from conversation c where c.id in ({}) order by c.pending = 0, c.ready_at, c.id "
-    "limit :limit"
-)
+FENCE = "select 1 from conversation where id = :conversation and epoch = :epoch and owner = :node for update"
 #: Each half reads the first entries of its index and stops.
-HOLDINGS = _HOLDING.format(
-    "select id from (select id from conversation where pending > 0 order by ready_at limit :limit) union all "
-    "select id from (select id from conversation where owner is not null order by owner limit :limit)"
+HOLDINGS = (
+    f"select c.id, c.epoch, coalesce(c.owner, ''), {_LIVES.format('o', 'c.owner', '')}, c.pending from conversation c "
+    "where c.id in (select id from (select id from conversation where pending > 0 order by ready_at limit :limit) "
+    "subquery_waiting union all select id from (select id from conversation where owner is not null "
+    "order by owner limit :limit) subquery_owned) order by c.pending = 0, c.ready_at, c.id limit :limit"
 )
 
 # --- messages
-SEEN = "select 1 from inbox where account = :account and ext_id = :ext_id"
 COUNT_IN = (
     "update conversation set next_seq = next_seq + 1, pending = pending + 1, "
-    "ready_at = case when pending = 0 then :now else ready_at end where id = :conversation returning next_seq"
+    "ready_at = case when pending = 0 then clock() else ready_at end where id = :conversation"
 )
+#: What was seen before is not added.
 ADD_MESSAGE = (
     "insert into inbox (conversation, seq, account, ext_id, body, accepted) "
-    "values (:conversation, :seq, :account, :ext_id, :body, :now)"
+    "select id, next_seq, :account, :ext_id, :body, clock() from conversation where id = :conversation "
+    "on conflict (account, ext_id) do nothing returning seq"
 )
 #: `:first` and `:end` enclose the names that begin with the stem; `:length` is the stem's, with its stroke.
 FIND_REVISIONS = (
     "select seq, begun is not null, done_epoch is not null from inbox "
     "where account = :account and ext_id >= :first and ext_id < :end "
-    "and instr(substr(ext_id, :length + 1), '/') = 0 order by seq"
+    "and substr(ext_id, :length + 1) not like '%/%' order by seq"
 )
 WAITING = (
-    "select i.seq, cast(i.body as blob), i.attempts, i.taken, i.accepted, i.begun from inbox i "
-    "where i.conversation = :conversation and i.done_epoch is null and i.retry_at <= :now "
+    "select i.seq, bytes_of(i.body), i.attempts, i.taken, i.accepted, i.begun from inbox i "
+    "where i.conversation = :conversation and i.done_epoch is null and i.retry_at <= clock() "
     "and exists (select 1 from conversation c where c.id = :conversation and c.epoch = :epoch and c.owner = :node) "
     "order by i.seq limit :limit"
 )
 OPEN_SEQS = """select seq from inbox where conversation = :conversation and done_epoch is null order by seq"""
 INBOX_SINCE = (
-    "select seq, cast(body as blob) from inbox where conversation = :conversation and seq > :after "
+    "select seq, bytes_of(body) from inbox where conversation = :conversation and seq > :after "
     "order by seq limit :limit"
 )
-LATEST_SEQ = "select next_seq from conversation where id = :conversation"
-COUNT_INBOX = "select count(*) from inbox where done_epoch is null"
+COUNT_OPEN = (
+    "select (select count(*) from inbox where done_epoch is null), (select count(*) from outbox where ended is null)"
+)
 
 # --- a turn
-GET_MESSAGE = "select attempts, taken, begun, done_epoch from inbox where conversation = :conversation and seq = :seq"
 BEGIN_MESSAGE = (
-    "update inbox set attempts = attempts + 1, begun = coalesce(begun, :now) "
-    "where conversation = :conversation and seq = :seq"
+    "update inbox set attempts = attempts + 1, begun = coalesce(begun, clock()) "
+    "where conversation = :conversation and seq = :seq and done_epoch is null "
+    "returning seq, attempts, taken, begun, clock()"
 )
+GET_DONE = "select done_epoch from inbox where conversation = :conversation and seq = :seq"
 TAKE_MESSAGE = "update inbox set taken = 1 where conversation = :conversation and seq = :seq"
 CLOSE_MESSAGE = (
-    "update inbox set done_epoch = :epoch, done = :now "
+    "update inbox set done_epoch = :epoch, done = clock() "
     "where conversation = :conversation and seq = :seq and done_epoch is null"
 )
 COUNT_OUT = "update conversation set pending = pending - :closed where id = :conversation"
@@ -117,67 +117,68 @@ SET_STEP = (
     "values (:conversation, :seq, :n, :epoch, :kind, :body) on conflict (conversation, seq, n) "
     "do update set epoch = excluded.epoch, kind = excluded.kind, body = excluded.body"
 )
-GET_STEPS = (
-    "select n, kind, cast(body as blob) from turn_step where conversation = :conversation and seq = :seq order by n"
-)
+GET_STEPS = "select n, kind, bytes_of(body) from turn_step where conversation = :conversation and seq = :seq order by n"
 DELETE_STEPS = "delete from turn_step where conversation = :conversation and seq = :seq"
 
 # --- control
-ADD_CONTROL = "insert into control (conversation, kind, body, created) values (:conversation, :kind, :body, :now)"
-FIND_CONTROLS = (
-    "select k.id, k.conversation, k.kind, cast(k.body as blob), k.created from control k "
-    "join conversation c on c.id = k.conversation where k.taken_by is null and c.owner = :node order by k.id"
+ADD_CONTROL = "insert into control (conversation, kind, body, created) values (:conversation, :kind, :body, clock())"
+TAKE_CONTROLS = (
+    "update control set taken_by = :node, taken_at = clock() where taken_by is null and exists "
+    "(select 1 from conversation c where c.id = control.conversation and c.owner = :node) "
+    "returning id, conversation, kind, bytes_of(body), created"
 )
-TAKE_CONTROL = "update control set taken_by = :node, taken_at = :now where id = :id"
 
 # --- leases
 ADD_LEASE = "insert into lease (name) values (:name) on conflict (name) do nothing"
 HOLD = (
-    "update lease set epoch = epoch + (case when owner = :node and expires > :now then 0 else 1 end), "
-    "owner = :node, expires = :expires where name = :name and (owner = :node or expires <= :now) "
+    "update lease set epoch = epoch + (case when owner = :node and expires > clock() then 0 else 1 end), "
+    "owner = :node, expires = clock() + :ttl where name = :name and (owner = :node or expires <= clock()) "
     "and exists (select 1 from node where id = :node) returning epoch"
 )
 DROP = "update lease set owner = null, expires = 0 where name = :name and owner = :node"
 DROP_OF_NODE = "update lease set owner = null, expires = 0 where owner = :node"
 DROP_ALL = "update lease set owner = null, expires = 0 where owner is not null"
-CHECK_LEASE = "select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null"
+CHECK_LEASE = "select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null for update"
 
 # --- delivery
-_ROW = (
-    "id, conversation, seq, n, cast(body as blob), state, attempts, parts_sent, cast(platform_ids as blob), unsure, "
-    "created"
-)
-NEXT_ANSWER = "select coalesce(max(n), 0) + 1 from outbox where conversation = :conversation and seq = :seq"
-HAS_NAME = "select 1 from outbox where conversation = :conversation and name = :name"
+_ROW = "id, conversation, seq, n, bytes_of(body), state, attempts, parts_sent, bytes_of(platform_ids), unsure, created"
+#: Numbered after those that the turn has already; of one name there is one.
 ADD_ANSWER = (
     "insert into outbox (conversation, seq, n, name, account, chat, body, state, created) "
-    "values (:conversation, :seq, :n, :name, :account, :chat, :body, 'waiting', :now)"
+    "select :conversation, :seq, coalesce(max(n), 0) + 1, :name, :account, :chat, :body, 'waiting', clock() "
+    "from outbox where conversation = :conversation and seq = :seq "
+    "on conflict (conversation, name) where name is not null do nothing"
 )
 FIND_CHATS = "select chat from outbox where account = :account and ended is null group by chat order by min(id)"
-FIRST_UNSENT = (
-    "select id, state, retry_at from outbox where account = :account and chat = :chat "
-    "and ended is null order by id limit 1"
-)
 TAKE_UNSENT = (
     "update outbox set state = 'sending', lease_epoch = :lease_epoch, attempts = attempts + 1, "
-    f"unsure = max(unsure, :unsure) where id = :id returning {_ROW}"
+    "unsure = case when state = 'sending' then 1 else unsure end where retry_at <= clock() and id = (select o.id "
+    "from outbox o where o.account = :account and o.chat = :chat and o.ended is null order by o.id limit 1) "
+    f"returning {_ROW}"
 )
-GET_SENDING = "select state, lease_epoch, parts_sent, cast(platform_ids as blob), unsure from outbox where id = :id"
+GET_SENDING = (
+    "select state, lease_epoch, parts_sent, bytes_of(platform_ids), unsure from outbox where id = :id for update"
+)
+#: Whether the row's chat has another one that was not sent yet.
+HAS_MORE = (
+    "select 1 from outbox r join outbox o on o.account = r.account and o.chat = r.chat and o.ended is null "
+    "where r.id = :id limit 1"
+)
 SET_PROGRESS = (
     "update outbox set state = :state, parts_sent = :parts_sent, platform_ids = :platform_ids, unsure = :unsure, "
-    "retry_at = :retry_at, reason = :reason, ended = :ended where id = :id"
+    "retry_at = :retry_at, reason = :reason, ended = case when :over = 1 then clock() end where id = :id"
 )
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
 OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and seq = :seq order by n"
 OUTBOX_FROM = (
     f"select {_ROW} from outbox where conversation = :conversation and created >= :since order by id limit :limit"
 )
-LATEST_ROW = (
-    "select max(coalesce((select max(id) from outbox where conversation = :conversation), 0), "
-    "coalesce((select last_row from conversation where id = :conversation), 0))"
+LATEST = (
+    "select greatest(coalesce((select max(id) from outbox where conversation = :conversation), 0), "
+    "coalesce((select last_row from conversation where id = :conversation), 0)), "
+    "coalesce((select next_seq from conversation where id = :conversation), 0)"
 )
-COUNT_OUTBOX = "select count(*) from outbox where ended is null"
 
 # --- choices
-GET_CHOICES = "select cast(choices as blob) from conversation where id = :conversation"
+GET_CHOICES = "select bytes_of(choices) from conversation where id = :conversation"
 SET_CHOICES = "update conversation set choices = :choices where id = :conversation"

@@ -4,12 +4,12 @@ A migration only adds (tables, columns with defaults, indexes), so the program o
 migrated store: the store says in `min_reader` which is the oldest layout a program may know to use it.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes_base.errors import StoreFailure
 from hermes_state.sql import statements
+from hermes_state.sql.engine import Sql, Transaction
 from hermes_state.sql.schema import schema_daily, schema_damage, schema_people, schema_turns
 
 STORE_FILE = "hermes-store.db"
@@ -134,9 +134,9 @@ MIGRATIONS: tuple[Migration, ...] = (
 SCHEMA_VERSION = MIGRATIONS[-1].version
 
 
-def check_readable(db: sqlite3.Connection) -> int:
+def check_readable(db: Transaction) -> int:
     """The layout version of the store (0: no tables yet); StoreFailure when this program is too old for it."""
-    if db.execute(statements.HAS_META).fetchone() is None:
+    if not db.execute(statements.HAS_META).rows:
         return 0
     min_reader = _read_number(db, "min_reader")
     if min_reader > SCHEMA_VERSION:
@@ -149,29 +149,18 @@ def check_readable(db: sqlite3.Connection) -> int:
     return _read_number(db, "schema")
 
 
-def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring the store to the newest layout in one transaction; a store that is there already is only read."""
-    newest = migrations[-1].version
-    if check_readable(db) >= newest:
-        return
-    db.execute("begin immediate")
-    try:
-        version = check_readable(db)  # another process may have done it while this one waited
-        for migration in migrations:
-            if migration.version > version:
-                for statement in migration.statements:
-                    db.execute(statement)
-                db.execute(statements.SET_META, ("schema", str(migration.version)))
-                db.execute(statements.SET_META, ("min_reader", str(migration.min_reader)))
-        db.execute("commit")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("rollback")
-        raise
+def migrate(db: Transaction, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring the store to the newest layout, inside a writing transaction."""
+    version = check_readable(db)
+    for migration in migrations:
+        if migration.version > version:
+            db.run(*(Sql(statement) for statement in migration.statements))
+            db.execute(statements.SET_META, ("schema", str(migration.version)))
+            db.execute(statements.SET_META, ("min_reader", str(migration.min_reader)))
 
 
-def _read_number(db: sqlite3.Connection, key: str) -> int:
-    row = db.execute(statements.GET_META, (key,)).fetchone()
+def _read_number(db: Transaction, key: str) -> int:
+    row = db.execute(statements.GET_META, (key,)).first
     if row is None or not str(row[0]).isdigit():
         raise StoreFailure(
             "This file is not a store of Hermes, or its description is damaged.",

@@ -23,7 +23,7 @@ STATEMENTS: tuple[str, ...] = (
     "alter table conversation add column last_row integer not null default 0",
     "create index outbox_ended on outbox(ended) where ended is not null",
     "create index control_taken on control(taken_at) where taken_by is not null",
-    "create index question_closed on question(max(created, expires)) where state <> 'open'",
+    "create index question_closed on question(greatest(created, expires)) where state <> 'open'",
     "create index session_empty on session(updated, id) where messages = 0",
     "create index session_task on session(task, updated)",
 )

@@ -1,35 +1,40 @@
-"""The SQLite file of the store: one connection that writes, a few that read, and every error as a sentence.
+"""SQLite as the store's engine: one connection that writes, a few that read, its own words of SQL, and every error as a
+sentence.
 
-Nothing of the engine leaves here but the connection handed to `Store`. Reading connections are lent for one
-call and shared by all threads, so that threads may come and go without leaving descriptors behind. Their number is
-bounded, since the engine keeps the descriptors of a closed connection while the process has another one open.
+Reading connections are lent for one call and shared by all threads, so that threads may come and go without leaving
+descriptors behind. Their number is bounded, since SQLite keeps the descriptors of a closed connection while the process
+has another one open.
 """
 
 import logging
 import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import closing, contextmanager
+from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hermes_base.errors import StoreFailure
 from hermes_constants.ordinary_files import open_private
-from hermes_state.damage import DamagedRow
-from hermes_state.sql import schema
+from hermes_state.sql import schema, statements
+from hermes_state.sql.engine import Found, Sql, Transaction, Values
+from hermes_state.texts import may_go_on
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Mend = Callable[[sqlite3.Connection, DamagedRow], Callable[[], None]]
 READERS = 4
+KEPT_STATEMENTS = 256  # of a connection; there are fewer
 #: Beside the file while there is a store: an empty or missing file next to it is a loss, not a beginning.
 MARK = ".made"
 _MARK_TEXT = "There is a store beside this file. Delete this file to let Hermes begin with an empty one.\n"
 WAL_LIMIT = 64 * 1024 * 1024
+_ALONE = "mode=ro&immutable=1"  # for a file that nobody writes
+_PAGES, _PAUSE = 512, 0.002  # a file is copied in steps, so that its writers get their turn at the disk
 
 # primary result code -> what happened, what was kept, what to do
 _SENTENCES = {
@@ -78,32 +83,83 @@ class BrokenStore(StoreFailure):
     """The file itself is damaged, not a row in it."""
 
 
-class Database:
-    """The open file; usable from any thread until `close`.
+# --- the words of our SQL, as SQLite says them
+_WORDS = (
+    (r"\bbytes_of\(([^()]+)\)", r"cast(\1 as blob)"),
+    (r"\bgreatest\(", "max("),
+    (r"\bleast\(", "min("),
+    (r"\blocal_day\(([^()]+)\)", r"date(\1, 'unixepoch', 'localtime')"),
+    (r"\bstored_tables\b", "(select name from sqlite_master where type = 'table')"),
+    (r"\bsearch_matches\(\?\)", "search match ?"),
+    (r"\bsearch_row\b", "f.rowid"),
+    (r" for update( of \w+)?( skip locked)?", ""),  # who writes is alone
+)
+#: The index keeps no copy of the text, and no lengths, since hits come newest first and not by rank.
+_SEARCHES = {
+    statements.CREATE_SEARCH: "create virtual table search using fts5 "
+    "(text, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2')",
+    statements.DROP_SEARCH: "drop table if exists search",
+    statements.ADD_SEARCH: "insert into search (rowid, text) values (?, ?)",
+    statements.ADD_NEW_SEARCH: "insert into search (rowid, text) select id, :text from message "
+    "where session = :session and position = :position and (id <= :done or id > :until)",
+    statements.TAKE_SEARCH: "insert into search (search, rowid, text) values ('delete', ?, ?)",
+    # Without it, words that were taken out stay in the index's older parts until it tidies itself up.
+    statements.TIDY_SEARCH: "insert into search (search) values ('optimize')",
+}
 
-    `mend` sets a damaged row aside inside a transaction, and gives back what is to be done once that is committed.
-    `clock` is what time it is in the store; statements ask for it as `clock()`, so that it has one.
-    """
+
+@cache
+def phrase(statement: str) -> str:
+    """The statement as SQLite is asked it."""
+    said = _SEARCHES.get(statement, statement)
+    for word, ours in _WORDS:
+        said = re.sub(word, ours, said)
+    return said
+
+
+class SqliteTransaction:
+    """Implements `Transaction` on a connection."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+        self.connection = connection
+        self.now = clock
+
+    def execute(self, statement: str, values: Values = ()) -> Found:
+        cursor = self.connection.execute(phrase(statement), values)
+        return Found(cursor.fetchall(), cursor.rowcount)
+
+    def run(self, *batch: Sql) -> list[Found]:
+        return [self._run(one) for one in batch]
+
+    def _run(self, one: Sql) -> Found:
+        found = self.execute(one.statement, one.values)
+        if one.refusal is not None and not found.rows and found.changed < 1:
+            raise one.refusal()
+        return found
+
+    def each(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        return self.connection.execute(phrase(statement))
+
+    def write_match(self, runs: list[list[str]]) -> str:
+        """Each run a phrase, all of them wanted."""
+        return " ".join(f'"{" ".join(run)}"{"*" if may_go_on(run) else ""}' for run in runs)
+
+
+class SqliteEngine:
+    """Implements `Engine` on a file; `clock` is what time it is in the store."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        busy_timeout: float,
-        readonly: bool = False,
-        mend: Mend | None = None,
-        clock: Callable[[], float] = time.time,
+        self, path: Path, *, busy_timeout: float, readonly: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
-        self.broken = ""  # what is wrong with the file, once that was seen
+        self.broken = ""
+        self.now = clock
         self._path = path
-        self._mend = mend
-        self._clock = clock
         self._busy_timeout = busy_timeout
         self._readonly = readonly
         self._write_lock = threading.Lock()
         self._pool_lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(READERS)
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[SqliteTransaction] = []
         self._closed = False
         self._writer = None if readonly else self._open_writer()
         if readonly:
@@ -111,50 +167,32 @@ class Database:
         self._files = _name_files(path)
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """One writing transaction: committed when the block ends, rolled back when it raises. A damaged row that it
-        meets is set aside, so that the next try does not meet it."""
+    def write(self) -> Iterator[Transaction]:
         with self._write_lock, self._say_errors():
             db = self._get_writer()
-            try:
-                with _change_state(db):
-                    yield db
-            except DamagedRow as damaged:
-                self._set_aside(db, damaged)
-                raise
+            with _change_state(db.connection):
+                yield db
 
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` reads from one state of the store. A damaged row is set aside, and all is read again; so `work`
-        fetches before it decodes, or its open query would hold the old state."""
-        met: set[tuple[object, ...]] = set()
-        while True:
-            try:
-                with self._say_errors():
-                    if self._readonly:
-                        return self._read_alone(work)
-                    with self._lend_reader() as db:
-                        return _read_state(db, work)
-            except DamagedRow as damaged:
-                if self._readonly or (damaged.table, *damaged.key) in met:
-                    raise
-                met.add((damaged.table, *damaged.key))
-                with self._write_lock, self._say_errors():
-                    self._set_aside(self._get_writer(), damaged)
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        with self._say_errors():
+            if self._readonly:
+                return self._read_alone(work)
+            with self._lend_reader() as db:
+                return _read_state(db, work)
+
+    def may_write(self) -> bool:
+        return not self._readonly
 
     def empty_log(self) -> None:
         """Take the write-ahead log into the file and cut it to nothing: it holds what was deleted as it was before."""
         with self._write_lock, self._say_errors():
-            busy, *_ = self._get_writer().execute("pragma wal_checkpoint(truncate)").fetchone()
+            busy, *_ = self._get_writer().connection.execute("pragma wal_checkpoint(truncate)").fetchone()
         if busy:
             log.warning("another process reads the store; what was deleted leaves the log %s-wal later", self._path)
 
-    def _set_aside(self, db: sqlite3.Connection, damaged: DamagedRow) -> None:
-        """The lock is held."""
-        if self._mend is None:
-            raise damaged
-        with _change_state(db):
-            done = self._mend(db, damaged)
-        done()
+    def find_faults(self) -> list[str]:
+        found = self.read(lambda db: db.execute("pragma quick_check(3)").rows)
+        return [] if found == [("ok",)] else [str(row[0]) for row in found]
 
     @contextmanager
     def _say_errors(self) -> Iterator[None]:
@@ -178,34 +216,37 @@ class Database:
                 self._closed = True
                 idle, self._idle = self._idle, []
             for db in idle:
-                db.close()
+                db.connection.close()
             if self._writer is not None:
-                self._writer.close()
+                self._writer.connection.close()
                 self._writer = None
 
-    def _get_writer(self) -> sqlite3.Connection:
+    def _get_writer(self) -> SqliteTransaction:
         if self._readonly:
             raise StoreFailure(f"The store {self._path} was opened for reading only.", kept="Nothing was changed.")
         if self._writer is None:
             raise _closed(self._path)
         return self._writer
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _open_writer(self) -> SqliteTransaction:
         with say_errors(self._path):
             check_lost(self._path)
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not self._path.exists():  # no other user may read it; its side files take over its mode
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            db = self._connect("mode=rw")
+            writer = self._connect("mode=rw")
+            db = writer.connection
             try:
-                if schema.check_readable(db) == 0 and was_made(self._path):
+                if schema.check_readable(writer) == 0 and was_made(self._path):
                     raise _lost(self._path, "holds nothing")
                 _use_log(db, self._busy_timeout)
                 db.execute("pragma synchronous = full")
                 db.execute("pragma foreign_keys = on")
                 db.execute("pragma secure_delete = on").fetchone()  # what is deleted leaves the file, too
                 db.execute(f"pragma journal_size_limit = {WAL_LIMIT}").fetchone()
-                schema.migrate(db)
+                if schema.check_readable(writer) < schema.SCHEMA_VERSION:
+                    with _change_state(db):
+                        schema.migrate(writer)
                 if not was_made(self._path):
                     mark = self._path.with_name(self._path.name + MARK)
                     with open(mark, "w", opener=open_private) as file:
@@ -213,22 +254,16 @@ class Database:
             except BaseException:
                 db.close()
                 raise
-            return db
+            return writer
 
-    def _connect(self, options: str) -> sqlite3.Connection:
-        db = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?{options}",
-            uri=True,
-            timeout=self._busy_timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+    def _connect(self, options: str) -> SqliteTransaction:
+        db = _connect(self._path, options, self._busy_timeout)
         db.text_factory = partial(str, encoding="utf-8", errors="replace")  # what must be whole is read as bytes
-        db.create_function("clock", 0, self._clock)
-        return db
+        db.create_function("clock", 0, self.now, deterministic=True)  # asked once by each statement
+        return SqliteTransaction(db, self.now)
 
     @contextmanager
-    def _lend_reader(self) -> Iterator[sqlite3.Connection]:
+    def _lend_reader(self) -> Iterator[SqliteTransaction]:
         with self._slots:
             with self._pool_lock:
                 if self._closed:
@@ -236,16 +271,16 @@ class Database:
                 db = self._idle.pop() if self._idle else None
             if db is None:
                 db = self._connect("mode=rw")
-                db.execute("pragma query_only = on")
+                db.connection.execute("pragma query_only = on")
             try:
                 yield db
             finally:
                 with self._pool_lock:
-                    keep = not self._closed and not db.in_transaction
+                    keep = not self._closed and not db.connection.in_transaction
                     if keep:
                         self._idle.append(db)
                 if not keep:
-                    db.close()
+                    db.connection.close()
 
     # --- reading beside the owner
 
@@ -261,42 +296,85 @@ class Database:
                 fix="Start Hermes once; it brings the store up to date.",
             )
 
-    def _read_alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Read without creating the engine's side files, which might then belong to the wrong user.
-
-        They are missing only while nobody has the store open, and then the file may be read as it stands. If an
-        owner came meanwhile, what was read may be torn, and is read again with it.
-        """
+    def _read_alone(self, work: Callable[[Transaction], T]) -> T:
+        """Read without creating the side files, which might then belong to the wrong user."""
         if self._closed:
             raise _closed(self._path)
-        if not self._has_owner():
-            try:
-                result = self._read_once("mode=ro&immutable=1", work)
-            except sqlite3.Error:
-                if not self._has_owner():
-                    raise
-            else:
-                if not self._has_owner():
-                    return result
-        return self._read_once("mode=ro", work)
+        return _read_beside(self._path, lambda options: self._read_once(options, work))
 
-    def _has_owner(self) -> bool:
-        return os.path.exists(f"{self._path}-wal")
-
-    def _read_once(self, options: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _read_once(self, options: str, work: Callable[[Transaction], T]) -> T:
         db = self._connect(options)
         try:
             return _read_state(db, work)
         finally:
-            db.close()
+            db.connection.close()
 
 
-class StorePart:
-    """Calls on the file of a store, by the store's clock."""
+# --- a file, without the store
 
-    def __init__(self, db: Database, clock: Callable[[], float]) -> None:
-        self._db = db
-        self._clock = clock
+
+def copy_file(source: Path, target: Path, patience: float) -> None:
+    """Copy one state of a store's file without a write to it."""
+
+    def copy_pages(options: str) -> None:
+        target.unlink(missing_ok=True)
+        with (
+            closing(_connect(source, options, patience)) as db,
+            closing(sqlite3.connect(target, isolation_level=None)) as copy,
+        ):
+            db.execute("begin")
+            db.execute("select count(*) from sqlite_schema").fetchone()  # from here on all steps see this one state
+            db.backup(copy, pages=_PAGES, sleep=_PAUSE)
+            db.execute("rollback")
+
+    with say_errors(source):
+        _read_beside(source, copy_pages)
+
+
+def read_layout(path: Path) -> int:
+    """The layout of a file that nobody has open."""
+    with say_errors(path), closing(_connect(path, _ALONE, 0)) as db:
+        return schema.check_readable(SqliteTransaction(db, time.time))
+
+
+def check_file(path: Path) -> str:
+    """What is wrong with a file that nobody has open; empty: nothing."""
+    try:
+        with closing(_connect(path, _ALONE, 0)) as db:
+            problem = str(db.execute("pragma integrity_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if problem == "ok" else problem
+
+
+def _connect(path: Path, options: str, patience: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=KEPT_STATEMENTS,
+    )
+
+
+def _read_beside(path: Path, read: Callable[[str], T]) -> T:
+    """What is read with these options of a connection: as the file stands while nobody has it open, and without making
+    the side files; if an owner came meanwhile, what was read may be torn, and is read again with it."""
+    if not _has_owner(path):
+        try:
+            result = read(_ALONE)
+        except sqlite3.Error:
+            if not _has_owner(path):
+                raise
+        else:
+            if not _has_owner(path):
+                return result
+    return read("mode=ro")
+
+
+def _has_owner(path: Path) -> bool:
+    return os.path.exists(f"{path}-wal")
 
 
 @contextmanager
@@ -392,10 +470,10 @@ def _change_state(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _read_state(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    db.execute("begin")
+def _read_state(db: SqliteTransaction, work: Callable[[Transaction], T]) -> T:
+    db.connection.execute("begin")
     try:
         return work(db)
     finally:
-        if db.in_transaction:
-            db.execute("rollback")
+        if db.connection.in_transaction:
+            db.connection.execute("rollback")

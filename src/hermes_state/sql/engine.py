@@ -1,0 +1,155 @@
+"""The port to a database engine: what the store asks of one, whichever it is. `sqlite.py` is the one there is.
+
+Statements are written once, in the SQL that engines share. What they say differently is a word of ours in it, which the
+engine turns into its own (`bytes_of` and the like are not nested):
+
+- `?` and `:name`: a value, in order or by name; a statement keeps to one of the two.
+- `clock()`: what time it is in the store, in seconds; it stands still within a statement.
+- `bytes_of(column)`: a text as bytes, whatever the disk has made of it.
+- `greatest(a, b)` and `least(a, b)`: of two values. `local_day(column)`: the day of a time, YYYY-MM-DD.
+- `for update`, `for update skip locked`: nobody else writes what is read here before the transaction ends.
+- `stored_tables`: the names of the tables that there are.
+- Tables have columns of type `text`, `integer` and `real` (64 bits each) and `blob`; `integer primary key` is numbered
+  by the engine, with `autoincrement` never twice; `without rowid` says that a table is kept by its key.
+- `search_row` and `search_matches(?)`: whose text an entry `f` of the table `search` is, and whether it is one that was
+  asked for. Other statements on the search index are names (in `statements`); what they do is the engine's alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from hermes_state.damage import DamagedRow
+
+T = TypeVar("T")
+Values = Sequence[Any] | Mapping[str, Any]
+
+
+class Sql(NamedTuple):
+    """A statement with its values. With `refusal`, it has to find or change something: else this is raised, and nothing
+    of its transaction is written."""
+
+    statement: str
+    values: Values = ()
+    refusal: Callable[[], Exception] | None = None
+
+
+class Found(NamedTuple):
+    """What a statement found, all of it, or gave back; and how many rows it changed."""
+
+    rows: list[tuple[Any, ...]]
+    changed: int
+
+    @property
+    def first(self) -> tuple[Any, ...] | None:
+        return self.rows[0] if self.rows else None
+
+    @property
+    def one(self) -> tuple[Any, ...]:
+        """The row that there is."""
+        return self.rows[0]
+
+
+class NothingDone(Exception):
+    """The refusal of a statement whose caller knows what that means."""
+
+
+class Transaction(Protocol):
+    def execute(self, statement: str, values: Values = ()) -> Found:
+        """One statement, and what came of it."""
+
+    def run(self, *batch: Sql) -> list[Found]:
+        """Several, in one call, so that an engine behind a network is asked once."""
+
+    def each(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """What a statement finds, row by row, for what is too much at once."""
+
+    def now(self) -> float:
+        """What `clock()` says."""
+
+    def write_match(self, runs: list[list[str]]) -> str:
+        """What is looked for, runs of words, in the language of the search index."""
+
+
+class Engine(Protocol):
+    """An open database; usable from any thread until `close`. Its errors are StoreFailures."""
+
+    broken: str  # what is wrong with the database as a whole, once that was seen
+
+    def write(self) -> AbstractContextManager[Transaction]:
+        """One writing transaction: committed when the block ends, rolled back when it raises."""
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """What `work` reads from one state of the database."""
+
+    def may_write(self) -> bool: ...
+
+    def now(self) -> float: ...
+
+    def empty_log(self) -> None:
+        """See to it that what was deleted is in no log any more."""
+
+    def find_loss(self) -> str:
+        """What became of the database under this process; empty: nothing."""
+
+    def find_faults(self) -> list[str]:
+        """What is wrong with the database as a whole, looked for now."""
+
+    def close(self) -> None: ...
+
+
+Mend = Callable[[Transaction, DamagedRow], Callable[[], None]]
+
+
+class Database:
+    """A store's engine, with a way to go on when a row is damaged: `mend` sets it aside inside a transaction, and gives
+    back what is to be done once that is committed."""
+
+    def __init__(self, engine: Engine, mend: Mend | None = None) -> None:
+        self.engine = engine
+        self._mend = mend
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """One writing transaction. A damaged row that it meets is set aside, so that the next try does not meet it."""
+        try:
+            with self.engine.write() as db:
+                yield db
+        except DamagedRow as damaged:
+            self._set_aside(damaged)
+            raise
+
+    def run(self, *batch: Sql) -> list[Found]:
+        """One writing transaction of these statements."""
+        with self.write() as db:
+            return db.run(*batch)
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """What `work` reads from one state of the store. A damaged row is set aside, and all is read again."""
+        met: set[tuple[object, ...]] = set()
+        while True:
+            try:
+                return self.engine.read(work)
+            except DamagedRow as damaged:
+                if not self.engine.may_write() or (damaged.table, *damaged.key) in met:
+                    raise
+                met.add((damaged.table, *damaged.key))
+                self._set_aside(damaged)
+
+    def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """What one statement finds."""
+        return self.read(lambda db: db.execute(statement, values).rows)
+
+    def _set_aside(self, damaged: DamagedRow) -> None:
+        if self._mend is None:
+            raise damaged
+        with self.engine.write() as db:
+            done = self._mend(db, damaged)
+        done()
+
+
+class StorePart:
+    """Calls on a store's database."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
