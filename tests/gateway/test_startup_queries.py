@@ -50,7 +50,7 @@ def find_scans(path: Path, statements: set[str]) -> list[str]:
     with closing(sqlite3.connect(path)) as db:
         db.create_function("clock", 0, time.time, deterministic=True)
         for statement in sorted(statements):
-            readable = re.sub(r"(?<=[ (-])Inf\b", "9e999", statement)  # the trace writes a number that SQL does not know
+            readable = re.sub(r"(?<=[ (-])Inf\b", "9e999", statement)  # the trace writes what SQL does not know
             for row in db.execute(f"explain query plan {readable}"):
                 if _is_scan(str(row[3])):
                     found.append(f"{row[3]}: {statement}")

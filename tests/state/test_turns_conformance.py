@@ -638,12 +638,12 @@ def test_a_chat_gets_its_messages_in_order(bench: Bench) -> None:
     again = turns.outbox_take(ACCOUNT, "7", lease)
     assert again is not None
     assert (again.id, again.attempts, again.unsure) == (first.id, 2, False)
-    turns.outbox_sent(again.id, lease, "m1")
+    assert turns.outbox_sent(again.id, lease, "m1")  # there is more
     second = turns.outbox_take(ACCOUNT, "7", lease)
     assert second is not None
     assert second.outgoing.text == "2"
     assert turns.outbox_chats(ACCOUNT) == ["7"]
-    turns.outbox_sent(second.id, lease, "m2")
+    assert not turns.outbox_sent(second.id, lease, "m2")
     assert turns.outbox_chats(ACCOUNT) == []
     assert (texts(bench, "sent"), texts(bench, "failed")) == (["1", "2"], ["3"])
     assert turns.depth() == (0, 0)

@@ -145,7 +145,9 @@ class ChatSender:
             self._failures = 0
         if outgoing.question:
             account.note_shown(outgoing.question)
-        await self._note(account.turns.outbox_sent, row.id, epoch, platform_id)
+        self.has_rows = False  # what comes from here on says so itself
+        more = await self._note(account.turns.outbox_sent, row.id, epoch, platform_id)
+        self.has_rows = self.has_rows or more
         account.counts["sent"] += 1
         if outgoing.file is not None:
             await self._drop_file(outgoing.file)
@@ -268,7 +270,7 @@ class ChatSender:
 
         await self._note(give_back)
 
-    async def _note(self, write: Callable[..., None], *args: Any) -> None:
+    async def _note(self, write: Callable[..., T], *args: Any) -> T:
         """Write down what happened, however long the store needs: a message that is not noted is sent again."""
         pause = 0.1
         while True:

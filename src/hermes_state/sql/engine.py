@@ -9,7 +9,7 @@ engine turns into its own (`bytes_of` and the like are not nested):
 - `greatest(a, b)` and `least(a, b)`: of two values. `local_day(column)`: the day of a time, YYYY-MM-DD.
 - `for update`, `for update skip locked`: nobody else writes what is read here before the transaction ends.
 - `stored_tables`: the names of the tables that there are.
-- Tables have columns of type `text`, `integer` and `real` (64 bits each) and `blob`; `integer primary key` is numbered
+- Columns and casts are of type `text`, `integer` and `real` (64 bits each) or `blob`; `integer primary key` is numbered
   by the engine, with `autoincrement` never twice; `without rowid` says that a table is kept by its key.
 - `search_row` and `search_matches(?)`: whose text an entry `f` of the table `search` is, and whether it is one that was
   asked for. Other statements on the search index are names (in `statements`); what they do is the engine's alone.

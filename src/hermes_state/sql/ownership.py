@@ -74,10 +74,11 @@ class Ownership(StorePart):
         that the node has if it owns it already; None while another living node owns it."""
         key = clean(conversation)
         wanted = {"node": node, "conversation": key}
-        *_, found = self._db.run(
-            Sql(statements.ADD_CONVERSATION, (key,)), Sql(sql.CLAIM_ONE, wanted), Sql(sql.GET_CLAIM, wanted)
-        )
-        return Claim(key, found.one[0], node) if found.rows else None
+        found = self._db.find(sql.GET_CLAIM, wanted)  # `accept` has claimed it as a rule
+        if not found:
+            add = Sql(statements.ADD_CONVERSATION, (key,))
+            found = self._db.run(add, Sql(sql.CLAIM_ONE, wanted), Sql(sql.GET_CLAIM, wanted))[-1].rows
+        return Claim(key, found[0][0], node) if found else None
 
     def ready(self, node: str) -> list[Claim]:
         """What the node owns and has due messages."""

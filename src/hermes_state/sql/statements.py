@@ -85,11 +85,13 @@ DELETE_SESSION = "delete from session where id = ?"
 DELETE_DAMAGED = "delete from damaged where session = ?"
 
 # --- rows and what was sent
+_SEQ = "cast(:seq as integer)"  # null has no type of its own
 #: Rows and calls of a turn (a `seq`) are numbered after those that it has already; the others have no number.
 ADD_MESSAGE = (
     "insert into message (session, position, conversation, seq, n, epoch, writer, kind, body, shown, created) "
-    "select :session, :position, :conversation, :seq, case when :seq is not null then coalesce(max(n), 0) + 1 end, "
-    ":epoch, :writer, :kind, :body, :shown, clock() from message where conversation = :conversation and seq = :seq"
+    f"select :session, :position, :conversation, {_SEQ}, "
+    f"case when {_SEQ} is not null then coalesce(max(n), 0) + 1 end, :epoch, :writer, :kind, :body, :shown, "
+    f"clock() from message where conversation = :conversation and seq = {_SEQ}"
 )
 GET_MESSAGES = (
     "select id, position, kind, bytes_of(body), shown from message "
@@ -127,10 +129,10 @@ DROP_UNUSED_BLOB = "delete from blob where hash = ? and not exists (select 1 fro
 ADD_USAGE = (
     "insert into usage (conversation, session, task, seq, call, provider, model, kind, input_tokens, "
     "cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, settled, turn, saved, created) "
-    "select :conversation, :session, :task, :seq, case when :seq is not null then coalesce(max(call), 0) + 1 end, "
+    f"select :conversation, :session, :task, {_SEQ}, case when {_SEQ} is not null then coalesce(max(call), 0) + 1 end, "
     ":provider, :model, :kind, :input_tokens, :cache_read_tokens, :cache_write_tokens, :output_tokens, "
-    ":reasoning_tokens, :cost, :settled, :turn, :saved, clock() "
-    "from usage where conversation = :conversation and seq = :seq"
+    ":reasoning_tokens, cast(:cost as real), :settled, :turn, cast(:saved as real), clock() "
+    f"from usage where conversation = :conversation and seq = {_SEQ}"
 )
 _SUMS = (
     "count(*), coalesce(sum(input_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
