@@ -4,7 +4,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hermes_base.errors import Fenced, StoreFailure
@@ -14,11 +14,8 @@ from hermes_state import records
 from hermes_state.damage import as_texts, decode
 from hermes_state.texts import clean
 from hermes_state.turns import (
-    FAILED,
     FRESH_SECONDS,
     MAX_ATTEMPTS,
-    SENT,
-    WAITING,
     BegunTurn,
     Claim,
     OutboxRow,
@@ -38,18 +35,6 @@ class BegunMessage:
     taken: bool
     begun: float  # for the first time
     now: float
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the delivery of an outbox row has come."""
-
-    state: str
-    parts_sent: int
-    platform_ids: tuple[str, ...]
-    unsure: bool
-    retry_at: float = 0.0
-    reason: str = ""
 
 
 def measure_setback(known: str | float, now: float) -> float:
@@ -85,26 +70,6 @@ def pick_open(claim: Claim, done: Mapping[int, int | None]) -> list[int]:
 def list_taken(rows: Iterable[Row]) -> list[int]:
     """The accepted messages that these rows hold."""
     return sorted({seq for row in rows for seq in row.inbox})
-
-
-def add_part(known: Progress, platform_id: str) -> Progress:
-    """One more part has arrived, and nothing is doubtful before the next one is tried."""
-    ids = (*known.platform_ids, platform_id)
-    return replace(known, parts_sent=known.parts_sent + 1, platform_ids=ids, unsure=False)
-
-
-def finish_sending(known: Progress, platform_id: str) -> Progress:
-    arrived = add_part(known, platform_id) if platform_id else known
-    return replace(arrived, state=SENT, unsure=False)
-
-
-def give_back(known: Progress, retry_at: float, certain: bool) -> Progress:
-    """Waiting again. An older doubt stays: that this attempt failed says nothing about the one before."""
-    return replace(known, state=WAITING, retry_at=retry_at, unsure=known.unsure or not certain)
-
-
-def give_up(known: Progress, reason: str) -> Progress:
-    return replace(known, state=FAILED, reason=clean(reason))
 
 
 def make_row(found: Sequence[Any]) -> OutboxRow:

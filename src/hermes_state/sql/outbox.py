@@ -1,18 +1,18 @@
 """What goes out: answers wait in the outbox, and the holder of the account's lease sends them in order."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_state import turn_rules
-from hermes_state.damage import as_texts, decode
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engine import Sql, StorePart
 from hermes_state.texts import clean
-from hermes_state.turn_rules import Progress
-from hermes_state.turns import FAILED, SENDING, SENT, OutboxRow
+from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow
+
+_UNCHANGED = {"keep": 1, "doubt": 0, "retry_at": 0.0, "reason": ""}
 
 
 class Outbox(StorePart):
@@ -37,21 +37,22 @@ class Outbox(StorePart):
             return turn_rules.make_row(taken.one) if taken.rows else None
 
     def outbox_part(self, row: int, lease_epoch: int, platform_id: str) -> None:
-        """One more part of it has arrived."""
-        self._advance(row, lease_epoch, lambda known: turn_rules.add_part(known, platform_id))
+        """One more part of it has arrived, and nothing is doubtful before the next one is tried."""
+        self._advance(row, lease_epoch, SENDING, platform_id, parts=1, keep=0)
 
     def outbox_sent(self, row: int, lease_epoch: int, platform_id: str = "") -> bool:
         """All of it has arrived; whether its chat has more that was not sent yet."""
-        return self._advance(row, lease_epoch, lambda known: turn_rules.finish_sending(known, platform_id))
+        return self._advance(row, lease_epoch, SENT, platform_id, keep=0)
 
     def outbox_back(self, row: int, lease_epoch: int, retry_at: float, *, certain: bool) -> None:
         """It was not sent and is due again then; not `certain`: its next part may have arrived (the row is unsure). A
-        row that was unsure stays so until a part is known to have arrived."""
-        self._advance(row, lease_epoch, lambda known: turn_rules.give_back(known, retry_at, certain))
+        row that was unsure stays so until a part is known to have arrived: that this attempt failed says nothing about
+        the one before."""
+        self._advance(row, lease_epoch, WAITING, retry_at=retry_at, doubt=int(not certain))
 
     def outbox_fail(self, row: int, lease_epoch: int, reason: str) -> None:
         """The platform will never take it; it is kept with the reason."""
-        self._advance(row, lease_epoch, lambda known: turn_rules.give_up(known, reason))
+        self._advance(row, lease_epoch, FAILED, reason=clean(reason))
 
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation after this row, sent or not, for a client that comes back."""
@@ -71,30 +72,16 @@ class Outbox(StorePart):
     def _read(self, query: str, wanted: Mapping[str, Any]) -> list[OutboxRow]:
         return self._db.read(lambda db: [turn_rules.make_row(row) for row in db.execute(query, wanted).rows])
 
-    def _advance(self, row: int, lease_epoch: int, change: Callable[[Progress], Progress]) -> bool:
+    def _advance(self, row: int, lease_epoch: int, state: str, platform_id: str = "", **more: float | str) -> bool:
         """Note how far the sender has come; Fenced when the row is another's by now. Whether its chat has more."""
-        lost = partial(turn_rules.lease_lost, f"The outgoing message {row}", lease_epoch)
-        with self._db.write() as db:
-            (found,) = db.run(Sql(sql.GET_SENDING, {"id": row}, lost))
-            state, epoch, parts_sent, platform_ids, unsure = found.one
-            known = Progress(state, parts_sent, decode("outbox", (row,), platform_ids, as_texts), bool(unsure))
-            changed = change(known)
-            if epoch != lease_epoch or state not in (SENDING, changed.state):
-                raise lost()
-            more = Sql(sql.HAS_MORE, {"id": row})
-            if state != SENDING:  # it was noted before
-                return bool(db.run(more)[0].rows)
-            columns = {
-                "id": row,
-                "state": changed.state,
-                "parts_sent": changed.parts_sent,
-                "platform_ids": json.dumps(changed.platform_ids),
-                "unsure": int(changed.unsure),
-                "retry_at": changed.retry_at,
-                "reason": changed.reason,
-                "over": int(changed.state in (SENT, FAILED)),
-            }
-            return bool(db.run(Sql(sql.SET_PROGRESS, columns), more)[1].rows)
+        named = {"row": row, "lease_epoch": lease_epoch, "state": state}
+        noted = {"parts": int(bool(platform_id)), "id": json.dumps(platform_id), "over": int(state in (SENT, FAILED))}
+        *_, left = self._db.run(
+            Sql(sql.SET_PROGRESS, {**_UNCHANGED, **named, **noted, **more}),
+            Sql(sql.HAS_PROGRESS, named, partial(turn_rules.lease_lost, f"The outgoing message {row}", lease_epoch)),
+            Sql(sql.HAS_MORE, {"row": row}),
+        )
+        return bool(left.rows)
 
 
 # --- the steps of those calls, inside their transaction

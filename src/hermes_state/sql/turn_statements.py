@@ -156,17 +156,21 @@ TAKE_UNSENT = (
     "from outbox o where o.account = :account and o.chat = :chat and o.ended is null order by o.id limit 1) "
     f"returning {_ROW}"
 )
-GET_SENDING = (
-    "select state, lease_epoch, parts_sent, bytes_of(platform_ids), unsure from outbox where id = :id for update"
+#: Whoever sends it under this lease has come so far. `:id` is the platform's, as JSON; `:keep` is 0 when an older doubt
+#: is over.
+SET_PROGRESS = (
+    "update outbox set state = :state, parts_sent = parts_sent + :parts, platform_ids = case when :parts = 0 then "
+    "platform_ids else substr(platform_ids, 1, length(platform_ids) - 1) || "
+    "case when platform_ids = '[]' then '' else ', ' end || :id || ']' end, "
+    "unsure = greatest(unsure * :keep, :doubt), retry_at = :retry_at, reason = :reason, "
+    "ended = case when :over = 1 then clock() end where id = :row and lease_epoch = :lease_epoch and state = 'sending'"
 )
+#: That it was noted, now or before.
+HAS_PROGRESS = "select 1 from outbox where id = :row and lease_epoch = :lease_epoch and state = :state"
 #: Whether the row's chat has another one that was not sent yet.
 HAS_MORE = (
     "select 1 from outbox r join outbox o on o.account = r.account and o.chat = r.chat and o.ended is null "
-    "where r.id = :id limit 1"
-)
-SET_PROGRESS = (
-    "update outbox set state = :state, parts_sent = :parts_sent, platform_ids = :platform_ids, unsure = :unsure, "
-    "retry_at = :retry_at, reason = :reason, ended = case when :over = 1 then clock() end where id = :id"
+    "where r.id = :row limit 1"
 )
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
 OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and seq = :seq order by n"
