@@ -21,30 +21,13 @@ _PARTS = {place: part for part, place in PART_PLACES.items()}
 
 @dataclass(frozen=True, slots=True)
 class WrittenRow:
-    """A row as it is kept: its message as JSON, and the text that search finds."""
+    """A row with how it is kept: its message as JSON, and the text that search finds."""
 
-    kind: str
+    row: Row
     body: str
     shown: str | None
     text: str
     sent: tuple[tuple[str, bytes, bytes], ...]  # dialect, digest, bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows that are written together, as given and as kept."""
-
-    rows: tuple[Row, ...]
-    written: tuple[WrittenRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WriterPosition:
-    """Where a writer goes on: the version of the session that it knows."""
-
-    session: str
-    writer: str
-    base: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +38,6 @@ class Summary:
     preview: str = ""
 
 
-def write_batch(rows: Sequence[Row]) -> Batch:
-    """The rows as they are kept; StoreFailure before anything is written when one of them could not be read back."""
-    return Batch(tuple(rows), tuple(write_row(row) for row in rows))
-
-
 def write_row(row: Row) -> WrittenRow:
     """The row as it is kept; StoreFailure when it cannot be read back."""
     keep = row.message.get("keep") if row.kind == HEAD else 0
@@ -67,7 +45,7 @@ def write_row(row: Row) -> WrittenRow:
         raise StoreFailure(f"A row that takes back needs the number of rows to keep, not {keep!r}.")
     text = "" if row.kind == HEAD else clean(shown_text(row))
     return WrittenRow(
-        kind=row.kind,
+        row=row,
         body=write_json(row.message),
         shown=None if row.shown is None else clean(row.shown),
         text=text,

@@ -46,12 +46,6 @@ def split_query(words: str) -> list[list[str]]:
     return [run for run in runs if run]
 
 
-def match_query(runs: list[list[str]], text: str) -> bool:
-    """Whether every run occurs in the text; its last word may go on there."""
-    line = f" {' '.join(split_words(text))} "
-    return all(f" {' '.join(run)}{'' if may_go_on(run) else ' '}" in line for run in runs)
-
-
 def match_title(runs: list[list[str]], title: str) -> bool:
     """Whether every run occurs in a title, also in the middle of its words."""
     line = " ".join(split_words(title))

@@ -19,7 +19,6 @@ from hermes_state.turns import (
     BegunTurn,
     Claim,
     OutboxRow,
-    Written,
 )
 
 CLOCK_SLACK = 2.0  # a clock that is put right by less than this changes nothing
@@ -85,10 +84,6 @@ def write_answer(outgoing: Outgoing) -> dict[str, str]:
     address = outgoing.address
     named = {"account": address.account_key, "chat": address.chat_key, "body": write_outgoing(outgoing)}
     return {column: clean(text) for column, text in named.items()}
-
-
-def name_place(written: Written) -> records.WriterPosition:
-    return records.WriterPosition(written.session, clean(written.writer), written.base)
 
 
 def make_node_id() -> str:

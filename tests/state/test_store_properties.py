@@ -12,7 +12,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row, UsageRow, head_row, visible
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession, SessionInfo
-from hermes_state.texts import clean, cut_excerpt, match_query, split_query
+from hermes_state.texts import clean, cut_excerpt, split_query
 
 WORDS = ["alpha", "Beta", "gamma-delta", "naïve", "中文", "x_y", "42", "—", "\ud800", "a\0b"]
 words = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
@@ -165,7 +165,6 @@ def test_a_transcript_is_what_a_list_would_be(batches: list[list[str | int]]) ->
 def test_no_text_breaks_search(query: str, text: str) -> None:
     """Whatever is searched in whatever text: no error, and an excerpt keeps all words of a short text."""
     runs = split_query(query)
-    assert isinstance(match_query(runs, text), bool)
     if len(text) < 100:
         excerpt = cut_excerpt(runs, text)
         marked = excerpt.replace("«", "").replace("»", "")

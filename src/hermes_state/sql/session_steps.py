@@ -3,7 +3,7 @@
 What a call writes is made as statements first, from what it has read, and then handed to the engine together."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from hermes_state.sql.damage_sql import check_blob
 from hermes_state.sql.engine import Found, Sql, Transaction
 from hermes_state.store import NewSession, PagedRow, SessionInfo
 from hermes_state.texts import clean
+from hermes_state.turns import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class TurnMark:
 
 
 Mark = TurnMark | None
+Rows = Sequence[records.WrittenRow]
 
 
 def find_info(db: Transaction, query: str, key: str) -> SessionInfo | None:
@@ -100,40 +102,40 @@ def keep_encoded(db: Transaction, session: str, version: int, frozen: Sequence[t
     return batch
 
 
-def append_batch(
+def append_rows(
     db: Transaction,
     head: Head,
-    place: records.WriterPosition,
-    batch: records.Batch,
+    written: Written,
+    rows: Rows,
     usage: Sequence[UsageRow] = (),
     mark: Mark = None,
 ) -> list[Sql]:
-    """Add rows and their calls if the transcript stands where the writer left it."""
-    records.check_base(place.session, head.version, place.base, head.successor)
-    rows = add_rows(db, place.session, head, place.writer, batch, mark) if batch.rows else []
-    owner = {"conversation": head.conversation, "session": place.session, "task": head.task}
-    return [*rows, *add_usage(owner, usage, mark)]
+    """Add rows, what was encoded and their calls if the transcript stands where the writer left it."""
+    session = written.session
+    records.check_base(session, head.version, written.base, head.successor)
+    owner = {"conversation": head.conversation, "session": session, "task": head.task}
+    return [
+        *keep_encoded(db, session, head.version, written.frozen),
+        *(add_rows(db, session, head, written.writer, rows, mark) if rows else ()),
+        *add_usage(owner, usage, mark),
+    ]
 
 
 def rotate_session(
-    db: Transaction,
-    head: Head,
-    place: records.WriterPosition,
-    batch: records.Batch,
-    reason: str,
-    mark: Mark = None,
+    db: Transaction, head: Head, written: Written, rows: Rows, reason: str, mark: Mark = None
 ) -> SessionInfo:
     """End the session and open its child with the same frozen tools and system and these rows, current in its place."""
-    session = place.session
-    records.check_base(session, head.version, place.base, head.successor)
+    session = written.session
+    records.check_base(session, head.version, written.base, head.successor)
     records.check_open(session, head.ended, head.end_reason)
     new = NewSession(
         head.conversation, parent=session, task=head.task, platform=head.platform, model=head.model, title=head.title
     )
     child = add_session(db, new, head.task)
     db.run(
+        *keep_encoded(db, session, head.version, written.frozen),
         Sql(statements.COPY_PARTS, (child, session)),
-        *add_rows(db, child, get_head(db, child), place.writer, batch, mark),
+        *add_rows(db, child, get_head(db, child), written.writer, rows, mark),
         Sql(statements.END_SESSION, (clean(reason), session)),
         Sql(statements.SET_SUCCESSOR, (child, session)),
         Sql(statements.MOVE_CURRENT, {"next": child, "session": session}),
@@ -160,11 +162,11 @@ def copy_session(db: Transaction, old: SessionInfo, before: int | None, conversa
         person=old.person,
     )
     copy = add_session(db, new, "")
-    rows = records.write_batch(whole_rounds(read_transcript(db, old.id).rows, before))
+    rows = [records.write_row(row) for row in whole_rounds(read_transcript(db, old.id).rows, before)]
     db.run(
         Sql(statements.ASSIGN, (clean(old.person), conversation)),
         Sql(statements.COPY_PARTS, (copy, old.id)),
-        *(add_rows(db, copy, get_head(db, copy), records.make_writer_id(), rows) if rows.rows else []),
+        *(add_rows(db, copy, get_head(db, copy), records.make_writer_id(), rows) if rows else []),
     )
     return copy
 
@@ -174,24 +176,22 @@ def end_session(session: str, reason: str) -> list[Sql]:
     return [Sql(statements.END_SESSION, (clean(reason), session)), leave]
 
 
-def add_rows(
-    db: Transaction, session: str, head: Head, writer: str, batch: records.Batch, mark: Mark = None
-) -> list[Sql]:
+def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows, mark: Mark = None) -> list[Sql]:
     """Add rows; those of a turn are numbered after the ones that it has already."""
-    version = head.version + len(batch.written)
-    named = {"session": session, "conversation": head.conversation, "writer": writer, **_number(mark)}
+    named = {"session": session, "conversation": head.conversation, "writer": clean(writer), **_number(mark)}
     made: list[Sql] = []
-    for position, row in enumerate(batch.written, head.version):
-        columns = {"position": position, "kind": row.kind, "body": row.body, "shown": row.shown}
+    for position, row in enumerate(rows, head.version):
+        columns = {"position": position, "kind": row.row.kind, "body": row.body, "shown": row.shown}
         made.append(Sql(statements.ADD_MESSAGE, {**named, **columns}))
         made += search_index.add_text(head.index, session, position, row.text)
         for dialect, digest, body in row.sent:
             made.append(Sql(statements.ADD_BLOB, (digest, body)))
             made.append(Sql(statements.SET_SENT, (session, position, dialect, digest)))
-    summary = records.extend_summary(records.Summary(head.messages, head.preview), batch.rows)
+    given = [row.row for row in rows]
+    summary = records.extend_summary(records.Summary(head.messages, head.preview), given)
     if summary is None:
-        summary = _summarize_anew(db, session, head, batch.rows)
-    shown = {"messages": summary.messages, "preview": summary.preview, "version": version, "base": head.version}
+        summary = _summarize_anew(db, session, head, given)
+    shown = {**asdict(summary), "version": head.version + len(rows), "base": head.version}
     moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
     return [*made, Sql(statements.ADVANCE_SESSION, {**named, **shown}, moved)]
 

@@ -26,6 +26,7 @@ from hermes_state.sql.sqlite import SqliteEngine
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.store import BreakRow, NewSession, PagedRow, SearchHit, SessionInfo, UsageGroup, UsageSum
 from hermes_state.texts import clean
+from hermes_state.turns import Written
 
 BUSY_TIMEOUT = 5.0
 PAGE = 200
@@ -181,10 +182,10 @@ class Store:
     def append(self, session: str, writer: str, base: int, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
         """Commit rows and usage in one transaction if the version is still `base` and the session was not rotated,
         else Fenced; the new version."""
-        batch, place = records.write_batch(rows), records.WriterPosition(session, clean(writer), base)
+        written, kept = Written(session, writer, base, rows), [records.write_row(row) for row in rows]
         with self._db.write() as db:
-            db.run(*steps.append_batch(db, steps.get_head(db, session), place, batch, usage))
-        return base + len(batch.rows)
+            db.run(*steps.append_rows(db, steps.get_head(db, session), written, kept, usage))
+        return base + len(kept)
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
         """Keep the encoded form of a part (-2 tools, -1 system) or of a row (its position); its content hash."""
@@ -196,9 +197,9 @@ class Store:
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
         """End `session` with `reason` and open its child with `rows` (same conversation, task and frozen tools and
         system), current in its place, in one transaction; Fenced if someone else wrote to it or ended it."""
-        batch, place = records.write_batch(rows), records.WriterPosition(session, clean(writer), base)
+        written, kept = Written(session, writer, base, rows), [records.write_row(row) for row in rows]
         with self._db.write() as db:
-            return steps.rotate_session(db, steps.get_head(db, session), place, batch, reason)
+            return steps.rotate_session(db, steps.get_head(db, session), written, kept, reason)
 
     # --- ledger
 

@@ -146,23 +146,21 @@ class TurnStore(Ownership, Outbox):
     def append(self, claim: Claim, seq: int, written: Written, usage: Sequence[UsageRow] = ()) -> int:
         """Finished rows in mid-turn with their calls' usage; the new version. Messages named by `Row.inbox` are marked
         as taken in the same transaction."""
-        batch = records.write_batch(written.rows)
+        rows = [records.write_row(row) for row in written.rows]
         with self._db.write() as db:
             _, head = db.run(check_claim(claim), steps.look_at(written.session))
-            db.run(*_append(db, claim, seq, written, batch, steps.read_head(head), usage))
-        return written.base + len(batch.rows)
+            db.run(*_append(db, claim, seq, written, rows, steps.read_head(head), usage))
+        return written.base + len(rows)
 
     def rotate(self, claim: Claim, seq: int, written: Written, reason: str) -> SessionInfo:
         """As `Store.rotate`, by the owner."""
-        batch = records.write_batch(written.rows)
+        rows = [records.write_row(row) for row in written.rows]
         with self._db.write() as db:
-            _, found = db.run(check_claim(claim), steps.look_at(written.session))
+            _, found, *_ = db.run(check_claim(claim), steps.look_at(written.session), *_mark_taken(claim, written.rows))
             head = steps.read_head(found)
             _check_session(claim, head, written.session)
-            frozen = steps.keep_encoded(db, written.session, head.version, written.frozen)
-            db.run(*frozen, *_mark_taken(claim, written.rows))
             mark = steps.TurnMark(seq, claim.epoch)
-            return steps.rotate_session(db, head, turn_rules.name_place(written), batch, reason, mark)
+            return steps.rotate_session(db, head, written, rows, reason, mark)
 
     def step(self, claim: Claim, seq: int, n: int, kind: str, body: Mapping[str, Any]) -> None:
         """What is not a message: a tool started, a tool ended, a marker. Repeating a number replaces it."""
@@ -198,19 +196,19 @@ class TurnStore(Ownership, Outbox):
         others are closed with what this call brings. Fenced when one was closed under another epoch; StoreFailure
         without a message. The steps of these turns are deleted.
         """
-        batch = records.write_batch(written.rows if written else ())
-        version = written.base + len(batch.rows) if written and batch.rows else None
+        rows = [records.write_row(row) for row in written.rows] if written else []
+        version = written.base + len(rows) if written and rows else None
         with self._db.write() as db:
             closing, head = _look_at_turn(db, claim, seqs, written)
             if not closing:
                 return version
             turn, conversation = min(seqs), claim.conversation
             if written is not None and head is not None:
-                rows = _append(db, claim, turn, written, batch, head, usage)
+                told = _append(db, claim, turn, written, rows, head, usage)
             else:
-                rows = _charge(db, claim, turn, usage)
+                told = _charge(db, claim, turn, usage)
             db.run(
-                *rows,
+                *told,
                 *(
                     _close(claim, seq, statement)
                     for statement in (sql.CLOSE_MESSAGE, sql.DELETE_STEPS)
@@ -290,17 +288,13 @@ def _append(
     claim: Claim,
     seq: int,
     written: Written,
-    batch: records.Batch,
+    rows: steps.Rows,
     head: steps.Head,
     usage: Sequence[UsageRow],
 ) -> list[Sql]:
     _check_session(claim, head, written.session)
     mark = steps.TurnMark(seq, claim.epoch)
-    return [
-        *steps.keep_encoded(db, written.session, head.version, written.frozen),
-        *steps.append_batch(db, head, turn_rules.name_place(written), batch, usage, mark),
-        *_mark_taken(claim, written.rows),
-    ]
+    return [*steps.append_rows(db, head, written, rows, usage, mark), *_mark_taken(claim, written.rows)]
 
 
 def _set_choices(conversation: str, choices: Mapping[str, Any]) -> Sql:

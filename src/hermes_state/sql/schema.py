@@ -1,0 +1,358 @@
+"""The tables of the store and the steps that lead from an older layout to this one.
+
+A migration only adds (tables, columns with defaults, indexes), so the program one version older still works on the
+migrated store: the store says in `min_reader` which is the oldest layout a program may know to use it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hermes_base.errors import StoreFailure
+from hermes_state.sql import statements
+from hermes_state.sql.engine import Sql, Transaction
+
+STORE_FILE = "hermes-store.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the layout; `min_reader` is the oldest layout whose program still works after it."""
+
+    version: int
+    min_reader: int
+    statements: tuple[str, ...]
+
+
+# The columns seq, n, epoch and call are empty where no claim owns the turn; their unique indexes come with layout 3.
+_TABLES = (
+    "create table meta (key text primary key, value text not null) without rowid",
+    """create table conversation (
+        id text primary key,
+        current text,
+        epoch integer not null default 0
+    ) without rowid""",
+    """create table session (
+        id text primary key,
+        conversation text not null references conversation(id),
+        task text not null,
+        parent text,
+        successor text,
+        platform text not null,
+        model text not null,
+        title text not null,
+        started real not null,
+        updated real not null,
+        ended real,
+        end_reason text,
+        version integer not null default 0,
+        writer text not null default '',
+        messages integer not null default 0,
+        preview text not null default ''
+    ) without rowid""",
+    """create table message (
+        id integer primary key,
+        session text not null references session(id) on delete cascade,
+        position integer not null,
+        conversation text not null,
+        seq integer,
+        n integer,
+        epoch integer not null default 0,
+        writer text not null,
+        kind text not null,
+        body text not null,
+        shown text,
+        created real not null,
+        unique (session, position)
+    )""",
+    "create table blob (hash blob primary key, body blob not null)",
+    """create table sent (
+        session text not null references session(id) on delete cascade,
+        place integer not null,
+        dialect text not null,
+        hash blob not null references blob(hash),
+        primary key (session, place, dialect)
+    ) without rowid""",
+    """create table usage (
+        id integer primary key,
+        conversation text not null,
+        session text not null,
+        task text not null,
+        seq integer,
+        call integer,
+        provider text not null,
+        model text not null,
+        kind text not null,
+        input_tokens integer not null,
+        cache_read_tokens integer not null,
+        cache_write_tokens integer not null,
+        output_tokens integer not null,
+        reasoning_tokens integer not null,
+        cost real,
+        settled integer not null,
+        created real not null
+    )""",
+)
+
+_INDEXES = (
+    "create index session_recent on session(updated, id) where messages > 0",
+    "create index session_of_conversation on session(conversation, updated, id) where messages > 0",
+    "create index sent_hash on sent(hash)",
+    "create index usage_session on usage(session, created)",
+    "create index usage_task on usage(task, created)",
+    "create index usage_created on usage(created)",
+)
+
+_TURNS_AND_BREAKS = (
+    "alter table usage add column turn text",
+    "alter table usage add column saved real",
+    """create table prefix_break (
+        id integer primary key,
+        conversation text not null,
+        session text not null,
+        task text not null,
+        reason text not null,
+        position integer not null,
+        created real not null
+    )""",
+    "create index break_session on prefix_break(session, created)",
+    "create index break_task on prefix_break(task, created)",
+    "create index break_created on prefix_break(created)",
+)
+
+# The tables of messages on their way, of turns and of who owns a conversation. What was dealt with leaves the partial
+# indexes, so that looking for work costs what there is to do, not what there was.
+_TURNS = (
+    "alter table conversation add column owner text",
+    "alter table conversation add column last_owner text",
+    "alter table conversation add column pending integer not null default 0",
+    "alter table conversation add column next_seq integer not null default 0",
+    "alter table conversation add column ready_at real not null default 0",
+    "alter table conversation add column choices text not null default '{}'",
+    "create index conversation_ready on conversation(ready_at) where pending > 0",
+    "create index conversation_ready_owner on conversation(owner, ready_at) where pending > 0",
+    "create index conversation_owner on conversation(owner) where owner is not null",
+    """create table node (
+        id text primary key,
+        expires real not null,
+        draining integer not null default 0,
+        version text not null,
+        capacity integer not null,
+        address text not null
+    ) without rowid""",
+    "create index node_expires on node(expires)",
+    """create table inbox (
+        conversation text not null,
+        seq integer not null,
+        account text not null,
+        ext_id text not null,
+        body text not null,
+        attempts integer not null default 0,
+        taken integer not null default 0,
+        begun real,
+        accepted real not null,
+        retry_at real not null default 0,
+        error text not null default '',
+        done_epoch integer,
+        primary key (conversation, seq),
+        unique (account, ext_id)
+    )""",
+    "create index inbox_open on inbox(conversation, seq) where done_epoch is null",
+    # Numbers of outbox rows are handed to clients as places to go on from, so none is given twice.
+    """create table outbox (
+        id integer primary key autoincrement,
+        conversation text not null,
+        seq integer not null,
+        n integer not null,
+        name text,
+        account text not null,
+        chat text not null,
+        body text not null,
+        state text not null,
+        attempts integer not null default 0,
+        parts_sent integer not null default 0,
+        platform_ids text not null default '[]',
+        unsure integer not null default 0,
+        lease_epoch integer not null default 0,
+        retry_at real not null default 0,
+        reason text not null default '',
+        created real not null,
+        ended real,
+        unique (conversation, seq, n)
+    )""",
+    "create index outbox_open on outbox(account, chat, id) where ended is null",
+    "create index outbox_of_conversation on outbox(conversation, id)",
+    "create unique index outbox_name on outbox(conversation, name) where name is not null",
+    """create table turn_step (
+        conversation text not null,
+        seq integer not null,
+        n integer not null,
+        epoch integer not null,
+        kind text not null,
+        body text not null,
+        primary key (conversation, seq, n)
+    ) without rowid""",
+    """create table control (
+        id integer primary key,
+        conversation text not null,
+        kind text not null,
+        body text not null,
+        created real not null,
+        taken_by text,
+        taken_at real
+    )""",
+    "create index control_open on control(taken_by, id) where taken_by is null",
+    """create table lease (
+        name text primary key,
+        owner text,
+        epoch integer not null default 0,
+        expires real not null default 0
+    ) without rowid""",
+    "create index lease_owner on lease(owner) where owner is not null",
+    "create unique index message_turn on message(conversation, seq, n) where seq is not null",
+    "create unique index usage_call on usage(conversation, seq, call) where seq is not null",
+)
+
+# The tables of people, and the column that says to whom a conversation belongs.
+# An empty `person` is the owner of the machine, so what was stored before there were people is the owner's.
+_PEOPLE = (
+    "alter table conversation add column person text not null default ''",
+    "create index conversation_person on conversation(person, id)",
+    """create table person (
+        id text primary key,
+        name text not null,
+        role text not null,
+        created real not null
+    ) without rowid""",
+    # There is one owner, whatever two approvals at the same moment say.
+    "create unique index person_owner on person(role) where role = 'owner'",
+    """create table identity (
+        platform text not null,
+        sender text not null,
+        person text not null references person(id) on delete cascade,
+        listed integer not null default 0,
+        primary key (platform, sender)
+    ) without rowid""",
+    "create index identity_person on identity(person)",
+    # Of who was removed only a hash is left: enough to know them again, too little to know who they were.
+    "create table removed_identity (mark blob primary key) without rowid",
+    """create table pairing (
+        platform text not null,
+        sender text not null,
+        code text not null unique,
+        name text not null,
+        chat text not null,
+        created real not null,
+        expires real not null,
+        primary key (platform, sender)
+    ) without rowid""",
+    """create table question (
+        id text primary key,
+        conversation text not null,
+        turn text not null,
+        kind text not null,
+        text text not null,
+        choices text not null,
+        approver text not null,
+        node text not null,
+        created real not null,
+        expires real not null,
+        state text not null,
+        answer text not null default '',
+        answered_by text not null default ''
+    ) without rowid""",
+    "create index question_open on question(conversation, created) where state = 'open'",
+    "create index question_node on question(node) where state = 'open'",
+)
+
+# What daily operation adds to the layout: keys of the API, pages of a transcript, and the ways to what may go.
+# Each index on what is over holds only that, in the order in which it is let go. When a message was dealt with is known
+# from this layout on; for older rows, and those of an older program, the time of their arrival stands for it.
+_DAILY = (
+    """create table api_key (
+        id text primary key,
+        name text not null,
+        person text not null,
+        digest text not null unique,
+        created real not null,
+        last_used real,
+        revoked real
+    ) without rowid""",
+    "create index api_key_person on api_key(person)",
+    # What was taken back is folded from these rows alone, so that a page costs what is on it.
+    "create index message_head on message(session, position) where kind = 'head'",
+    "alter table inbox add column done real",
+    "create index inbox_done on inbox(coalesce(done, accepted)) where done_epoch is not null",
+    # Rows of the outbox go in the end; how far they went is kept for clients that come back.
+    "alter table conversation add column last_row integer not null default 0",
+    "create index outbox_ended on outbox(ended) where ended is not null",
+    "create index control_taken on control(taken_at) where taken_by is not null",
+    "create index question_closed on question(greatest(created, expires)) where state <> 'open'",
+    "create index session_empty on session(updated, id) where messages = 0",
+    "create index session_task on session(task, updated)",
+)
+
+# The table of what could not be read and was set aside: its bytes are kept for the operator until they are old.
+_DAMAGE = (
+    """create table damaged (
+        id integer primary key,
+        source text not null,
+        key text not null,
+        conversation text not null,
+        session text not null,
+        body blob not null,
+        problem text not null,
+        found real not null
+    )""",
+    "create index damaged_found on damaged(found)",
+    "create index damaged_conversation on damaged(conversation)",
+    "create index damaged_session on damaged(session)",
+)
+
+_FIRST_TEXTS = ("create index session_first_text on session(preview, updated, id) where messages > 0",)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
+    Migration(2, 1, _TURNS_AND_BREAKS),
+    Migration(3, 1, _TURNS),
+    Migration(4, 1, _PEOPLE),
+    Migration(5, 1, _DAILY),
+    Migration(6, 1, _DAMAGE),
+    Migration(7, 1, _FIRST_TEXTS),
+)
+SCHEMA_VERSION = MIGRATIONS[-1].version
+
+
+def check_readable(db: Transaction) -> int:
+    """The layout version of the store (0: no tables yet); StoreFailure when this program is too old for it."""
+    if not db.execute(statements.HAS_META).rows:
+        return 0
+    min_reader = _read_number(db, "min_reader")
+    if min_reader > SCHEMA_VERSION:
+        raise StoreFailure(
+            f"The store was written by a newer version of Hermes: it needs layout {min_reader}, "
+            f"and this program knows up to {SCHEMA_VERSION}.",
+            kept="Nothing was changed.",
+            fix="Update Hermes, or point HERMES_HOME to another folder.",
+        )
+    return _read_number(db, "schema")
+
+
+def migrate(db: Transaction, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring the store to the newest layout, inside a writing transaction."""
+    version = check_readable(db)
+    for migration in migrations:
+        if migration.version > version:
+            db.run(*(Sql(statement) for statement in migration.statements))
+            db.execute(statements.SET_META, ("schema", str(migration.version)))
+            db.execute(statements.SET_META, ("min_reader", str(migration.min_reader)))
+
+
+def _read_number(db: Transaction, key: str) -> int:
+    row = db.execute(statements.GET_META, (key,)).first
+    if row is None or not str(row[0]).isdigit():
+        raise StoreFailure(
+            "This file is not a store of Hermes, or its description is damaged.",
+            kept="Nothing was changed.",
+            fix=f"Move {STORE_FILE} away to start with an empty store, or restore a backup.",
+        )
+    return int(row[0])
