@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from hermes_base.errors import AtWork, Fenced, StoreFailure
@@ -17,6 +17,9 @@ from hermes_state.texts import clean, shorten
 
 HEAD = "head"
 _PARTS = {place: part for part, place in PART_PLACES.items()}
+#: Columns of the ledger.
+_TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+_NUMBERS = (*_TOKENS, "cost", "saved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ def split_sent(
 def write_usage(call: UsageRow) -> dict[str, Any]:
     """The call as columns of the ledger."""
     texts = {"provider": clean(call.provider), "model": clean(call.model), "kind": clean(call.kind)}
-    return {**asdict(call), **texts, "settled": int(call.settled), "turn": clean(call.turn) or None}
+    numbers = {name: getattr(call, name) for name in _NUMBERS}
+    return {**numbers, **texts, "settled": int(call.settled), "turn": clean(call.turn) or None}
 
 
 def add_sums(one: UsageSum, other: UsageSum) -> UsageSum:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from hermes_cli.main import main
-from hermes_state.sql.engine import Database
+from hermes_state.sql.sqlite import SqliteEngine
 from hermes_state.sql.turns_sql import TurnStore
 
 
 def die_after(commits: int, word: str) -> None:
     left: list[int] = []  # empty until a message comes that was not seen before
-    write, accept = Database.write, TurnStore.accept
+    write, accept = SqliteEngine.write, TurnStore.accept
 
     def count_one() -> None:
         left[0] -= 1
@@ -22,7 +22,7 @@ def die_after(commits: int, word: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
-    def write_and_count(self: Database) -> Iterator[Any]:
+    def write_and_count(self: SqliteEngine) -> Iterator[Any]:
         with write(self) as db:
             yield db
         if left:
@@ -37,7 +37,7 @@ def die_after(commits: int, word: str) -> None:
             count_one()
         return seq
 
-    Database.write = write_and_count  # type: ignore[method-assign]
+    SqliteEngine.write = write_and_count  # type: ignore[method-assign]
     TurnStore.accept = accept_and_begin_to_count  # type: ignore[method-assign]
 
 

@@ -121,7 +121,7 @@ class Database:
 
     def run(self, *batch: Sql) -> list[Found]:
         """One writing transaction of these statements."""
-        with self.write() as db:
+        with self.engine.write() as db:
             return db.run(*batch)
 
     def read(self, work: Callable[[Transaction], T]) -> T:

@@ -5,7 +5,7 @@ so a row is never indexed twice and never taken out without having been in.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 
 from hermes_base.journal import Row
@@ -45,9 +45,9 @@ def add_text(index: str | None, session: str, position: int, text: str) -> list[
     """Index the text of a new row; `index` is how far the index reaches, as stored."""
     if index is None or not text:
         return []
-    reach = asdict(_read_state(index))
-    named = {"session": session, "position": position, "text": space_letters(text)}
-    return [Sql(statements.ADD_NEW_SEARCH, {**named, **reach})]
+    state = _read_state(index)
+    named = {"session": session, "position": position, "done": state.done, "until": state.until}
+    return [Sql(statements.ADD_NEW_SEARCH, {**named, "text": space_letters(text)})]
 
 
 def take_session(db: Transaction, session: str) -> None:

@@ -3,7 +3,7 @@
 What a call writes is made as statements first, from what it has read, and then handed to the engine together."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -191,9 +191,10 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
     summary = records.extend_summary(records.Summary(head.messages, head.preview), given)
     if summary is None:
         summary = _summarize_anew(db, session, head, given)
-    shown = {**asdict(summary), "version": head.version + len(rows), "base": head.version}
+    shown = {"messages": summary.messages, "preview": summary.preview}
+    versions = {"version": head.version + len(rows), "base": head.version}
     moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
-    return [*made, Sql(statements.ADVANCE_SESSION, {**named, **shown}, moved)]
+    return [*made, Sql(statements.ADVANCE_SESSION, {**named, **shown, **versions}, moved)]
 
 
 def _number(mark: Mark) -> dict[str, int | None]:

@@ -76,6 +76,7 @@ _SENTENCES = {
     sqlite3.SQLITE_PERM: ("may not be opened by this user", "Nothing was changed.", "Check the owner of the file."),
 }
 _SENTENCES[sqlite3.SQLITE_LOCKED] = _SENTENCES[sqlite3.SQLITE_BUSY]
+_ERRORS = (sqlite3.Error, UnicodeEncodeError, OSError)
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -168,24 +169,29 @@ class SqliteEngine:
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        with self._write_lock, self._say_errors():
+        with self._write_lock:
             db = self._get_writer()
-            with _change_state(db.connection):
-                yield db
+            try:
+                with _change_state(db.connection):
+                    yield db
+            except _ERRORS as error:
+                raise self._explain(error) from error
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        with self._say_errors():
+        try:
             if self._readonly:
                 return self._read_alone(work)
             with self._lend_reader() as db:
                 return _read_state(db, work)
+        except _ERRORS as error:
+            raise self._explain(error) from error
 
     def may_write(self) -> bool:
         return not self._readonly
 
     def empty_log(self) -> None:
         """Take the write-ahead log into the file and cut it to nothing: it holds what was deleted as it was before."""
-        with self._write_lock, self._say_errors():
+        with self._write_lock, say_errors(self._path):
             busy, *_ = self._get_writer().connection.execute("pragma wal_checkpoint(truncate)").fetchone()
         if busy:
             log.warning("another process reads the store; what was deleted leaves the log %s-wal later", self._path)
@@ -194,14 +200,10 @@ class SqliteEngine:
         found = self.read(lambda db: db.execute("pragma quick_check(3)").rows)
         return [] if found == [("ok",)] else [str(row[0]) for row in found]
 
-    @contextmanager
-    def _say_errors(self) -> Iterator[None]:
-        try:
-            with say_errors(self._path):
-                yield
-        except BrokenStore as broken:
-            self.broken = str(broken)
-            raise
+    def _explain(self, error: Exception) -> StoreFailure:
+        failure = _explain(self._path, error)
+        self.broken = str(failure) if isinstance(failure, BrokenStore) else self.broken
+        return failure
 
     def find_loss(self) -> str:
         """What became of the files under this process; empty: they are those that it opened."""
@@ -382,19 +384,19 @@ def say_errors(path: Path) -> Iterator[None]:
     """Turn every error of the engine into a StoreFailure that says what happened, what was kept and what to do."""
     try:
         yield
-    except sqlite3.Error as error:
+    except _ERRORS as error:
         raise _explain(path, error) from error
-    except UnicodeEncodeError as error:
-        raise StoreFailure("A name is not valid Unicode.", kept="Nothing was written.") from error
-    except OSError as error:
-        raise StoreFailure(
+
+
+def _explain(path: Path, error: Exception) -> StoreFailure:
+    if isinstance(error, UnicodeEncodeError):
+        return StoreFailure("A name is not valid Unicode.", kept="Nothing was written.")
+    if isinstance(error, OSError):
+        return StoreFailure(
             f"The store {path} cannot be opened: {error.strerror or error}.",
             kept="Nothing was changed.",
             fix="Check that the folder exists and that this user may read and write it.",
-        ) from error
-
-
-def _explain(path: Path, error: sqlite3.Error) -> StoreFailure:
+        )
     code = getattr(error, "sqlite_errorcode", None)
     known = None if code is None else _SENTENCES.get(code & 0xFF)
     if known is None:

@@ -268,10 +268,14 @@ def _look_at_turn(
             Sql(sql.GET_DONE, name_message(claim, seq), partial(turn_rules.no_message, claim.conversation, seq))
             for seq in wanted
         ),
-        *([steps.look_at(written.session)] if written else []),
+        *([Sql(statements.GET_HEAD, (written.session,))] if written else []),
     )
-    done = {seq: one.one[0] for seq, one in zip(wanted, found, strict=False)}
-    return turn_rules.pick_open(claim, done), steps.read_head(found[-1]) if written else None
+    closing = turn_rules.pick_open(claim, {seq: one.one[0] for seq, one in zip(wanted, found, strict=False)})
+    if not closing or written is None:
+        return closing, None
+    if not found[-1].rows:
+        raise records.missing(written.session)
+    return closing, steps.read_head(found[-1])
 
 
 def _close(claim: Claim, seq: int, statement: str) -> Sql:
