@@ -79,6 +79,7 @@ def test_a_dead_or_draining_node_claims_nothing(bench: Bench) -> None:
     bench.clock.move(LEASE_SECONDS)
     assert bench.turns.claim(other, 10) == []
     assert bench.turns.claim_one(other, "c") is None
+    assert "c" not in bench.store.people.conversations_of("")
     assert bench.turns.claim("nobody", 10) == []
 
 
@@ -259,6 +260,8 @@ def test_completing_twice_after_a_lost_reply_writes_once(bench: Bench) -> None:
     assert bench.store.usage().calls == 1
     assert len(turns.outbox_since(CHAT, 0)) == 1
     assert turns.depth() == (0, 1)
+    assert bench.store.delete(session)
+    assert turns.complete(claim, *call) == 1
 
 
 def test_a_message_done_by_another_is_not_done_again(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from hermes_state import turn_rules
 from hermes_state.damage import as_object, decode
 from hermes_state.sql import statements
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import Sql, StorePart, Transaction
+from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
 from hermes_state.turns import GRACE_SECONDS, LEASE_SECONDS, Claim, Control, ControlSent, Holding, NodeInfo
 
@@ -76,9 +76,12 @@ class Ownership(StorePart):
         wanted = {"node": node, "conversation": key}
         found = self._db.find(sql.GET_CLAIM, wanted)  # `accept` has claimed it as a rule
         if not found:
-            add = Sql(statements.ADD_CONVERSATION, (key,))
-            found = self._db.run(add, Sql(sql.CLAIM_ONE, wanted), Sql(sql.GET_CLAIM, wanted))[-1].rows
-        return Claim(key, found[0][0], node) if found else None
+            add, take = Sql(statements.ADD_CONVERSATION, (key,)), Sql(sql.CLAIM_ONE, wanted)
+            try:
+                found = self._db.run(add, take, Sql(sql.GET_CLAIM, wanted, NothingDone))[-1].rows
+            except NothingDone:
+                return None
+        return Claim(key, found[0][0], node)
 
     def ready(self, node: str) -> list[Claim]:
         """What the node owns and has due messages."""
