@@ -106,10 +106,7 @@ def create_backup(home: Path, path: Path | None = None, *, with_secrets: bool = 
         copies = Path(work) / "copies"
         copies.mkdir()
         members = [member for name in found if (member := _copy_member(home, name, copies)) is not None]
-        layout = 0
-        if STORE_FILE in found:
-            store = copies / STORE_FILE
-            layout = read_layout(store)
+        layout = read_layout(copies / STORE_FILE) if STORE_FILE in found else 0
         manifest = Manifest(VERSION, time.strftime("%Y-%m-%dT%H:%M:%S%z"), layout, tuple(members))
         archive = Path(work) / "archive"
         _write_archive(archive, manifest, copies)
