@@ -8,7 +8,7 @@ from typing import Any
 from hermes_base.inbound import Outgoing
 from hermes_state import turn_rules
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import Sql, StorePart
+from hermes_state.sql.engine import NothingDone, Sql, StorePart
 from hermes_state.texts import clean
 from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow
 
@@ -18,8 +18,12 @@ _UNCHANGED = {"keep": 1, "doubt": 0, "retry_at": 0.0, "reason": ""}
 class Outbox(StorePart):
     def post(self, conversation: str, name: str, outgoing: Outgoing) -> bool:
         """Put a word into the outbox outside of a turn; False when one with this name is there already."""
-        (added,) = self._db.run(*add_answers(clean(conversation), 0, [outgoing], name=clean(name)))
-        return added.changed > 0
+        (add,) = add_answers(clean(conversation), 0, [outgoing], name=clean(name))
+        try:
+            self._db.run(add._replace(refusal=NothingDone))  # a word that is there already costs no write
+        except NothingDone:
+            return False
+        return True
 
     def outbox_chats(self, account: str) -> list[str]:
         """Chats of the account with messages that were not sent yet, due or not, the longest waiting first."""
