@@ -1,8 +1,8 @@
 """What one message costs a gateway: calls (Python and C) a turn, and which functions of ours it enters.
 
-message_cost.py            prints the figures
-message_cost.py --list     and the functions of one message, by file
-message_cost.py --counted  is the gateway itself: SIGUSR1 begins to count, SIGUSR2 writes what was counted
+python -m scripts.message_cost            prints the figures
+python -m scripts.message_cost --list     and the functions of one message, by file
+python -m scripts.message_cost --counted  is the gateway itself: SIGUSR1 begins to count, SIGUSR2 writes the count
 """
 
 import asyncio
@@ -21,9 +21,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-SOURCE = str(ROOT / "src") + os.sep
-sys.path.insert(0, str(ROOT))
+from benches.__main__ import lab_server
+from benches.gateway_load import client
+
+from hermes_cli.main import main as hermes
+
+SOURCE = str(Path(__file__).parents[1] / "src") + os.sep
 COUNTED = "counted.json"  # in the home
 CLIENTS = 20
 TURNS = 10
@@ -72,8 +75,6 @@ def run_counted() -> None:
     count = Count()
     signal.signal(signal.SIGUSR1, count.begin)
     signal.signal(signal.SIGUSR2, count.write)
-    from hermes_cli.main import main as hermes  # after the hooks, so that every thread is counted
-
     sys.exit(hermes(["gateway", "run"]))
 
 
@@ -87,7 +88,7 @@ def counted_gateway(home: Path, base_url: str) -> Iterator[subprocess.Popen[str]
     (home / "config.yaml").write_text(json.dumps(settings))
     environment = {**os.environ, "HERMES_HOME": str(home)}
     child = subprocess.Popen(
-        [sys.executable, __file__, "--counted"], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-m", "scripts.message_cost", "--counted"], stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
         assert child.stdout is not None
@@ -100,8 +101,6 @@ def counted_gateway(home: Path, base_url: str) -> Iterator[subprocess.Popen[str]
 
 async def count_turns(home: Path, gateway: subprocess.Popen[str], clients: int, turns: int) -> dict[str, Any]:
     """What `turns` turns of so many clients cost, all of them warm."""
-    from benches.gateway_load import client
-
     counted = home / COUNTED
     counted.unlink(missing_ok=True)
     async with contextlib.AsyncExitStack() as stack:
@@ -117,16 +116,18 @@ async def count_turns(home: Path, gateway: subprocess.Popen[str], clients: int, 
         await asyncio.gather(*(ask(number, turns) for number in range(clients)))
         await asyncio.sleep(0.3)
         gateway.send_signal(signal.SIGUSR2)
-        while not counted.exists():
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_for, counted)
     found: dict[str, Any] = json.loads(counted.read_text())
     return found
 
 
+def wait_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.05)
+
+
 def measure() -> tuple[float, list[str]]:
     """Calls a turn, and the functions of ours that one message enters."""
-    from benches.__main__ import lab_server
-
     with tempfile.TemporaryDirectory() as folder, lab_server() as base_url:
         home = Path(folder) / "home"
         with counted_gateway(home, base_url) as gateway:
