@@ -221,8 +221,8 @@ def test_a_turn_that_somebody_else_stopped_is_exit_code_1(start: Start, folder: 
     conversation = read_store(home, "select conversation from inbox")[0][0]
     with closing(connect(home)) as connection:
         connection.send(wire.Hello("other", conversation=conversation))
-        connection.send(wire.Stop("1"))
-        while not isinstance(connection.read(PATIENCE), wire.Stopped):
+        connection.send(Stop("1"))
+        while not isinstance(connection.read(PATIENCE), Stopped):
             pass
         _, err = asked.communicate(timeout=PATIENCE)
     assert asked.returncode == 1

@@ -13,10 +13,10 @@ from local_house import EchoHouse, HouseThread
 from waiting import wait_until
 
 from hermes_base import local_wire as wire
-from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Said, TextDelta, TurnEnded
+from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Question, Said, TextDelta, TurnEnded
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, NOTE, QUESTION, Address, Outgoing
-from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, call, connect
+from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, call_owner, connect
 from hermes_cli.chat.local_follow import Follower
 from hermes_state.sql.store_sql import Store
 
@@ -164,10 +164,10 @@ def test_a_refusal_is_told(house: HouseThread, meet: Callable[..., Person]) -> N
     assert meet().type("hello") == [Notice("Too much.", "error"), Idle()]
 
 
-def test_a_message_too_long_for_a_line_is_told(house: HouseThread, meet: Callable[..., Person]) -> None:
-    events = meet().type("x" * wire.MAX_LINE)
+def test_a_message_that_is_too_long_is_told(house: HouseThread, meet: Callable[..., Person]) -> None:
+    events = meet().type("x" * wire.MOST_BODY)
     assert isinstance(events[0], Notice)
-    assert "limit" in events[0].text
+    assert "too large" in events[0].text
     assert events[1:] == [Idle()]
 
 
@@ -236,12 +236,9 @@ def test_a_stop_without_gateway_says_so(open_house: Callable[[], HouseThread], m
 
 
 def test_calls(house: HouseThread, home: Path) -> None:
-    connection = connect(home)
-    assert connection is not None
-    assert call(connection, "good", {"x": 1}) == {"name": "good", "args": {"x": 1}}
+    assert call_owner(home, "good", {"x": 1}, 20) == {"name": "good", "args": {"x": 1}}
     with pytest.raises(HermesError, match="not done here"):
-        call(connection, "bad", {})
-    connection.close()
+        call_owner(home, "bad", {}, 20)
 
 
 def test_nobody_listens_without_a_gateway(home: Path) -> None:
@@ -251,59 +248,100 @@ def test_nobody_listens_without_a_gateway(home: Path) -> None:
 # --- the follower alone
 
 
-def row(number: int, kind: str = ANSWER, key: str = "k") -> wire.Deliver:
-    return wire.Deliver(number, Outgoing(HERE, f"row {number}", kind, question="q"), key)
+def row(number: int, kind: str = ANSWER) -> wire.Deliver:
+    return wire.Deliver(number, Outgoing(HERE, f"row {number}", kind, question="q"), waits=True)
 
 
-def welcomed(**welcome: object) -> Follower:
-    follower = Follower(wire.Hello("a"))
-    follower.take(wire.Welcome(KEY, "1", **welcome))  # type: ignore[arg-type]
+def welcomed(cursor: wire.Cursor = wire.Cursor()) -> Follower:
+    follower = Follower(wire.Hello("a", conversation=KEY))
+    follower.take(wire.Welcome(KEY, cursor))
     return follower
+
+
+def say(follower: Follower, text: str) -> wire.Say:
+    said = follower.say(text)
+    follower.note_said(said)
+    return said
 
 
 def test_dealt_may_come_before_stored() -> None:
     follower = welcomed()
-    say = follower.say("x")
+    said = say(follower, "x")
     assert follower.take(row(4)).events == (TurnEnded("row 4", True),)
-    assert follower.take(wire.DealtWith((7,), 4)).events == ()
-    assert follower.take(wire.Stored(say.id, 7)).events == (Idle(),)
+    assert follower.take(wire.DealtWith((7,))).events == ()
+    assert follower.take(wire.Stored(said.id, 7)).events == (Idle(),)
 
 
-def test_idle_waits_for_the_last_row() -> None:
+def test_idle_waits_for_the_rows_of_a_message_that_was_done_before() -> None:
     follower = welcomed()
-    follower.take(wire.Stored(follower.say("x").id, 7))
-    assert follower.take(wire.DealtWith((7,), 4)).events == ()
+    assert follower.take(wire.Stored(say(follower, "x").id, 7, again=True, done=True, outbox=4)).events == ()
     assert follower.take(row(4)).events == (TurnEnded("row 4", True), Idle())
 
 
 def test_old_questions_are_not_asked_again() -> None:
-    follower = welcomed(cursor=wire.Cursor(5, 0))
+    follower = welcomed(wire.Cursor(5, 0))
     assert follower.take(row(4, QUESTION)).events == ()
     assert isinstance(follower.take(row(6, QUESTION)).events[0], Asked)
 
 
+def test_an_open_question_is_told_once_for_each_connection() -> None:
+    follower = welcomed()
+    asked = Question("approval", "row 6", ("yes",), id="q")
+    assert isinstance(follower.take(row(6, QUESTION)).events[0], Asked)
+    assert Asked(asked) not in follower.take(wire.Welcome(KEY, wire.Cursor(6, 0), question=asked)).events
+    follower.enter(KEY)
+    assert Asked(asked) in follower.take(wire.Welcome(KEY, wire.Cursor(6, 0), question=asked)).events
+
+
 def test_what_was_dealt_with_while_away_is_done() -> None:
     follower = welcomed()
-    follower.take(wire.Stored(follower.say("x").id, 1))
-    follower.take(wire.Stored(follower.say("y").id, 2))
-    unsent = follower.say("z")
-    assert follower.hello().after == wire.Cursor(0, 2)
-    taken = follower.take(wire.Welcome(KEY, "1", cursor=wire.Cursor(3, 2), open=(2,)))
-    assert taken.replies == (unsent,)
+    follower.take(wire.Stored(say(follower, "x").id, 1))
+    follower.take(wire.Stored(say(follower, "y").id, 2))
+    unsent = say(follower, "z")
+    assert follower.cursor == wire.Cursor(0, 2)
+    follower.take(wire.Welcome(KEY, wire.Cursor(3, 2), open=(2,)))
+    assert follower.list_unsaid() == [unsent]
     assert follower.take(row(3)).events == (TurnEnded("row 3", True),)
     follower.take(wire.Stored(unsent.id, 3))
-    assert follower.take(wire.DealtWith((2, 3), 3)).events == (Idle(),)
+    assert follower.take(wire.DealtWith((2, 3))).events == (Idle(),)
+
+
+def test_a_snapshot_from_before_a_message_says_nothing_of_it() -> None:
+    """C2: it was read before the message was stored, and comes after the word that it is."""
+    follower = welcomed()
+    follower.take(wire.Stored(say(follower, "x").id, 1))
+    assert Idle() not in follower.take(wire.Welcome(KEY, wire.Cursor(0, 0))).events
+    assert follower.take(wire.DealtWith((1,))).events == (Idle(),)
+
+
+def test_a_message_that_was_on_its_way_when_the_chat_moved_is_not_waited_for() -> None:
+    follower = welcomed()
+    moving, late = say(follower, "/new"), say(follower, "x")
+    follower.take(wire.Happened(Said("/new"), 1, moving.id))
+    follower.take(wire.Stored(moving.id, 1))
+    follower.take(wire.MovedTo(1, "agent:main:local:dm:new"))
+    assert follower.take(wire.DealtWith((1,))).events == ()
+    assert (follower.conversation, follower.cursor) == ("agent:main:local:dm:new", None)
+    assert follower.take(wire.Stored(late.id, 2)).events == (Idle(),)
+
+
+def test_where_messages_of_others_lead_is_their_business() -> None:
+    follower = welcomed()
+    follower.take(wire.Happened(Said("/new"), 1, "b-1"))
+    follower.take(wire.MovedTo(1, "agent:main:local:dm:new"))
+    follower.take(wire.DealtWith((1,)))
+    assert follower.conversation == KEY
 
 
 @given(st.lists(st.integers(1, 8), max_size=40))
-def test_a_row_with_a_key_is_shown_once_and_always_confirmed(numbers: list[int]) -> None:
+def test_a_row_is_shown_once_and_always_confirmed(numbers: list[int]) -> None:
     """C7"""
     follower = welcomed()
     taken = [follower.take(row(number, NOTE)) for number in numbers]
     shown = [event.text for one in taken for event in one.events if isinstance(event, Notice)]
     assert sorted(shown) == sorted({f"row {number}" for number in numbers})
-    assert [reply.row for one in taken for reply in one.replies if isinstance(reply, wire.Got)] == numbers
-    assert (follower.hello().after or wire.Cursor()).outbox == max(numbers, default=0)
+    assert [number for one in taken for number in one.shown] == numbers
+    assert (follower.cursor or wire.Cursor()).outbox == max(numbers, default=0)
 
 
 @given(st.permutations(range(1, 9)), st.lists(st.integers(1, 8), max_size=8))
@@ -315,7 +353,7 @@ def test_words_are_shown_once_and_the_cursor_leaves_no_gap(order: list[int], aga
         known = set(shown)
         taken = follower.take(wire.Happened(Said(str(seq)), seq))
         shown += [event.text for event in taken.events if isinstance(event, Said)]
-        cursor = (follower.hello().after or wire.Cursor()).seq
+        cursor = (follower.cursor or wire.Cursor()).seq
         assert all(str(one) in known | {str(seq)} for one in range(1, cursor + 1))
     assert shown == [str(seq) for seq in order]
 

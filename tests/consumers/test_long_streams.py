@@ -18,8 +18,8 @@ from gateway.http.api.runs.run_record import Record
 from gateway.platforms import hub
 from gateway.platforms.face import LiveEvent
 from gateway.platforms.hub import Lost, Watch
-from gateway.platforms.web import picture as pictures
-from gateway.platforms.web.picture import Picture
+from gateway.platforms import picture as pictures
+from gateway.platforms.picture import Picture
 from gateway.turns import threads
 from gateway.turns.threads import EventPipe
 from hermes_base.chat import ReasoningDelta, TextDelta, join_deltas

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from local_gateway import LocalHouse
-from raw_client import RawClient
+from raw_client import Call, RawClient, Told
 from waiting import wait_until
 
 from gateway.core.route import QUEUED
@@ -521,8 +521,8 @@ def test_the_state_of_the_house_is_told(house: LocalHouse, person: Person, lab: 
     """B7, C13: who owns what shows in the status, and connected means a sign of life."""
     person.say("[[stall 60]]")
     wait_until(lambda: lab.in_flight == 1)
-    person.client.send(wire.Call("1", "status", {}))
-    told = person.client.wait(wire.Told).result
+    person.client.send(Call("1", "status", {}))
+    told = person.client.wait(Told).result
     (owned,) = [each for each in told["owned"] if each["conversation"] == person.conversation]
     assert (owned["owner"], owned["live"]) == (told["node"], True)
     assert {"name": "local:local", "owner": told["node"], "epoch": 1, "live": True} in told["leases"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from local_gateway import LocalHouse
-from raw_client import RawClient
+from raw_client import RawClient, Stop, Stopped
 from waiting import wait_until
 
 from gateway.core.route import NOTHING_RUNS
@@ -29,8 +29,8 @@ def test_a_stop_right_behind_its_message_is_heard(house: LocalHouse, lab: LabSer
     say(client, "a", "[[stall 60]][[say too late]]")
     time.sleep(late)
     if how == "button":
-        client.send(wire.Stop("s"))
-        wait_until(lambda: bool(client.find(wire.Stopped, lambda line: line.ok)))
+        client.send(Stop("s"))
+        wait_until(lambda: bool(client.find(Stopped, lambda line: line.ok)))
         assert not house.gateway.turns.open_seqs(client.welcome.conversation), "confirmed, and a kill would undo it"
     else:
         say(client, "s", "/stop")
@@ -55,11 +55,11 @@ def test_a_stop_while_the_lane_looks_at_the_store_is_heard(
     client = house.client()
     say(client, "a", "[[say too late]]")
     assert looks.wait(60)
-    client.send(wire.Stop("s"))
+    client.send(Stop("s"))
     wait_until(lambda: any(lane._coming_stop.reason for lane in list(house.gateway.lanes.values())))
     may_go_on.set()
-    wait_until(lambda: bool(client.find(wire.Stopped)))
-    assert client.find(wire.Stopped, lambda line: line.ok)
+    wait_until(lambda: bool(client.find(Stopped)))
+    assert client.find(Stopped, lambda line: line.ok)
     assert lab.requests == ()
 
 

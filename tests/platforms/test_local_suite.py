@@ -1,33 +1,44 @@
-"""The local platform, with and without keys, by the suite that every platform passes."""
+"""The local platform, by the suite that every platform passes."""
 
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from platform_suite import CLOSED_AFTER, CLOSED_BEFORE, PlatformSuite, Rig
 from pretending import HeardCore
 
+from gateway.http.terminal.local_server import LocalServer
 from gateway.platforms import platform_list
+from gateway.platforms.face import Part
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import OpenedConversation, SeenMessage, StoredRow
 from hermes_base import local_wire as wire
-from hermes_base.chat import FileSent, TurnEnded
-from hermes_base.inbound import Address, Inbound
+from hermes_base.chat import FileSent, Question, TurnEnded
+from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_cli.chat.local_client import Gone, LocalConnection, connect
 from hermes_cli.chat.local_follow import Follower
 
 KEY = "agent:main:local:dm:talk"
 
 
 class ListeningHouse(HeardCore):
-    """Implements `LocalHouse`: keeps what it hears, and has nothing to say."""
+    """Implements `LocalHouse`: keeps what it hears, and has the rows that were sent."""
 
     version = "test"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[int, StoredRow] = {}
+
     async def open(self, hello: wire.Hello) -> OpenedConversation:
         return OpenedConversation(hello.conversation)
+
+    def question(self, conversation: str) -> Question | None:
+        return None
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         return False, ""
@@ -39,13 +50,13 @@ class ListeningHouse(HeardCore):
         return {}
 
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
-        return []
+        return [self.rows[id] for id in sorted(self.rows) if id > row]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return []
 
     async def latest(self, conversation: str) -> tuple[int, int]:
-        return 0, 0
+        return max(self.rows, default=0), 0
 
     async def open_seqs(self, conversation: str) -> Sequence[int]:
         return []
@@ -54,38 +65,63 @@ class ListeningHouse(HeardCore):
         return None
 
 
+class StoringAdapter(LocalAdapter):
+    """What is sent stands in the store before, as in a gateway."""
+
+    async def send(self, part: Part, file: FileRef | None = None) -> str:
+        assert isinstance(self.house, ListeningHouse)
+        assert part.outgoing is not None
+        self.house.rows[part.row] = StoredRow(part.row, part.outgoing, waits=True)
+        return await super().send(part, file)
+
+
 class LocalRig(Rig):
-    def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
-        adapter = platform_list.make_adapter(platform_list.find_spec("local"), "local", settings, home)
-        assert isinstance(adapter, LocalAdapter)
-        self.adapter = adapter
+    def __init__(self, home: Path) -> None:
+        made = platform_list.make_adapter(platform_list.find_spec("local"), "local", {}, home)
+        assert isinstance(made, LocalAdapter)
+        self.adapter = StoringAdapter("local", {}, home)
         self.address = Address("local", "local", "talk")
         self.core = ListeningHouse()
         self.shown: list[str] = []
         self._trouble = ""
+        self._name = uuid.uuid4().hex
         self._reading: asyncio.Task[None] | None = None
+        self._said = ""
+        self._count = 0
 
     async def connect(self) -> None:
         await self.adapter.connect(self.core)
-        reader, self._writer = await asyncio.open_unix_connection(str(self.adapter.path), limit=wire.MAX_LINE)
-        self._follower = Follower(wire.Hello(uuid.uuid4().hex, conversation=KEY))
-        self._send(self._follower.hello())
-        welcomed = asyncio.Event()
-        self._reading = asyncio.create_task(self._read(reader, welcomed))
-        await welcomed.wait()
+        self._server = LocalServer(self.adapter)
+        await self._server.open()
+        self._stream = self._connect()
+        self._follower = Follower(wire.Hello(self._name, KEY))
+        await asyncio.to_thread(self._stream.follow, KEY, None)
+        self._follower.take(await asyncio.to_thread(self._stream.read))  # type: ignore[arg-type]
+        self._reading = asyncio.create_task(self._read())
+
+    def _connect(self) -> LocalConnection:
+        made = connect(self.adapter.home)
+        assert made is not None
+        return made
 
     async def disconnect(self) -> None:
         await self.adapter.disconnect()
         if self._reading is not None:
+            await self._server.close()
             await self._reading
-            self._writer.close()
+            self._stream.close()
 
     async def say(self, text: str) -> None:
-        self._said = self._follower.say(text)
-        self._send(self._said)
+        self._count += 1
+        self._said = text
+        await self.repeat()
 
     async def repeat(self) -> None:
-        self._send(self._said)
+        said = wire.Say(f"{self._name}-{self._count}", self._said)
+        await self._post("/web/say", {**asdict(said), "conversation": KEY})
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> None:
+        await asyncio.to_thread(self._stream.post, path, body)
 
     def heard(self) -> list[Inbound]:
         return self.core.taken
@@ -97,40 +133,29 @@ class LocalRig(Rig):
         self._trouble = name
         return name in (CLOSED_BEFORE, CLOSED_AFTER)
 
-    def _send(self, message: wire.FromClient) -> None:
-        self._writer.write(wire.encode(message))
-
-    async def _read(self, reader: asyncio.StreamReader, welcomed: asyncio.Event) -> None:
+    async def _read(self) -> None:
         """A client as the terminal is one, until the adapter leaves or the trouble comes."""
-        async for line in reader:
-            message = wire.decode_from_gateway(line)
-            if isinstance(message, wire.Deliver) and self._trouble == CLOSED_BEFORE:
-                break
-            taken = self._follower.take(message)
-            welcomed.set()
-            self.shown += [event.answer for event in taken.events if isinstance(event, TurnEnded)]
-            self.shown += [event.name for event in taken.events if isinstance(event, FileSent)]
-            if isinstance(message, wire.Deliver) and self._trouble == CLOSED_AFTER:
-                break
-            for reply in taken.replies:
-                self._send(reply)
-        self._writer.close()
+        with suppress(Gone):
+            while True:
+                told = await asyncio.to_thread(self._stream.read)
+                if isinstance(told, wire.Deliver) and self._trouble == CLOSED_BEFORE:
+                    break
+                taken = self._follower.take(told) if told is not None else None
+                if taken is None:
+                    continue
+                self.shown += [event.answer for event in taken.events if isinstance(event, TurnEnded)]
+                self.shown += [event.name for event in taken.events if isinstance(event, FileSent)]
+                if isinstance(told, wire.Deliver) and self._trouble == CLOSED_AFTER:
+                    break
+                if taken.shown:
+                    await self._post("/web/got", {"conversation": KEY, "rows": taken.shown})
+        self._stream.close()
 
 
-class Shape(PlatformSuite):
-    settings: Mapping[str, Any] = {}
-
+class TestLocal(PlatformSuite):
     def open_rig(self, tmp_path: Path) -> AbstractAsyncContextManager[Rig]:
         @asynccontextmanager
         async def rig() -> AsyncIterator[Rig]:
-            yield LocalRig(tmp_path, self.settings)
+            yield LocalRig(tmp_path)
 
         return rig()
-
-
-class TestKeyed(Shape):
-    pass
-
-
-class TestPlain(Shape):
-    settings = {"idempotent": False}

@@ -1,98 +1,44 @@
-"""The lines of the local socket: each value survives the wire, and whatever comes in is read or refused."""
+"""What is told over the socket is what comes out at its other end."""
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.http.page.files import FileShelf
+from gateway.http.page.telling import describe_event, write_events
+from gateway.platforms.face import Begun, Titled
 from hermes_base import local_wire as wire
+from hermes_base.chat import Event, Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
 
-words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-mappings = st.dictionaries(words, st.none() | st.booleans() | words | st.lists(st.integers(0, 9)), max_size=3)
-SCALARS: dict[Any, st.SearchStrategy[Any]] = {
-    str: words,
-    bool: st.booleans(),
-    int: st.integers(-(2**62), 2**62),
-    float: st.floats(allow_nan=False, allow_infinity=False),
-    Mapping[str, Any]: mappings,
-}
-
-
-def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Any value of this type."""
-    if hint in SCALARS:
-        return SCALARS[hint]
-    if get_origin(hint) is tuple:
-        return st.lists(values(get_args(hint)[0]), max_size=3).map(tuple)
-    if is_dataclass(hint):
-        return st.builds(hint, **{place.name: values(place.type) for place in fields(hint)})
-    return st.one_of([st.none() if one is NoneType else values(one) for one in get_args(hint)])
-
-
-@pytest.mark.parametrize("made", wire.FROM_CLIENT.values(), ids=lambda made: made.__name__)
-@given(data=st.data())
-def test_what_a_client_says_survives(made: type, data: st.DataObject) -> None:
-    message = data.draw(values(made))
-    line = wire.encode(message)
-    assert line.count(b"\n") == 1
-    assert wire.decode_from_client(line) == message
-
-
-@pytest.mark.parametrize("made", wire.FROM_GATEWAY.values(), ids=lambda made: made.__name__)
-@given(data=st.data())
-def test_what_the_gateway_says_survives(made: type, data: st.DataObject) -> None:
-    message = data.draw(values(made))
-    line = wire.encode(message)
-    assert line.count(b"\n") == 1
-    assert wire.decode_from_gateway(line) == message
-
-
-plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=8,
+_TEXT = st.text(max_size=20)
+_EVENTS = st.one_of(
+    st.builds(TextDelta, _TEXT),
+    st.builds(ReasoningDelta, _TEXT),
+    st.builds(TextEnded, st.booleans()),
+    st.builds(ToolStarted, _TEXT, _TEXT, _TEXT),
+    st.builds(ToolEnded, _TEXT, _TEXT, st.booleans(), st.floats(0, 1e6), _TEXT),
+    st.builds(Notice, _TEXT, _TEXT),
 )
-names = st.sampled_from(["id", "text", "files", "client", "after", "row", "args", "keys", "question", "name"])
 
 
-@given(st.binary(max_size=60) | st.builds(lambda value: json.dumps(value).encode(), plain))
-def test_any_bytes_are_read_or_refused(line: bytes) -> None:
-    with pytest.raises(wire.WireProblem):
-        wire.decode_from_client(line)
+@given(_EVENTS)
+def test_what_happens_is_read_as_it_was(event: Event) -> None:
+    """C7: one vocabulary, which the terminal reads back into the events of a turn."""
+    written = write_events(describe_event(event, FileShelf(Path("/nowhere"), lambda: 0)))
+    assert written.startswith(b"data: ")
+    assert written.endswith(b"\n\n")
+    assert written.count(b"\n") == 2
+    assert wire.read_told(json.loads(written[len(b"data: ") :])) == wire.Happened(event)
 
 
-@given(st.sampled_from(sorted(wire.FROM_CLIENT)), st.dictionaries(names, plain, max_size=5))
-def test_any_object_is_read_or_refused(word: str, given_fields: dict[str, Any]) -> None:
-    line = json.dumps({**given_fields, "type": word}).encode()
-    try:
-        message = wire.decode_from_client(line)
-    except wire.WireProblem:
-        return
-    assert wire.decode_from_client(wire.encode(message)) == message
-
-
-def test_unknown_fields_are_left_out() -> None:
-    """A newer side may say more."""
-    assert wire.decode_from_client(b'{"type":"bye","more":{"x":1}}') == wire.Bye()
-
-
-def test_a_lone_surrogate_is_no_text() -> None:
-    """It could be stored by no database."""
-    say = wire.decode_from_client(b'{"type":"say","id":"1","text":"a\\ud800b"}')
-    assert isinstance(say, wire.Say)
-    assert say.text == "a\ufffdb"
-
-
-def test_a_line_has_a_limit() -> None:
-    with pytest.raises(wire.WireProblem, match="limit of a line"):
-        wire.encode(wire.Say("1", "x" * wire.MAX_LINE))
+@pytest.mark.parametrize("event", [Begun((1,)), Titled("s", "title")])
+def test_what_is_for_pages_alone_is_left_out(event: Begun | Titled) -> None:
+    (told,) = describe_event(event, FileShelf(Path("/nowhere"), lambda: 0))
+    assert wire.read_told(told) is None
 
 
 @given(st.integers(1, 300))

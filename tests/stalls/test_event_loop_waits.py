@@ -59,7 +59,7 @@ def test_suspending_a_turn_that_writes_keeps_nobody_waiting(
         go_on.set()
         wait_until(lambda: slot.live._journal._lock.locked())  # its result is being written
         if how == "a stop":
-            client.send(wire.Stop("s"))
+            client.send(Stop("s"))
             wait_until(lambda: slot.abandoned, SERVED_SECONDS)
         else:
             house.thread._loop.call_soon_threadsafe(house.gateway.shut_down, "the test ends it")

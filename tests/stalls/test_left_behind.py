@@ -46,7 +46,7 @@ def test_the_late_end_of_a_turn_does_not_unregister_its_successor(
     name = left.name
     wait_until(lambda: conversation in runner._running_agents)
     wait_until(lambda: bool(client.find(wire.Happened)))  # the tool has begun
-    client.send(wire.Stop("s"))
+    client.send(Stop("s"))
     wait_until(lambda: any("Interrupted" in text for text in client.answers()), SERVED_SECONDS)
     client.say("[[stall 60]]", "2")
     wait_until(lambda: conversation in runner._agent_cache and conversation in runner._running_agents)
@@ -54,7 +54,7 @@ def test_the_late_end_of_a_turn_does_not_unregister_its_successor(
     wait_until(lambda: left.name != name, SERVED_SECONDS)  # it has come back from its work
     assert runner._running_agents.get(conversation) is successor
     over.set()
-    client.send(wire.Stop("s"))
+    client.send(Stop("s"))
 
 
 def test_a_call_that_was_cut_has_no_result_of_an_earlier_round(
@@ -143,7 +143,7 @@ def test_a_call_that_was_left_behind_tells_the_next_turn_nothing(
 
     client.say("[[tool deaf {}]][[tool quick {}]]", "1")
     wait_until(lambda: bool(left) and find_ended() == ["quick"])
-    client.send(wire.Stop("s"))
+    client.send(Stop("s"))
     wait_until(lambda: any("Interrupted" in text for text in client.answers()), SERVED_SECONDS)
     client.say("[[tool release {}]]", "2")
     wait_until(lambda: len(client.answers()) == 2, SERVED_SECONDS)

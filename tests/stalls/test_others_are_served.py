@@ -12,7 +12,7 @@ import pytest
 from gateway_process import Person
 from local_gateway import LocalHouse
 from queries_house import OWNER, QueriesHouse
-from raw_client import RawClient
+from raw_client import Call, RawClient, Stop, Told
 from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
@@ -135,11 +135,11 @@ def test_an_engine_that_does_not_let_go_holds_no_thread_of_the_store(
     for client in leaving:
         session = house.gateway.store.current(client.welcome.conversation)
         assert session is not None
-        client.send(wire.Call("delete", "sessions.delete", {"session": session.id}))
+        client.send(Call("delete", "sessions.delete", {"session": session.id}))
     wait_until(lambda: len(ending) == len(leaving), SERVED_SECONDS)
     assert is_served(other)
     held.set()
-    wait_until(lambda: all(client.find(wire.Told) for client in leaving), SERVED_SECONDS)
+    wait_until(lambda: all(client.find(Told) for client in leaving), SERVED_SECONDS)
 
 
 @pytest.mark.parametrize("what", ["[[stall 300]]", "[[tool hang {}]]"], ids=["model", "tool"])
@@ -155,7 +155,7 @@ def test_models_and_tools_that_stand_still_keep_nobody_waiting(
     wait_until(lambda: sum(lane.slot is not None for lane in list(house.gateway.lanes.values())) == len(stuck))
     assert is_served(house.client("other"))
     for client in stuck:
-        client.send(wire.Stop("stop"))
+        client.send(Stop("stop"))
     wait_until(lambda: all(client.find(wire.DealtWith) for client in stuck), SERVED_SECONDS)
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from fresh_store import fresh_store
 
 from gateway.delivery.delivery import Delivery
-from gateway.platforms.face import Accepted, Dealt, Heard, LiveEvent, Moved, Refused
+from gateway.http.terminal.local_server import LocalServer
+from gateway.platforms.face import Accepted, Begun, Dealt, Heard, LiveEvent, Moved, Refused
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
 from hermes_base.chat import Question, TextDelta, ToolEnded, ToolStarted
@@ -36,7 +37,7 @@ from hermes_state.home_lock import HomeLock
 from hermes_state.records import make_session_id
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
-from hermes_state.turns import Claim, NodeInfo, Waiting
+from hermes_state.turns import SENDING, WAITING, Claim, NodeInfo, Waiting
 
 
 class EchoHouse:
@@ -63,6 +64,8 @@ class EchoHouse:
     async def start(self) -> None:
         self.node = self.turns.join(NodeInfo("test", alone=True))
         await self.adapter.connect(self)
+        self.server = LocalServer(self.adapter)
+        await self.server.open()
         self.delivery = Delivery(self.turns, [self.adapter], self.node, asyncio.to_thread)
         await self.delivery.start()
         self._claim_all()
@@ -72,6 +75,7 @@ class EchoHouse:
             lane.cancel()
         await asyncio.gather(*self._lanes.values(), return_exceptions=True)
         await self.adapter.disconnect()
+        await self.server.close()
         await self.delivery.stop(0.1)
         self.turns.leave(self.node)
 
@@ -98,9 +102,10 @@ class EchoHouse:
             raise HermesError("There is no session 'unknown'.", fix="`hermes sessions list` shows the ids.")
         key = hello.conversation or hello.resume or (self._last if hello.continue_last else "")
         self._last = key or str(ConversationKey("default", "local", "dm", make_session_id()))
-        return OpenedConversation(
-            self._last, ("Hermes test", f"folder {hello.folder}"), self._questions.get(self._last)
-        )
+        return OpenedConversation(self._last, ("Hermes test", f"folder {hello.folder}"))
+
+    def question(self, conversation: str) -> Question | None:
+        return self._questions.get(conversation)
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
         if conversation in self._stops:
@@ -128,7 +133,7 @@ class EchoHouse:
 
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
         rows = self.turns.outbox_since(conversation, row, PAGE)
-        return [StoredRow(one.id, one.outgoing, one.created, one.seq) for one in rows]
+        return [StoredRow(one.id, one.outgoing, one.created, one.seq, one.state in (WAITING, SENDING)) for one in rows]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return [(seq, read_inbound(body)) for seq, body in self.turns.inbox_since(conversation, seq, PAGE)]
@@ -164,6 +169,7 @@ class EchoHouse:
         inbound = read_inbound(row.body)
         self.turns.begin(claim, [row.seq])
         self.turns_run.append(inbound.text)
+        await self.show(claim.conversation, Begun((row.seq,)))
         word, _, rest = inbound.text.partition(" ")
         do = {"ask": self._ask, "hold": self._hold, "file": self._file, "/new": self._new, "quiet": self._quiet}
         answers = await do.get(word, self._echo)(claim.conversation, row.seq, inbound, rest)

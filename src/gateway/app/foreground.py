@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gateway.app.socket_door import open_socket
 from gateway.http.access import word_address
 from gateway.http.server import HttpServer, ServerSettings, open_server
 from gateway.platforms.api.adapter import ApiAdapter
@@ -30,6 +31,7 @@ def run_gateway(home: Path, note_ready: Callable[[], None] = lambda: None) -> in
 async def _serve(home: Path, note_ready: Callable[[], None], last_resort: LastResort) -> None:
     gateway = Gateway(home)
     await gateway.start()
+    await open_socket(gateway)
     loop = asyncio.get_running_loop()
     last_resort.obey_signals(lambda reason: loop.call_soon_threadsafe(gateway.shut_down, reason))
     note_ready()

@@ -5,6 +5,7 @@ import logging
 import threading
 from pathlib import Path
 
+from gateway.app.socket_door import open_socket
 from gateway.service.gateway import Gateway
 from hermes_base.errors import HermesError
 from hermes_cli.config.logs import keep_log
@@ -59,5 +60,6 @@ class GatewayThread:
         self._loop = asyncio.get_running_loop()
         self._gateway = Gateway(self._home, guest=True)
         await self._gateway.start()
+        await open_socket(self._gateway)
         self._ready.set()
         await self._gateway.wait_closed()

@@ -19,6 +19,7 @@ from gateway.http.api.routes import make_routes
 from gateway.http.connections import IDLE_SECONDS, MOST_OPEN, PatientProtocol
 from gateway.http.gate import Gate, GateRules
 from gateway.http.page.files import FileShelf
+from gateway.http.page.page_side import PageSide
 from gateway.http.page.parts import Parts
 from gateway.http.page.routes_admin import AdminRoutes
 from gateway.http.page.routes_chat import ChatRoutes
@@ -114,7 +115,7 @@ async def open_server(queries: Queries, web: WebAdapter, api: ApiAdapter, settin
         parts = Parts(settings.home, queries, web, FileShelf(settings.home, settings.upload_bytes), Caller())
         routes = [
             *PageRoutes().list(),
-            *ChatRoutes(parts).list(),
+            *ChatRoutes(PageSide(parts)).list(),
             *ThreadRoutes(parts).list(),
             *AdminRoutes(parts).list(),
             *FileRoutes(parts).list(),

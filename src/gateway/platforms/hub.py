@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Core, LiveEvent, Part
+from gateway.platforms.face import BaseAdapter, Core, LiveEvent, Moved, Part
 from hermes_base.chat import ReasoningDelta, TextDelta
 from hermes_base.inbound import FileRef, Outgoing
 
@@ -52,8 +52,8 @@ class Watch:
 
     def put(self, event: Watched) -> None:
         if len(self._waiting) >= MOST_WAITING or self._chars > MOST_WAITING_CHARS:
-            self.take_all()
-            self._waiting.append(Lost())
+            kept = [one for one in self.take_all() if isinstance(one, Moved)]  # no store has it
+            self._waiting += [Lost(), *kept]
         self._waiting.append(event)
         self._chars += len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0
         self._woken.set()
@@ -97,6 +97,9 @@ class Hub:
         for watch in self._watches.get(conversation, ()):
             watch.put(event)
 
+    def is_watched(self, conversation: str) -> bool:
+        return conversation in self._watches
+
     def show_all(self, event: Watched) -> None:
         for conversation in self._watches:
             self.show(conversation, event)
@@ -121,9 +124,16 @@ class HubAdapter(BaseAdapter):
     async def disconnect(self) -> None:
         self.hub.show_all(StreamEnded())
 
+    def watch(self, conversation: str) -> contextlib.AbstractContextManager[Watch]:
+        """Be told what happens there, until the end of the block."""
+        return self.hub.watch(self.place(conversation))
+
+    def place(self, conversation: str) -> str:
+        """Under which name a conversation is watched: the chat of its address, which is its key."""
+        return conversation
+
     async def send(self, part: Part, file: FileRef | None = None) -> str:
         outgoing = part.outgoing or Outgoing(part.address, part.text, file=file)
-        # The chat of these platforms is the key of the conversation, whose ever it is.
         self.hub.show(part.address.chat, Sent(part.row, outgoing))
         return str(part.row)
 
@@ -131,4 +141,4 @@ class HubAdapter(BaseAdapter):
         return await self.send(part, file)
 
     def show(self, conversation: str, event: LiveEvent) -> None:
-        self.hub.show(conversation, event)
+        self.hub.show(self.place(conversation), event)

@@ -12,6 +12,7 @@ from gateway.turns.admission import LOCAL_OWNER
 from gateway.turns.agent_builder import Choices
 from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
+from hermes_base.chat import Question
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import Address, Inbound, read_inbound
@@ -19,6 +20,7 @@ from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import list_changed
 from hermes_state.records import make_session_id
+from hermes_state.turns import SENDING, WAITING
 
 if TYPE_CHECKING:
     from gateway.service.gateway import Gateway
@@ -87,9 +89,10 @@ class LocalDoor:
                 hint = TOY
                 embedded.start_soon()
         problems = [*list_changed(), *filter(None, [gateway.settings_watch.engine_problem])]
-        return OpenedConversation(
-            conversation, (*who, *problems, *lines), gateway.questions.showing(conversation), hint
-        )
+        return OpenedConversation(conversation, (*who, *problems, *lines), hint)
+
+    def question(self, conversation: str) -> Question | None:
+        return self._gateway.questions.showing(conversation)
 
     def _find_model(self, model: str, provider: str) -> Runtime:
         return self._gateway.builder.find_runtime(cli_config.load_last_good(), model, provider)
@@ -113,7 +116,9 @@ class LocalDoor:
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
         gateway = self._gateway
         found = await gateway.call(gateway.turns.outbox_since, conversation, row, PAGE)
-        return [StoredRow(each.id, each.outgoing, each.created, each.seq) for each in found]
+        return [
+            StoredRow(each.id, each.outgoing, each.created, each.seq, each.state in (WAITING, SENDING)) for each in found
+        ]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         gateway = self._gateway

@@ -1,75 +1,143 @@
-"""The chat's end of the local socket: connects, follows one conversation, and comes back when the connection breaks."""
+"""The chat's end of the socket: HTTP to the gateway of a home, one stream that is followed, and a way back to it when
+it breaks."""
 
+import http.client
+import json
 import logging
 import os
 import queue
 import socket
-import struct
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-from gateway.platforms.local.listening import peer_uid
+from gateway.http.terminal.listening import peer_uid
 from hermes_base import local_wire as wire
 from hermes_base.chat import Closed, Event, Idle, Notice
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
+from hermes_base.text.whole_text import encode_text
 from hermes_cli.chat.local_follow import Follower, FollowUp
 from hermes_cli.chat.terminal_words import read_command
 
 log = logging.getLogger(__name__)
 
-HELLO_SECONDS = 20.0  # for the gateway to answer a hello
+HELLO_SECONDS = 20.0  # for the gateway to open a conversation
 REPLY_SECONDS = 6.0  # for it to answer a stop
-_WRITE_SECONDS = 30
+_LEAVE_SECONDS = 2.0  # for what was shown to be confirmed
+_READ_AT_ONCE = 256 * 1024
 _UNREACHED = "The gateway is not there now: {what} did not reach it."
+_CLOSED = "The gateway has closed the connection."
+_OTHER_VERSION = "The gateway of this home is of another version of hermes."
 
 
 class Gone(HermesError):
     """The connection broke or the other side does not answer."""
 
 
+class NotDone(HermesError):
+    """The gateway refused a call; `code` says in a word why."""
+
+    def __init__(self, what: str, code: str) -> None:
+        super().__init__(what)
+        self.code = code
+
+
 class LocalConnection:
-    """Lines to and from the gateway of a home."""
+    """The gateway of a home, which somebody serves: one request on this connection, others on connections of their own."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, path: Path, sock: socket.socket) -> None:
+        self._path = path
         self._sock = sock
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _WRITE_SECONDS, 0))
-        self._reader = sock.makefile("rb")
-        self._writing = threading.Lock()
+        self._reading = threading.Lock()
+        self._rest = b""
+        self._answer: http.client.HTTPResponse | None = None
 
-    def send(self, message: wire.FromClient) -> None:
+    def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, seconds: float | None = None
+    ) -> http.client.HTTPResponse:
+        """The answer, as soon as its head is there; Gone, or NotDone with the words of the gateway."""
+        self._sock.settimeout(seconds)
+        sender = http.client.HTTPConnection("hermes")
+        sender.sock = self._sock
         try:
-            with self._writing:
-                self._sock.sendall(wire.encode(message))
-        except OSError as error:
-            raise Gone("The gateway has closed the connection.") from error
+            given = None if body is None else encode_text(json.dumps(body, ensure_ascii=False))
+            sender.request(method, path, given, {"content-type": "application/json"} if given else {})
+            answer = self._answer = sender.getresponse()
+            if answer.status < http.client.BAD_REQUEST:
+                return answer
+            error = json.loads(answer.read())["error"]
+        except http.client.BadStatusLine as problem:
+            if isinstance(problem, http.client.RemoteDisconnected):
+                raise Gone(_CLOSED) from problem
+            raise HermesError(_OTHER_VERSION, fix="Stop it with `hermes gateway stop`, and start it anew.") from problem
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            raise Gone("The gateway does not answer.") from problem
+        raise NotDone(str(error["message"]), str(error["code"]))
 
-    def read(self, seconds: float | None = None) -> wire.FromGateway:
-        """The next line; Gone when there is none, or none in time."""
+    def post(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> dict[str, Any]:
+        """What came of a call, on a connection of its own."""
+        other = self.twin()
+        if other is None:
+            raise Gone(_CLOSED)
+        with closing(other):
+            return other.call(path, body, seconds)
+
+    def call(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> dict[str, Any]:
+        """What came of a call, on this connection."""
+        answer = self.ask("POST", path, body, seconds)
         try:
-            self._sock.settimeout(seconds)
-            line = self._reader.readline(wire.MAX_LINE + 1)
-        except OSError as error:
-            raise Gone("The gateway does not answer.") from error
-        if not line.endswith(b"\n"):
-            raise Gone("The gateway has closed the connection.")
-        return wire.decode_from_gateway(line)
+            told: dict[str, Any] = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            raise Gone(_CLOSED) from problem
+        return told
+
+    def twin(self) -> "LocalConnection | None":
+        """Another connection to the same place; None: nobody listens there any more."""
+        return _connect(self._path)
+
+    def follow(self, conversation: str, after: wire.Cursor | None) -> None:
+        """Begin to read what happens there."""
+        wanted = {"conversation": conversation, "after": f"{after.outbox}-{after.seq}" if after else ""}
+        self.ask("GET", f"/web/live?{urlencode(wanted)}", seconds=HELLO_SECONDS)
+
+    def read(self, seconds: float | None = None) -> wire.Told | None:
+        """The next that is told, of what we know; Gone when there is no more."""
+        while b"\n\n" not in self._rest:
+            try:
+                self._sock.settimeout(seconds)
+                with self._reading:
+                    piece = self._answer.read1(_READ_AT_ONCE) if self._answer is not None else b""
+            except (OSError, http.client.HTTPException, ValueError) as problem:  # ValueError: it was closed meanwhile
+                raise Gone(_CLOSED) from problem
+            if not piece:
+                raise Gone(_CLOSED)
+            self._rest += piece
+        event, _, self._rest = self._rest.partition(b"\n\n")
+        return wire.read_told(json.loads(event[len(b"data: ") :])) if event.startswith(b"data: ") else None
 
     def close(self) -> None:
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
-        self._sock.close()
+        with self._reading:
+            self._sock.close()
+            if self._answer is not None:
+                self._answer.close()
 
 
 def connect(home: Path) -> LocalConnection | None:
     """A connection to the gateway of this home; None: nobody listens."""
+    return _connect(wire.socket_path(home))
+
+
+def _connect(path: Path) -> LocalConnection | None:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.connect(str(wire.socket_path(home)))
+        sock.connect(str(path))
         uid = peer_uid(sock)
     except OSError as error:
         sock.close()
@@ -78,34 +146,18 @@ def connect(home: Path) -> LocalConnection | None:
     if uid != os.getuid():
         sock.close()
         raise HermesError(
-            f"The socket {wire.socket_path(home)} is served by another user.",
-            kept="Nothing was sent.",
-            fix="Remove the file.",
+            f"The socket {path} is served by another user.", kept="Nothing was sent.", fix="Remove the file."
         )
-    return LocalConnection(sock)
-
-
-def call(connection: LocalConnection, name: str, args: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
-    """What the owner of the home makes of a call; HermesError with its words when it refuses."""
-    wanted = uuid.uuid4().hex
-    connection.send(wire.Call(wanted, name, args))
-    while True:
-        line = connection.read(seconds)
-        if isinstance(line, wire.Told) and line.id == wanted:
-            if line.ok:
-                return dict(line.result)
-            raise HermesError(line.error)
-        if isinstance(line, wire.Trouble):
-            raise HermesError(line.text)
+    return LocalConnection(path, sock)
 
 
 def call_owner(home: Path, name: str, args: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-    """As `call`, over a connection of its own; None: nobody listens."""
+    """What the owner of the home makes of a call; None: nobody listens. HermesError with its words when it refuses."""
     connection = connect(home)
     if connection is None:
         return None
     with closing(connection):
-        return call(connection, name, args, seconds)
+        return connection.call("/web/operate", {"name": name, "args": args}, seconds)
 
 
 #: Finds a connection, however long it takes: gets a way to tell the person, and a way to ask whether to give up.
@@ -113,16 +165,18 @@ Reach = Callable[[Callable[[Event], None], Callable[[], bool]], LocalConnection]
 
 
 class LocalClient:
-    """Implements `ChatHost` over the local socket."""
+    """Implements `ChatHost` over the socket. One thread reads the stream, another says what was typed."""
 
     def __init__(self, hello: wire.Hello, reach: Reach, leave: Callable[[], None] = lambda: None) -> None:
+        self._hello = hello
         self._reach = reach
         self._leave = leave  # called once, at the end
         self._follower = Follower(hello)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._lock = threading.RLock()  # guards what follows; never held while events are read
-        self._connection: LocalConnection | None = None
-        self._replies: dict[str, queue.SimpleQueue[wire.Stopped | wire.Answered | None]] = {}
+        self._unsaid: queue.SimpleQueue[wire.Say | None] = queue.SimpleQueue()
+        self._lock = threading.RLock()  # guards the follower; never held while the gateway is asked
+        self._showing = threading.Lock()  # held while what was shown is confirmed
+        self._connection: LocalConnection | None = None  # while we are welcome
         self._closed = False
         self.banner: tuple[str, ...] = ()
         self.hint = ""
@@ -135,12 +189,15 @@ class LocalClient:
         """Find the gateway and the conversation; HermesError says what is in the way."""
         connection = self._reach(self._events.put, lambda: self._closed)
         try:
-            welcome = self._greet(connection)
-            self.banner, self.hint = welcome.banner, welcome.hint
+            asked = {name: value for name, value in asdict(self._hello).items() if name != "after"}
+            opened = connection.call("/web/open", asked, HELLO_SECONDS)
+            self.banner, self.hint = tuple(opened["banner"]), opened["hint"]
+            self._enter(connection, opened["conversation"])
         except BaseException:
             connection.close()
             raise
-        threading.Thread(target=self._read_on, name="chat-reader", daemon=True).start()
+        for work, name in ((self._read_on, "chat-reader"), (self._say_on, "chat-sender")):
+            threading.Thread(target=self._work, args=(work,), name=name, daemon=True).start()
 
     # --- ChatHost
 
@@ -150,11 +207,7 @@ class LocalClient:
             self._events.put(Closed())
             return
         with self._lock:
-            say = self._follower.say(text, files)
-            try:
-                self._send(say)  # while nobody is there it waits: whoever comes next is told
-            except wire.WireProblem as problem:
-                self._perform(self._follower.take(wire.NotStored(say.id, str(problem))))  # it could not leave
+            self._unsaid.put(self._follower.say(text, files))
 
     def events(self) -> Iterator[Event]:
         while True:
@@ -164,116 +217,122 @@ class LocalClient:
                 return
 
     def stop(self) -> bool:
-        reply = self._ask(wire.Stop(uuid.uuid4().hex), "the stop")
-        if isinstance(reply, wire.Stopped) and not reply.ok and reply.reason:
-            self._events.put(Notice(reply.reason, "warning"))
-        return reply is not None and reply.ok
+        return bool(self._ask("/web/stop", {"conversation": self.conversation}, "the stop").get("stopped"))
 
     def answer(self, question_id: str, text: str) -> bool:
-        reply = self._ask(wire.GiveAnswer(question_id, text, uuid.uuid4().hex), "the answer")
-        return reply is not None and reply.ok
+        return bool(self._ask("/web/answer", {"question": question_id, "text": text}, "the answer").get("ok"))
+
+    def _ask(self, path: str, body: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """What came of it; nothing, and a word to the person, when it did not reach anybody (B8)."""
+        connection = self._connection
+        try:
+            if connection is None:
+                raise Gone(_CLOSED)
+            return connection.post(path, body, REPLY_SECONDS)
+        except NotDone as problem:
+            self._events.put(Notice(str(problem), "warning"))
+        except Gone:
+            if not self._closed:
+                self._events.put(Notice(_UNREACHED.format(what=what), "warning"))
+        return {}
 
     def close(self) -> None:
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._send(wire.Bye())
-            if self._connection is not None:
-                self._connection.close()
+        if self._showing.acquire(timeout=_LEAVE_SECONDS):
+            self._showing.release()
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+        self._unsaid.put(None)
         self._leave()
         self._events.put(Closed())
 
-    # --- lines out
+    # --- what we say
 
-    def _send(self, message: wire.FromClient) -> bool:
-        """False when it did not leave: the reader finds out about the connection itself."""
-        with self._lock:
-            if self._connection is None:
-                return False
+    def _say_on(self) -> None:
+        """The thread that says what was typed, in order; while nobody is there it waits for whoever comes next."""
+        while (say := self._unsaid.get()) is not None and not self._closed:
+            connection = self._connection
+            if connection is None:
+                continue  # it is said again when we are welcome
+            with self._lock:
+                conversation = self._follower.note_said(say)
+            body = {**asdict(say), "conversation": conversation, "folder": self._hello.folder}
             try:
-                self._connection.send(message)
+                told = connection.post("/web/say", body)
             except Gone:
-                self._connection.close()  # half a line may have left
-                return False
-            return True
+                connection.close()  # the reader finds another, and it is said again
+            except NotDone as problem:
+                if problem.code == "ask_again":
+                    connection.close()
+                else:
+                    self._take(wire.NotStored(say.id, str(problem)))
+            else:
+                again, done = bool(told.get("again")), bool(told.get("done"))
+                self._take(wire.Stored(say.id, told["seq"], again, done, told.get("outbox", 0)))
 
-    def _ask(self, message: wire.Stop | wire.GiveAnswer, what: str) -> wire.Stopped | wire.Answered | None:
-        """Send and wait for the reply; None, and a word to the person, when there is none (B8)."""
-        box: queue.SimpleQueue[wire.Stopped | wire.Answered | None] = queue.SimpleQueue()
-        self._replies[message.id] = box
-        reply = None
-        if self._send(message):
-            with suppress(queue.Empty):
-                reply = box.get(timeout=REPLY_SECONDS)
-        del self._replies[message.id]
-        if reply is None and not self._closed:
-            self._events.put(Notice(_UNREACHED.format(what=what), "warning"))
-        return reply
+    # --- what we are told
 
-    # --- lines in
-
-    def _read_on(self) -> None:
-        """The thread that reads, and finds the gateway again when it is gone."""
+    def _work(self, work: Callable[[], None]) -> None:
         try:
-            while not self._closed:
-                self._read_connection()
-                if not self._closed:
-                    connection = self._reach(self._events.put, lambda: self._closed)
-                    try:
-                        self._greet(connection)
-                    except Gone:
-                        connection.close()  # it died again; the next round finds another
+            work()
         except HermesError as problem:
             self._end(Notice(str(problem), "error"))
         except Exception as problem:  # the top of a thread
             log.exception("the chat lost its gateway")
             self._end(Notice(f"Something went wrong inside hermes ({type(problem).__name__}: {problem}).", "error"))
 
-    def _read_connection(self) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        try:
-            while True:
-                try:
+    def _read_on(self) -> None:
+        """The thread that reads, goes where the conversation leads, and finds the gateway again when it is gone."""
+        while not self._closed:
+            connection, conversation = self._connection, self.conversation
+            try:
+                while connection is not None and self.conversation == conversation:
                     self._take(connection.read())
-                except wire.WireProblem as problem:
-                    log.warning("a line of the gateway is left out: %s", problem)  # a newer gateway may say more
-        except (Gone, ValueError):  # ValueError: it was closed under the reader
-            connection.close()
-        with self._lock:
-            self._connection = None
-        for box in list(self._replies.values()):
-            box.put(None)
+            except Gone:
+                log.debug("the stream has ended")
+            moved, self._connection = self.conversation != conversation, None
+            if connection is not None:
+                connection.close()
+            if not self._closed:
+                self._come_back(connection.twin() if moved and connection is not None else None)
 
-    def _greet(self, connection: LocalConnection) -> wire.Welcome:
-        """Say hello and take the welcome; what was not stored goes out again with it."""
-        connection.send(self._follower.hello())
-        while not isinstance(line := connection.read(HELLO_SECONDS), wire.Welcome):
-            if isinstance(line, wire.Trouble):
-                raise HermesError(line.text)
-            if isinstance(line, wire.Closing):
-                raise Gone(line.reason)
+    def _come_back(self, connection: LocalConnection | None) -> None:
+        connection = connection or self._reach(self._events.put, lambda: self._closed)
+        try:
+            self._enter(connection, self.conversation)
+        except Gone:
+            connection.close()  # it died again; the next round finds another
+
+    def _enter(self, connection: LocalConnection, conversation: str) -> None:
+        """Follow the conversation; what was not stored is said again as soon as we know where it stands."""
+        with self._lock:
+            self._follower.enter(conversation)
+        connection.follow(conversation, self._follower.cursor)
+        while not isinstance(told := connection.read(HELLO_SECONDS), wire.Welcome):
+            if isinstance(told, wire.Closing):
+                raise Gone(told.reason)
+        self._take(told)
         with self._lock:
             self._connection = connection
-            self._take(line)
-        return line
+            for say in self._follower.list_unsaid():
+                self._unsaid.put(say)
 
-    def _take(self, line: wire.FromGateway) -> None:
-        if isinstance(line, wire.Stopped | wire.Answered):
-            box = self._replies.get(line.id)
-            if box is not None:
-                box.put(line)
+    def _take(self, told: wire.Told | wire.Stored | wire.NotStored | None) -> None:
+        if told is None:
             return
-        with self._lock:
-            self._perform(self._follower.take(line))
-
-    def _perform(self, taken: FollowUp) -> None:
-        for event in taken.events:
-            self._events.put(event)
-        for reply in taken.replies:
-            self._send(reply)
+        with self._showing:
+            with self._lock:
+                taken: FollowUp = self._follower.take(told)
+                for event in taken.events:
+                    self._events.put(event)
+            if taken.shown and self._connection is not None:
+                body = {"conversation": self.conversation, "rows": taken.shown}
+                with suppress(Gone, NotDone):  # it is asked for again
+                    self._connection.post("/web/got", body, REPLY_SECONDS)
 
     def _end(self, last: Event) -> None:
         if not self._closed:

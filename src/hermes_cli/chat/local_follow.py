@@ -1,7 +1,7 @@
-"""What a client of the local socket knows: which of its messages are dealt with, what it has shown, where it stands.
+"""What a terminal knows of its conversation: which of its messages are dealt with, what it has shown, where it stands.
 
-Pure: lines of the gateway in, events for the chat and lines for the gateway out. Nothing is shown twice, however often
-it comes, and nothing that was not stored is forgotten.
+Pure: what the gateway tells in, events for the chat and rows to confirm out. Nothing is shown twice, however often it
+comes, and nothing that was not stored is forgotten.
 """
 
 from collections import OrderedDict
@@ -10,12 +10,23 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hermes_base import local_wire as wire
-from hermes_base.chat import Asked, Closed, Event, FileSent, Idle, Notice, Question, Said, TextEnded, TurnEnded
+from hermes_base.chat import (
+    Asked,
+    Event,
+    FileSent,
+    Idle,
+    Notice,
+    Question,
+    ReasoningDelta,
+    Said,
+    TextDelta,
+    TextEnded,
+    TurnEnded,
+)
 from hermes_base.inbound import ANSWER, FILE, NOTE, QUESTION, FileRef, Outgoing
 
 _MOST_REMEMBERED = 10_000  # rows and messages; older ones do not come again
 _Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 _QUESTION_KINDS = frozenset({"approval", "clarification", "confirmation"})
 
 
@@ -24,6 +35,7 @@ class OpenMessage:
     """A message of ours that is not dealt with, as far as we know."""
 
     say: wire.Say
+    said_in: str = ""  # the conversation that it was last said in
     stored: bool = False
     seq: int | None = None
     due: int | None = None  # it is dealt with once this row has come; None: it is not yet
@@ -31,73 +43,93 @@ class OpenMessage:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """What follows from a line."""
+    """What follows from what we are told: events to show, and then rows to confirm."""
 
     events: tuple[Event, ...] = ()
-    replies: tuple[wire.FromClient, ...] = ()
+    shown: tuple[int, ...] = ()
 
 
 class Follower:
     """One chat's view of its conversation, over any number of connections."""
 
     def __init__(self, hello: wire.Hello) -> None:
-        self._hello = hello
+        self._name = hello.client
         self._count = 0
         self._pending: dict[str, OpenMessage] = {}
-        self._last_rows: OrderedDict[int, int] = OrderedDict()  # seq -> row, also of messages that we do not know yet
-        self._shown: OrderedDict[int | str, None] = OrderedDict()
+        self._dealt: OrderedDict[int, None] = OrderedDict()  # also messages that we do not know yet
+        self._shown: OrderedDict[int, None] = OrderedDict()
         self._words: set[int] = set()  # messages that we know, beyond the cursor
-        self._parts: dict[int, str] = {}  # beginnings of long rows, by row
+        self._own: OrderedDict[int, None] = OrderedDict()  # messages of ours
+        self._moves: dict[int, str] = {}  # where messages of ours lead
+        self._asked: set[str] = set()  # questions that this connection has told us
         self._old_row = 0  # rows up to here were there before we came
-        self._cursor = wire.Cursor()
-        self.conversation = ""
+        self._cursor = hello.after
+        self.conversation = hello.conversation
+        self._came = False
 
     # --- what we say
 
-    def hello(self) -> wire.Hello:
-        """The line that opens the conversation, or comes back to it."""
-        if not self.conversation:
-            return self._hello
-        back = replace(self._hello, resume="", continue_last=False, model="", provider="")
-        return replace(back, conversation=self.conversation, after=self._cursor)
+    @property
+    def cursor(self) -> wire.Cursor | None:
+        """How far we have seen the conversation; None: we are new there."""
+        return self._cursor
+
+    def enter(self, conversation: str) -> None:
+        """A connection is being made: questions that are still open will be told again."""
+        self.conversation = conversation
+        self._asked.clear()
 
     def say(self, text: str, files: tuple[FileRef, ...] = ()) -> wire.Say:
         self._count += 1
-        say = wire.Say(str(self._count), text, files)
+        say = wire.Say(f"{self._name}-{self._count}", text, files)
         self._pending[say.id] = OpenMessage(say)
         return say
 
+    def list_unsaid(self) -> list[wire.Say]:
+        return [pending.say for pending in self._pending.values() if not pending.stored]
+
+    def note_said(self, say: wire.Say) -> str:
+        """It is on its way; in which conversation."""
+        if say.id in self._pending:
+            self._pending[say.id].said_in = self.conversation
+        return self.conversation
+
     # --- what we are told
 
-    def take(self, line: wire.FromGateway) -> FollowUp:
-        handle = _HANDLERS.get(type(line))
-        taken = handle(self, line) if handle is not None else FollowUp()
+    def take(self, told: wire.Told | wire.Stored | wire.NotStored) -> FollowUp:
+        taken = _HANDLERS[type(told)](self, told)
         return replace(taken, events=(*taken.events, *self._settle()))
 
     def _take_welcome(self, welcome: wire.Welcome) -> FollowUp:
-        came_back = bool(self.conversation)
-        self._parts.clear()  # the row comes again, from its beginning
-        if not came_back:
+        events: list[Event] = [TextEnded(kept=False)] if self._came else []  # the text under way comes from its start
+        self._came = True
+        if self._cursor is None:
             self._cursor = welcome.cursor
-        self.conversation = welcome.conversation
         self._old_row = welcome.cursor.outbox
         for pending in self._pending.values():
-            if pending.seq is not None and pending.seq not in welcome.open:
+            known = pending.seq is not None and pending.seq <= welcome.cursor.seq
+            if known and pending.said_in == self.conversation and pending.seq not in welcome.open:
                 pending.due = welcome.cursor.outbox
-        replies = tuple(pending.say for pending in self._pending.values() if not pending.stored)
-        # Nobody knows how a text goes on that was cut with the connection; the answer comes whole.
-        return FollowUp((TextEnded(kept=False),) if came_back else (), replies)
+        events += [ReasoningDelta(welcome.reasoning)] if welcome.reasoning else []
+        events += [TextDelta(welcome.text)] if welcome.text else []
+        return FollowUp((*events, *self._ask(welcome.question)))
+
+    def _ask(self, question: Question | None) -> tuple[Event, ...]:
+        if question is None or question.id in self._asked:
+            return ()
+        self._asked.add(question.id)
+        return (Asked(question),)
 
     def _take_stored(self, stored: wire.Stored) -> FollowUp:
         pending = self._pending.get(stored.id)
         if pending is None:
             return FollowUp()
         pending.stored, pending.seq = True, stored.seq
-        if stored.seq is None:
-            pending.due = 0  # nobody knows what became of it: do not wait
+        if stored.seq is None or pending.said_in != self.conversation:
+            pending.due = 0  # nobody knows what became of it, or we have left: do not wait
         else:
             self._note_word(stored.seq)
-            pending.due = stored.outbox if stored.done else self._last_rows.get(stored.seq)
+            pending.due = stored.outbox if stored.done else 0 if stored.seq in self._dealt else None
         return FollowUp()
 
     def _take_refused(self, refused: wire.NotStored) -> FollowUp:
@@ -109,74 +141,80 @@ class Follower:
 
     def _take_event(self, happened: wire.Happened) -> FollowUp:
         event = happened.event
-        if isinstance(event, Idle | Closed):
-            return FollowUp()  # we know better
-        if isinstance(event, Said) and happened.seq and not self._note_word(happened.seq):
-            return FollowUp()
+        if isinstance(event, Said):
+            own = happened.id.rpartition("-")[0] == self._name
+            if own:
+                _remember(self._own, happened.seq)
+            if not self._note_word(happened.seq) or own:
+                return FollowUp()
         return FollowUp((event,))
 
-    def _take_part(self, part: wire.DeliverPart) -> FollowUp:
-        self._parts[part.row] = self._parts.get(part.row, "") + part.text
-        return FollowUp()
-
     def _take_row(self, deliver: wire.Deliver) -> FollowUp:
-        reply = (wire.Got(deliver.row),)
-        outgoing = replace(deliver.outgoing, text=self._parts.pop(deliver.row, "") + deliver.outgoing.text)
-        name = deliver.row if deliver.row > 0 else deliver.key
-        seen = name in self._shown
-        _remember(self._shown, name, None)
-        self._cursor = replace(self._cursor, outbox=max(self._cursor.outbox, deliver.row))
-        stale = deliver.outgoing.kind == QUESTION and 0 < deliver.row <= self._old_row
-        if stale or (seen and deliver.key):
-            return FollowUp(replies=reply)
+        shown, outgoing = ((deliver.row,) if deliver.waits else ()), deliver.outgoing
+        seen = deliver.row in self._shown
+        _remember(self._shown, deliver.row)
+        cursor = self._cursor or wire.Cursor()
+        self._cursor = replace(cursor, outbox=max(cursor.outbox, deliver.row))
+        if seen or (outgoing.kind == QUESTION and deliver.row <= self._old_row):
+            return FollowUp(shown=shown)
         event = _EVENTS[outgoing.kind](outgoing)
+        if isinstance(event, Asked):
+            return FollowUp(self._ask(event.question), shown)
         if isinstance(event, TurnEnded) and outgoing.level == "error":  # it has no answer: why is told beside its end
-            return FollowUp((Notice(outgoing.text, "error"), replace(event, answer="")), reply)
-        return FollowUp((event,), reply)
+            return FollowUp((Notice(outgoing.text, "error"), replace(event, answer="")), shown)
+        return FollowUp((event,), shown)
 
     def _take_done(self, dealt: wire.DealtWith) -> FollowUp:
         for seq in dealt.seqs:
-            _remember(self._last_rows, seq, dealt.outbox)
+            _remember(self._dealt, seq)
         for pending in self._pending.values():
-            if pending.seq in dealt.seqs:
-                pending.due = dealt.outbox
+            if pending.seq in dealt.seqs and pending.said_in == self.conversation:
+                pending.due = 0
+        target = next((self._moves.pop(seq) for seq in dealt.seqs if seq in self._moves), "")
+        if target:
+            self._move(target)
         return FollowUp()
 
-    def _take_moved(self, moved: wire.MovedTo) -> FollowUp:
-        """What we said in the old conversation is not ours to wait for any more."""
-        self.conversation, self._cursor, self._old_row = moved.conversation, moved.cursor, moved.cursor.outbox
-        self._words.clear()
-        self._last_rows.clear()
+    def _take_move(self, moved: wire.MovedTo) -> FollowUp:
+        if moved.seq in self._own:
+            self._moves[moved.seq] = moved.conversation
+        return FollowUp()
+
+    def _move(self, target: str) -> None:
+        """We are new in another conversation; what we said in the old one is not ours to wait for any more."""
+        self.conversation, self._cursor, self._came = target, None, False
+        for known in (self._words, self._dealt, self._own, self._moves):
+            known.clear()
         for pending in self._pending.values():
             if pending.stored:
                 pending.due = 0
-        return FollowUp()
 
     # --- what we know
 
     def _note_word(self, seq: int) -> bool:
         """Remember a message, and move the cursor over all that we know without a gap; False when it was known."""
-        if seq <= self._cursor.seq or seq in self._words:
+        cursor = self._cursor or wire.Cursor()
+        if seq <= cursor.seq or seq in self._words:
             return False
         self._words.add(seq)
-        newest = self._cursor.seq
+        newest = cursor.seq
         while newest + 1 in self._words:
             newest += 1
             self._words.remove(newest)
-        self._cursor = replace(self._cursor, seq=newest)
+        self._cursor = replace(cursor, seq=newest)
         return True
 
     def _settle(self) -> tuple[Event, ...]:
         """Drop what is dealt with and has all its rows; Idle when nothing is left."""
-        row = self._cursor.outbox
+        row = self._cursor.outbox if self._cursor is not None else 0
         ended = [id for id, pending in self._pending.items() if pending.due is not None and pending.due <= row]
         for id in ended:
             del self._pending[id]
         return (Idle(),) if ended and not self._pending else ()
 
 
-def _remember(known: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
-    known[key] = value
+def _remember(known: OrderedDict[_Key, None], key: _Key) -> None:
+    known[key] = None
     while len(known) > _MOST_REMEMBERED:
         known.popitem(last=False)
 
@@ -215,9 +253,8 @@ _HANDLERS: Mapping[type, Callable[[Follower, Any], FollowUp]] = {
     wire.Stored: Follower._take_stored,
     wire.NotStored: Follower._take_refused,
     wire.Happened: Follower._take_event,
-    wire.DeliverPart: Follower._take_part,
     wire.Deliver: Follower._take_row,
     wire.DealtWith: Follower._take_done,
-    wire.MovedTo: Follower._take_moved,
-    wire.Trouble: lambda _, trouble: FollowUp((Notice(trouble.text, "error"),)),
+    wire.MovedTo: Follower._take_move,
+    wire.Closing: lambda _, closing: FollowUp(),
 }

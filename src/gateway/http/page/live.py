@@ -3,33 +3,17 @@
 Whenever the two could differ (another session, messages taken back, a reader that was too slow), the whole truth again.
 """
 
-import asyncio
-import logging
-import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from gateway.core.timeline import describe_row
-from gateway.http.answers import write_json, write_question
 from gateway.http.page.parts import Parts
-from gateway.http.page.views import (
-    Json,
-    view_end,
-    view_entry,
-    view_heard,
-    view_models,
-    view_snapshot,
-    view_thread,
-)
-from gateway.platforms.face import Asking, Begun, Dealt, Heard, Moved, Taken, Titled
+from gateway.http.page.telling import PULSE_SECONDS, describe_event
+from gateway.http.page.views import Json, view_end, view_entry, view_models, view_snapshot, view_thread
+from gateway.platforms.face import Asking, Dealt, Heard, Moved, Titled
 from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
-from gateway.platforms.web.picture import Picture
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
-from hermes_base.errors import HermesError
+from gateway.platforms.picture import Picture
+from hermes_base.chat import Notice, join_deltas
 from hermes_base.query_values import ASSISTANT, TOOL, USER, Timeline, TimelineEntry
 
-log = logging.getLogger(__name__)
-
-PULSE_SECONDS = 15.0  # a comment in this time: who does not take it has gone
 PAGE_ROWS = 100
 MOST_KNOWN = 1_000
 SNAPSHOT_TRIES = 4
@@ -38,7 +22,6 @@ SNAPSHOT_TRIES = 4
 _STORED = (Heard, Dealt, Sent, Asking, Lost)
 #: What no snapshot has.
 _PASSING = (Notice, Moved, Titled, StreamEnded)
-_LARGE = frozenset({"snapshot", "settled"})  # they may hold megabytes, which are not written on the event loop
 _TRANSCRIPT = frozenset({USER, ASSISTANT, TOOL})
 
 Mark = tuple[str, int]  # an entry's id, and what it says
@@ -87,10 +70,12 @@ class LiveView:
         """What there is to tell; empty after a while in which nothing happened."""
         told: list[Json] = []
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
+        shown = self._shown
         if any(isinstance(event, Lost) for event in events):
             self.ended = any(isinstance(event, StreamEnded) for event in events)
-            return [{"type": "closing"}] if self.ended else await self.begin()
-        shown = self._shown
+            if self.ended:
+                return [{"type": "closing"}]
+            told += await self.begin()
         for event in events:
             if shown == self._shown or isinstance(event, _PASSING):  # all else is in the truth that was told after it
                 told += await self._tell(event)
@@ -131,42 +116,7 @@ class LiveView:
         if isinstance(event, Moved) and not self._parts.web.is_said_here(self._conversation, event.seq):
             return []
         self.ended = self.ended or isinstance(event, StreamEnded)
-        told = self._describe(event)
-        return [] if told is None else [told]
-
-    def _describe(self, event: Watched) -> Json | None:
-        match event:
-            case TextDelta(text):
-                return {"type": "text", "text": text}
-            case ReasoningDelta(text):
-                return {"type": "reasoning", "text": text}
-            case TextEnded(kept):
-                return {"type": "text_ended", "kept": kept}
-            case ToolStarted(id, name, preview):
-                return {"type": "tool_started", "id": id, "name": name, "preview": preview}
-            case ToolEnded(id, name, ok, seconds, preview):
-                shown = {"id": id, "name": name, "ok": ok, "seconds": seconds, "preview": preview}
-                return {"type": "tool_ended", **shown}
-            case Notice(text, level):
-                return {"type": "notice", "text": text, "level": level}
-            case Heard():
-                return {"type": "heard", **view_heard(event, self._parts.shelf)}
-            case Begun(seqs, at):
-                return {"type": "begun", "seqs": seqs, "at": at}
-            case Taken(seqs):
-                return {"type": "taken", "seqs": seqs}
-            case Asking(question):
-                return {"type": "asked", "question": write_question(question)}
-            case Sent(row, outgoing):
-                entry = describe_row(row, outgoing, time.time())
-                return {"type": "note", "entry": view_entry(entry, self._parts.shelf)} if entry else None
-            case Titled(session, title):
-                return {"type": "title", "session": session, "title": title}
-            case Moved(_, conversation):
-                return {"type": "moved", "conversation": conversation}
-            case StreamEnded():
-                return {"type": "closing"}
-        return None
+        return describe_event(event, self._parts.shelf)
 
     async def _settle(self, seqs: tuple[int, ...]) -> list[Json]:
         """What the transcript has got, if all that the page knows still stands."""
@@ -189,27 +139,3 @@ class LiveView:
             **view_end(answers),
         }
         return [settled]
-
-
-async def stream_view(parts: Parts, conversation: str) -> AsyncIterator[bytes]:
-    """A page's view of a conversation, until the gateway closes; each piece is one or more events."""
-    try:
-        with parts.web.hub.watch(conversation) as watch:
-            view = LiveView(parts, conversation, watch)
-            yield await _write(await view.begin())
-            while not view.ended:
-                yield await _write(await view.go_on())
-    except HermesError as problem:  # the page comes back by itself
-        log.warning("a page's view of %s ended: %s", conversation, problem)
-    except Exception:  # the boundary to a request
-        log.exception("a page's view of %s broke", conversation)
-
-
-async def _write(told: Sequence[Json]) -> bytes:
-    is_large = any(one["type"] in _LARGE for one in told)
-    return await asyncio.to_thread(write_events, told) if is_large else write_events(told)
-
-
-def write_events(told: Sequence[Json]) -> bytes:
-    """Nothing at all is a comment, by which a connection is seen to be alive."""
-    return b"".join(b"data: " + write_json(one) + b"\n\n" for one in told) or b":\n\n"

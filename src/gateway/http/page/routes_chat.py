@@ -1,118 +1,106 @@
-"""Calls of the page on one conversation: what is said, stopped and answered, and the live view of it."""
+"""Calls on one conversation: what is said, stopped and answered, and the live view of it. Pages and terminals make the
+same ones; what differs between them is their `ChatSide`."""
 
-import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal
-from gateway.http.page.live import stream_view
-from gateway.http.page.parts import Parts
-from gateway.http.page.views import Json
-from gateway.http.reading import NAME, SmallText, served, wrong_field
+from gateway.http.answers import Refusal, answer_json, guarded
+from gateway.http.page.telling import View, stream_view
+from gateway.http.reading import query_text, read_choice, read_name, read_object, read_text, wrong_field
 from gateway.http.streams import stream
 from gateway.platforms.face import Refused
+from gateway.platforms.hub import HubAdapter, Watch
 from hermes_base import command_table
-from hermes_base.inbound import Address, FileRef, Inbound
-from hermes_base.query_values import OWNER_ID
+from hermes_base.inbound import FileRef, Inbound
 
 MOST_TEXT = 1_000_000
 MOST_FILES = 20
-MOST_CHECKED = 2_000
 MODES = ("", "queue", "steer")
-LongText = Annotated[str, Meta(max_length=MOST_TEXT)]
+
+Fields = Mapping[str, Any]
+
+
+class ChatSide(Protocol):
+    """Who makes the calls: where their messages come from, what they may see, and how it is told."""
+
+    adapter: HubAdapter
+    most_body: int
+    most_text: int
+
+    async def check(self, conversation: str) -> None:
+        """NotThere for a conversation that is not the caller's."""
+        ...
+
+    def view(self, conversation: str, request: Request, watch: Watch) -> View: ...
+
+    async def find_files(self, fields: Fields) -> tuple[FileRef, ...]: ...
+
+    def make_inbound(self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields) -> Inbound:
+        """The message as it is stored."""
+        ...
+
+    def explain(self, refused: Refused) -> Refusal: ...
+
+    async def describe_seen(self, inbound: Inbound, conversation: str) -> Mapping[str, Any]:
+        """What became of a message that was stored before."""
+        ...
+
+    async def stop(self, conversation: str) -> bool: ...
+
+    async def answer(self, question: str, text: str) -> bool: ...
 
 
 class ChatRoutes:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._checked: OrderedDict[str, None] = OrderedDict()  # conversations that are the caller's
+    def __init__(self, side: ChatSide) -> None:
+        self._side = side
 
     def list(self) -> Sequence[BaseRoute]:
         return [
-            Route("/web/live", served(self.watch), methods=["GET"]),
-            Route("/web/say", served(self.say), methods=["POST"]),
-            Route("/web/stop", served(self.stop), methods=["POST"]),
-            Route("/web/answer", served(self.answer), methods=["POST"]),
+            Route("/web/live", guarded(self.watch), methods=["GET"]),
+            Route("/web/say", guarded(self.say), methods=["POST"]),
+            Route("/web/stop", guarded(self.stop), methods=["POST"]),
+            Route("/web/answer", guarded(self.answer), methods=["POST"]),
         ]
 
-    async def check(self, conversation: str) -> None:
-        """NotThere for a conversation of somebody else; whose one is does not change."""
-        if conversation in self._checked:
-            return
-        await self._parts.queries.turns.question(self._parts.caller, conversation)
-        self._checked[conversation] = None
-        if len(self._checked) > MOST_CHECKED:
-            self._checked.popitem(last=False)
-
-    async def watch(self, request: Request, conversation: Annotated[str, Meta(max_length=1_000)] = "") -> Response:
+    async def watch(self, request: Request) -> Response:
         if request.method != "GET":
             raise Refusal(405, "http", "A stream has no end, so there is no head of it alone.")
-        await self.check(conversation)
-        return stream(stream_view(self._parts, conversation))
+        conversation, side = query_text(request, "conversation"), self._side
+        await side.check(conversation)
+        watching = side.adapter.watch(conversation)
+        return stream(stream_view(watching, lambda watch: side.view(conversation, request, watch)))
 
-    async def say(
-        self,
-        request: Request,
-        conversation: SmallText,
-        id: Annotated[str, Meta(pattern=NAME)],
-        text: LongText = "",
-        mode: str = "",
-        files: Annotated[tuple[str, ...], Meta(max_length=MOST_FILES)] = (),
-        seen: SmallText = "",
-    ) -> Json:
-        del request
-        if mode not in MODES:
-            raise wrong_field("mode", f"must be one of {MODES}")
-        found = await asyncio.to_thread(self._find_files, files)
-        if not text.strip() and not found:
-            raise wrong_field("text", "must say something, or a file has to come with it")
-        await self.check(conversation)
-        web = self._parts.web
-        inbound = Inbound(
-            Address(web.spec.name, web.account, conversation),
-            id,
-            OWNER_ID,
-            # What becomes of it while a turn is under way; commands know by themselves.
-            f"/{mode} {text}" if mode and text.strip() and command_table.parse(text) is None else text,
-            files=found,
-            conversation=conversation,
-            seen=seen,
-            received=time.time(),
-        )
-        web.last_seen = time.time()
-        taken = await web.core.take(inbound)
+    async def say(self, request: Request) -> Response:
+        side = self._side
+        fields = await read_object(request, side.most_body)
+        conversation, id = read_text(fields, "conversation"), read_name(fields, "id")
+        text = read_text(fields, "text", "", side.most_text)
+        mode = read_choice(fields, "mode", MODES)
+        files = await side.find_files(fields)
+        if not text.strip() and not files:
+            raise wrong_field("text", "something, or a file has to come with it")
+        await side.check(conversation)
+        # What becomes of it while a turn is under way; commands know by themselves.
+        said = f"/{mode} {text}" if mode and text.strip() and command_table.parse(text) is None else text
+        inbound = side.make_inbound(conversation, id, said, files, fields)
+        side.adapter.last_seen = time.time()
+        taken = await side.adapter.core.take(inbound)
         if isinstance(taken, Refused):
-            raise self._explain(taken)
+            raise side.explain(taken)
         if taken.seq is not None:
-            return {"seq": taken.seq}
-        before = await self._parts.queries.turns.find_message(inbound.address.account_key, inbound.stem)
-        return {"seq": before[0] if before else 0, "again": True}
+            return answer_json({"seq": taken.seq})
+        return answer_json({**await side.describe_seen(inbound, conversation), "again": True})
 
-    def _explain(self, refused: Refused) -> Refusal:
-        if refused.closing:
-            return Refusal(409, "closing", refused.reason)
-        if not self._parts.shelf.has_room():
-            return Refusal(507, "disk_full", refused.reason)
-        return Refusal(503, "not_taken", refused.reason)
+    async def stop(self, request: Request) -> Response:
+        fields = await read_object(request)
+        return answer_json({"stopped": await self._side.stop(read_text(fields, "conversation"))})
 
-    def _find_files(self, ids: Sequence[str]) -> tuple[FileRef, ...]:
-        found = [self._parts.shelf.find_upload(id) for id in ids]
-        files = tuple(file for file in found if file is not None)
-        if len(files) != len(ids):
-            raise wrong_field("files", "must be ids of uploaded files that are still there")
-        return files
-
-    async def stop(self, request: Request, conversation: SmallText) -> Json:
-        del request
-        return {"stopped": await self._parts.queries.turns.stop(self._parts.caller, conversation)}
-
-    async def answer(self, request: Request, question: SmallText, text: LongText) -> Json:
-        del request
-        return {"ok": await self._parts.queries.turns.answer(self._parts.caller, question, text)}
+    async def answer(self, request: Request) -> Response:
+        fields = await read_object(request)
+        question, text = read_text(fields, "question"), read_text(fields, "text", most=MOST_TEXT)
+        return answer_json({"ok": await self._side.answer(question, text)})

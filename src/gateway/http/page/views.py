@@ -9,7 +9,7 @@ from typing import Any
 from gateway.http.answers import write_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Heard
-from gateway.platforms.web.picture import Picture
+from gateway.platforms.picture import Picture
 from hermes_base import command_table
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.query_values import Thread, Timeline, TimelineEntry

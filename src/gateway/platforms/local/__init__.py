@@ -1,6 +1,4 @@
-"""The local platform: JSON lines over a Unix socket in the home. Whoever can connect is the owner of the machine."""
-
-from dataclasses import replace
+"""The terminals of this machine. They speak over a socket in the home; whoever can open it is the owner."""
 
 from gateway.platforms.face import PlatformSpec
 
@@ -18,7 +16,4 @@ SPEC = PlatformSpec(
     always_on=True,
     needs_mention=False,
     names_seen=True,
-    settings={"idempotent": "false: clients get no keys, and a repeated message is shown again, with a mark"},
 )
-#: The same for clients that cannot tell a repetition.
-LOCAL_PLAIN = replace(SPEC, takes_keys=False)

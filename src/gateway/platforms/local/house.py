@@ -1,4 +1,4 @@
-"""What the local adapter asks of the gateway, beyond what every platform does."""
+"""What is asked of the gateway for terminals, beyond what every platform asks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ class OpenedConversation:
 
     conversation: str
     banner: tuple[str, ...] = ()
-    question: Question | None = None  # what is asked there and not answered yet
     hint: str = ""  # a line that stays in sight
 
 
@@ -30,6 +29,7 @@ class StoredRow:
     outgoing: Outgoing
     created: float = 0.0
     seq: int = 0  # the first message of its turn; 0: it belongs to none
+    waits: bool = False  # nobody has confirmed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,10 @@ class LocalHouse(Core, Protocol):
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation; keep model, provider and folder as its choices when they are given."""
+        ...
+
+    def question(self, conversation: str) -> Question | None:
+        """What is asked there and not answered yet."""
         ...
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:

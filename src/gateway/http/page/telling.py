@@ -1,0 +1,100 @@
+"""What happens in a conversation, as whoever watches it is told: one vocabulary for pages and terminals."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from gateway.core.timeline import describe_row
+from gateway.http.answers import write_json, write_question
+from gateway.http.page.files import FileShelf
+from gateway.http.page.views import Json, view_entry, view_heard
+from gateway.platforms.face import Asking, Begun, Heard, Moved, Taken, Titled
+from gateway.platforms.hub import Sent, StreamEnded, Watch, Watched
+from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
+from hermes_base.errors import HermesError
+
+log = logging.getLogger(__name__)
+
+PULSE_SECONDS = 15.0  # a comment in this time: who does not take it has gone
+_LARGE = frozenset({"snapshot", "settled", "row"})  # may hold megabytes, which are not written on the event loop
+
+
+class View(Protocol):
+    """One watcher's view of a conversation."""
+
+    ended: bool
+
+    async def begin(self) -> list[Json]:
+        """The first that it is told."""
+        ...
+
+    async def go_on(self) -> list[Json]:
+        """What there is to tell next; empty after a while in which nothing happened."""
+        ...
+
+
+def describe_event(event: Watched, shelf: FileShelf) -> list[Json]:
+    """What is told of an event; nothing of those that are none of a watcher's business."""
+    match event:
+        case TextDelta(text):
+            return [{"type": "text", "text": text}]
+        case ReasoningDelta(text):
+            return [{"type": "reasoning", "text": text}]
+        case TextEnded(kept):
+            return [{"type": "text_ended", "kept": kept}]
+        case ToolStarted(id, name, preview):
+            return [{"type": "tool_started", "id": id, "name": name, "preview": preview}]
+        case ToolEnded(id, name, ok, seconds, preview):
+            shown = {"id": id, "name": name, "ok": ok, "seconds": seconds, "preview": preview}
+            return [{"type": "tool_ended", **shown}]
+        case Notice(text, level):
+            return [{"type": "notice", "text": text, "level": level}]
+        case Heard():
+            return [{"type": "heard", **view_heard(event, shelf)}]
+        case Begun(seqs, at):
+            return [{"type": "begun", "seqs": seqs, "at": at}]
+        case Taken(seqs):
+            return [{"type": "taken", "seqs": seqs}]
+        case Asking(question):
+            return [{"type": "asked", "question": write_question(question)}]
+        case Sent(row, outgoing):
+            entry = describe_row(row, outgoing, time.time())
+            return [{"type": "note", "entry": view_entry(entry, shelf)}] if entry else []
+        case Titled(session, title):
+            return [{"type": "title", "session": session, "title": title}]
+        case Moved(seq, conversation):
+            return [{"type": "moved", "seq": seq, "conversation": conversation}]
+        case StreamEnded():
+            return [{"type": "closing"}]
+    return []
+
+
+async def stream_view(
+    watching: AbstractContextManager[Watch], make_view: Callable[[Watch], View]
+) -> AsyncIterator[bytes]:
+    """What a watcher is told until the gateway closes; each piece is one or more events. Whatever goes wrong ends the
+    stream: who comes back finds the truth in the store."""
+    try:
+        with watching as watch:
+            view = make_view(watch)
+            yield await _write(await view.begin())
+            while not view.ended:
+                yield await _write(await view.go_on())
+    except HermesError as problem:
+        log.warning("somebody's view of a conversation ended: %s", problem)
+        yield write_events([{"type": "closing", "reason": str(problem)}])
+    except Exception:  # the boundary to a request
+        log.exception("somebody's view of a conversation broke")
+
+
+async def _write(told: Sequence[Json]) -> bytes:
+    is_large = any(one["type"] in _LARGE for one in told)
+    return await asyncio.to_thread(write_events, told) if is_large else write_events(told)
+
+
+def write_events(told: Sequence[Json]) -> bytes:
+    """Nothing at all is a comment, by which a connection is seen to be alive."""
+    return b"".join(b"data: " + write_json(one) + b"\n\n" for one in told) or b":\n\n"

@@ -1,0 +1,199 @@
+"""One terminal's view of one conversation, live: rows of the outbox and what happens, as one stream in one order.
+
+The store may be ahead of the events. An answer is told when they have told the end of its turn, so it never overtakes
+its own text; and what they tell of a turn whose answer was there before the terminal came is left out.
+"""
+
+from collections.abc import Iterable
+
+from gateway.http.answers import write_question
+from gateway.http.page.files import FileShelf
+from gateway.http.page.telling import PULSE_SECONDS, describe_event
+from gateway.http.page.views import Json, view_picture
+from gateway.http.terminal.missed import find_missed, read_rows
+from gateway.platforms.face import Begun, Dealt, Heard, Taken
+from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
+from gateway.platforms.local.adapter import LocalAdapter
+from gateway.platforms.local.house import StoredRow
+from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
+from hermes_base.inbound import ANSWER, Inbound, Outgoing, as_fields
+from hermes_base.local_wire import Cursor
+
+MISSED_AT_ONCE = 100  # of what was missed, in one piece
+#: What the picture of a turn has in it.
+_PICTURED = (Begun, Taken, TextDelta, ReasoningDelta, TextEnded, ToolStarted, ToolEnded)
+
+
+class RowsView:
+    """What one terminal knows of a conversation, and what it is told next."""
+
+    def __init__(
+        self, adapter: LocalAdapter, conversation: str, watch: Watch, after: Cursor | None, shelf: FileShelf
+    ) -> None:
+        """`after`: what the terminal has seen; None: it is new, and nothing of what was before is for it."""
+        self._adapter = adapter
+        self._house = adapter.house
+        self._conversation = conversation
+        self._watch = watch
+        self._after = after
+        self._shelf = shelf
+        self._row = 0  # rows up to here are told, or were there before a new terminal came
+        self._word = 0  # messages up to here, of those that were missed
+        self._seq = 0  # the newest message that we know of
+        self._open: set[int] = set()  # messages whose end was not told
+        self._over: frozenset[int] = frozenset()  # messages of a turn whose answer came before its events
+        self._told: set[int] = set()  # rows that delivery has not asked for since
+        self._asked: set[int] = set()  # rows that delivery has asked for
+        self._held: dict[int, Outgoing] = {}  # answers from before we came, while a turn is under way
+        self._behind = False
+        self.ended = False
+
+    # --- where it stands
+
+    async def begin(self) -> list[Json]:
+        """Say where the conversation stands; what was missed comes next, as fast as it is read."""
+        newest = await self._look()
+        if self._after is None:
+            self._row = newest.outbox
+            return await self._catch_up_with_events()
+        self._row, self._word = min(self._after.outbox, newest.outbox), self._after.seq
+        self._behind = True
+        return [self._snapshot(newest, None)]
+
+    async def _look(self) -> Cursor:
+        """Find out which messages are open: by the store, or by the events, which may be behind it."""
+        newest = Cursor(*await self._house.latest(self._conversation))
+        waiting = await self._house.open_seqs(self._conversation)
+        picture = self._adapter.picture(self._conversation)
+        self._open = {*waiting, *(picture.seqs if picture is not None else ())}
+        self._seq = max(self._seq, newest.seq)
+        return newest
+
+    async def go_on(self) -> list[Json]:
+        if self._behind:
+            return await self._tell_missed()
+        events = join_deltas(await self._watch.wait(PULSE_SECONDS))
+        if any(isinstance(event, Lost) for event in events):
+            self._after = Cursor(self._row, self._seq)
+            self.ended = any(isinstance(event, StreamEnded) for event in events)
+            events = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Sent))]
+            begun = [] if self.ended else await self.begin()
+            return [*begun, *await self._tell_all(events)]
+        return await self._tell_all(events)
+
+    async def _tell_missed(self) -> list[Json]:
+        """The next of what it missed; then it is abreast."""
+        told, reading_rows = [], True
+        async for item in find_missed(self._house, self._conversation, Cursor(self._row, self._word)):
+            if isinstance(item, StoredRow):
+                reading_rows = reading_rows and self._may_tell(item)
+                told += self._tell_row(item) if reading_rows else []
+            else:
+                told += self._tell_word(*item)
+            if len(told) == MISSED_AT_ONCE:
+                return told
+        self._behind = False
+        return told + await self._catch_up_with_events()
+
+    async def _catch_up_with_events(self) -> list[Json]:
+        """What came while the store was read, and then the turn under way as it was at that moment."""
+        picture = self._adapter.picture(self._conversation)
+        live, came = view_picture(picture), self._watch.take_all()
+        told = await self._tell_all(event for event in came if not isinstance(event, _PICTURED))
+        return [*told, self._snapshot(Cursor(self._row, self._seq), live)]
+
+    def _snapshot(self, cursor: Cursor, live: Json | None) -> Json:
+        question = None if self._behind else self._house.question(self._conversation)
+        return {
+            "type": "snapshot",
+            "conversation": self._conversation,
+            "cursor": as_fields(cursor),
+            "waiting": [{"seq": seq} for seq in sorted(self._open)],
+            "live": live,
+            "question": write_question(question),
+        }
+
+    # --- what happens
+
+    async def _tell_all(self, events: Iterable[Watched]) -> list[Json]:
+        return [told for event in events for told in await self._tell(event)]
+
+    async def _tell(self, event: Watched) -> list[Json]:
+        match event:
+            case Heard(seq, inbound):
+                self._note(seq)
+                return self._tell_word(seq, inbound)
+            case Begun(seqs):
+                self._note(*seqs)
+                self._over = frozenset(seqs) if self._open.isdisjoint(seqs) else frozenset()
+            case Dealt(seqs):
+                return await self._settle(seqs)
+            case Sent(row, outgoing):
+                return await self._tell_sent(row, outgoing)
+            case StreamEnded():
+                self.ended = True
+        return [] if self._over and isinstance(event, _PICTURED) else describe_event(event, self._shelf)
+
+    def _note(self, *seqs: int) -> None:
+        """New messages are open, and so are those before them that nobody has named yet."""
+        newest = max(seqs, default=0)
+        self._open.update(range(self._seq + 1, newest + 1))
+        self._seq = max(self._seq, newest)
+
+    async def _settle(self, seqs: tuple[int, ...]) -> list[Json]:
+        self._note(*seqs)
+        self._open.difference_update(seqs)
+        self._over = frozenset() if self._over & set(seqs) else self._over
+        told = await self._tell_rows()
+        held, self._held = self._held, {}
+        waiting = [self._write_row(row, outgoing, waits=True) for row, outgoing in held.items()]
+        return [*waiting, *told, {"type": "settled", "seqs": seqs}]
+
+    async def _tell_sent(self, row: int, outgoing: Outgoing) -> list[Json]:
+        """Delivery asks for a row: it was told, is told with those before it, waits for the end of its turn, or was
+        there before a new terminal came. One that is asked for again waits for the end of no turn that is over."""
+        if row in self._asked:
+            await self._look()
+        old = row <= self._row
+        told = [] if old else await self._tell_rows()
+        if row in self._told:
+            self._told.discard(row)  # when it is asked for again nobody has confirmed it
+        elif old and outgoing.kind == ANSWER and self._open:
+            self._held[row] = outgoing
+        elif old:
+            told.append(self._write_row(row, outgoing, waits=True))
+        self._asked.add(row)
+        return told
+
+    # --- rows and words
+
+    async def _tell_rows(self) -> list[Json]:
+        told: list[Json] = []
+        async for row in read_rows(self._house, self._conversation, self._row):
+            if not self._may_tell(row):
+                break
+            told += self._tell_row(row)
+        return told
+
+    def _may_tell(self, row: StoredRow) -> bool:
+        """Not the answer of a turn whose end is not told yet."""
+        return row.outgoing.kind != ANSWER or (row.seq <= self._seq and row.seq not in self._open)
+
+    def _tell_row(self, row: StoredRow) -> list[Json]:
+        self._row = row.id
+        ours = row.outgoing.address.account_key == f"{self._adapter.spec.name}:{self._adapter.account}"
+        if ours:
+            self._told.add(row.id)
+        return [self._write_row(row.id, row.outgoing, waits=ours and row.waits)]
+
+    def _write_row(self, row: int, outgoing: Outgoing, *, waits: bool) -> Json:
+        fields = as_fields(outgoing)
+        address, file = as_fields(outgoing.address), outgoing.file and as_fields(outgoing.file)
+        return {"type": "row", "row": row, "outgoing": {**fields, "address": address, "file": file}, "waits": waits}
+
+    def _tell_word(self, seq: int, inbound: Inbound) -> list[Json]:
+        """A message has its id where terminals gave it one: by that they know their own."""
+        self._word = max(self._word, seq)
+        own = inbound.address.platform == self._adapter.spec.name
+        named = {"id": inbound.message if own else "", "by": inbound.sender_name or ("" if own else inbound.sender)}
+        return [{**told, **named} for told in describe_event(Heard(seq, inbound), self._shelf)]
