@@ -16,7 +16,6 @@ from gateway_process import HERMES as HERMES_SCRIPT
 from gateway_process import GatewayProcess, read_store
 from waiting import wait_until
 
-from hermes_base import local_wire as wire
 from hermes_cli.chat.local_client import connect
 from hermes_lab.server import LabServer
 
@@ -220,10 +219,7 @@ def test_a_turn_that_somebody_else_stopped_is_exit_code_1(start: Start, folder: 
     wait_begun(folder)
     conversation = read_store(home, "select conversation from inbox")[0][0]
     with closing(connect(home)) as connection:
-        connection.send(wire.Hello("other", conversation=conversation))
-        connection.send(Stop("1"))
-        while not isinstance(connection.read(PATIENCE), Stopped):
-            pass
+        assert connection.post("/web/stop", {"conversation": conversation}) == {"stopped": True}
         _, err = asked.communicate(timeout=PATIENCE)
     assert asked.returncode == 1
     assert b"Interrupted by you." not in err

@@ -252,9 +252,9 @@ def row(number: int, kind: str = ANSWER) -> wire.Deliver:
     return wire.Deliver(number, Outgoing(HERE, f"row {number}", kind, question="q"), waits=True)
 
 
-def welcomed(cursor: wire.Cursor = wire.Cursor()) -> Follower:
+def welcomed(outbox: int = 0) -> Follower:
     follower = Follower(wire.Hello("a", conversation=KEY))
-    follower.take(wire.Welcome(KEY, cursor))
+    follower.take(wire.Welcome(KEY, wire.Cursor(outbox, 0)))
     return follower
 
 
@@ -279,7 +279,7 @@ def test_idle_waits_for_the_rows_of_a_message_that_was_done_before() -> None:
 
 
 def test_old_questions_are_not_asked_again() -> None:
-    follower = welcomed(wire.Cursor(5, 0))
+    follower = welcomed(5)
     assert follower.take(row(4, QUESTION)).events == ()
     assert isinstance(follower.take(row(6, QUESTION)).events[0], Asked)
 

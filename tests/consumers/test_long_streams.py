@@ -16,9 +16,9 @@ from gateway.delivery.live_events import DraftFeed
 from gateway.http.api.runs import run_record
 from gateway.http.api.runs.run_record import Record
 from gateway.platforms import hub
+from gateway.platforms import picture as pictures
 from gateway.platforms.face import LiveEvent
 from gateway.platforms.hub import Lost, Watch
-from gateway.platforms import picture as pictures
 from gateway.platforms.picture import Picture
 from gateway.turns import threads
 from gateway.turns.threads import EventPipe

@@ -243,9 +243,18 @@ def test_malformed_updates_do_not_stop_the_account(house: House, change: dict[st
 
 
 @pytest.mark.parametrize(
-    "junk", [b"\xff\xfe\n", b"{}\n", b"null\n", b'{"type": "hello"\n', b"[" * 100_000 + b"\n", b""]
+    "junk",
+    [
+        b"\xff\xfe\n",
+        b"{}\n",
+        b"null\n",
+        b'{"type": "hello"\n',
+        b"[" * 100_000 + b"\n",
+        b"",
+        b"GET /web/live HTTP/1.1\r\n",
+    ],
 )
-def test_malformed_lines_at_the_socket(house: House, home: Path, junk: bytes) -> None:
+def test_malformed_requests_at_the_socket(house: House, home: Path, junk: bytes) -> None:
     """Bad input: whatever comes at the socket, it ends that connection at most."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(10)

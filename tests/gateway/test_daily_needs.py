@@ -149,7 +149,7 @@ def test_a_terminal_opens_although_no_model_can_be_found(house: House) -> None:
     """H1, H8: its banner says what is wrong, and there the person puts it right."""
     house.write_settings(model=NO_MODEL)
     terminal = RawClient(house.home, "terminal")
-    assert "The provider 'custom' has no address." in "\n".join(terminal.welcome.banner)
+    assert "The provider 'custom' has no address." in terminal.banner
     terminal.say("/model openrouter some/model", "choose")
     terminal.wait(wire.Deliver, lambda line: "some/model (OpenRouter)" in line.outgoing.text)
     terminal.close()

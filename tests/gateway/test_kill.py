@@ -114,13 +114,13 @@ TEXTS = {
 class Storm:
     """People who talk, and a gateway that dies."""
 
-    def __init__(self, gateway: GatewayProcess, seed: int, work: Path, *, people: int, keys: bool) -> None:
+    def __init__(self, gateway: GatewayProcess, seed: int, work: Path, *, people: int) -> None:
         self.gateway = gateway
         self.random = random.Random(seed)
         home = gateway.home
-        self.idle = Person(home, "idle", keys=keys, folder=str(work))
+        self.idle = Person(home, "idle", folder=str(work))
         self.talkers = [
-            Talker(number, seed, Person(home, f"person{number}", keys=keys, folder=str(work), slowness=0.03))
+            Talker(number, seed, Person(home, f"person{number}", folder=str(work), slowness=0.03))
             for number in range(1, people + 1)
         ]
 
@@ -164,19 +164,18 @@ class Storm:
 
 
 @contextmanager
-def storm(gateway: GatewayProcess, seed: int, work: Path, *, people: int, keys: bool) -> Iterator[Storm]:
-    made = Storm(gateway, seed, work, people=people, keys=keys)
+def storm(gateway: GatewayProcess, seed: int, work: Path, *, people: int) -> Iterator[Storm]:
+    made = Storm(gateway, seed, work, people=people)
     try:
         yield made
     finally:
         made.close()
 
 
-def rage_and_count(home: Path, lab: LabServer, work: Path, kills: int, *, busy: str, keys: bool, seed: int) -> None:
-    settings = {"gateway": {"busy": busy}, "platforms": {"local": {"idempotent": keys}}}
+def rage_and_count(home: Path, lab: LabServer, work: Path, kills: int, *, busy: str, seed: int) -> None:
     with (
-        GatewayProcess(home, lab.base_url, **settings) as gateway,
-        storm(gateway, seed, work, people=5, keys=keys) as weather,
+        GatewayProcess(home, lab.base_url, gateway={"busy": busy}) as gateway,
+        storm(gateway, seed, work, people=5) as weather,
     ):
         try:
             weather.rage(kills)
@@ -184,7 +183,7 @@ def rage_and_count(home: Path, lab: LabServer, work: Path, kills: int, *, busy: 
                 *(
                     problem
                     for person in weather.people
-                    for problem in find_damage(home, person, keys=keys, steered=busy == "steer")
+                    for problem in find_damage(home, person, steered=busy == "steer")
                 ),
                 *find_work_done_twice(work, home, weather.people),
                 *find_prefixes_broken_for_nothing(lab, home, weather.people),
@@ -222,21 +221,21 @@ def find_prefixes_broken_for_nothing(lab: LabServer, home: Path, people: list[Pe
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("busy", "keys"), [("queue", True), ("interrupt", False)])
-def test_nothing_is_lost_or_doubled_by_kills(home: Path, lab: LabServer, work: Path, busy: str, keys: bool) -> None:
-    """C1, C2, C3, C7, C9, C10, B6, A6: ten kills at random moments, with and without keys."""
-    rage_and_count(home, lab, work, 10, busy=busy, keys=keys, seed=SEED)
+@pytest.mark.parametrize("busy", ["queue", "interrupt"])
+def test_nothing_is_lost_or_doubled_by_kills(home: Path, lab: LabServer, work: Path, busy: str) -> None:
+    """C1, C2, C3, C7, C9, C10, B6, A6: ten kills at random moments."""
+    rage_and_count(home, lab, work, 10, busy=busy, seed=SEED)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("round", range(5))
-@pytest.mark.parametrize(("busy", "keys"), [("queue", True), ("interrupt", True), ("steer", True), ("queue", False)])
+@pytest.mark.parametrize("busy", ["queue", "interrupt", "steer"])
 def test_nothing_is_lost_or_doubled_by_many_kills(
-    home: Path, lab: LabServer, work: Path, busy: str, keys: bool, round: int
+    home: Path, lab: LabServer, work: Path, busy: str, round: int
 ) -> None:
     """C1, C2, C3, C7, C9, C10, B6, A6: five hundred kills in all."""
-    rage_and_count(home, lab, work, 25, busy=busy, keys=keys, seed=SEED + round)
+    rage_and_count(home, lab, work, 25, busy=busy, seed=SEED + round)
 
 
 DAMAGES = {
@@ -263,13 +262,13 @@ def test_the_count_sees_what_is_wrong(gateway: GatewayProcess, work: Path, tmp_p
         person.ask(TEXTS[kind].replace("TOKEN", f"m1.{number}"))
     wait_quiet(gateway.home, [person])
     assert gateway.terminate() == 0
-    assert not list(find_damage(gateway.home, person, keys=True))
+    assert not list(find_damage(gateway.home, person))
     for number, damage in enumerate(DAMAGES):
         copy = tmp_path / f"copy{number}"
         copy.mkdir()
         shutil.copy(gateway.home / STORE_FILE, copy)
         write_store(copy, DAMAGES[damage])
-        assert list(find_damage(copy, person, keys=True)), damage
+        assert list(find_damage(copy, person)), damage
     person.close()
 
 
@@ -308,7 +307,7 @@ def test_a_turn_goes_on_after_a_stop_in_its_middle(gateway: GatewayProcess, lab:
     person.wait_dealt(said)
     wait_quiet(gateway.home, [person])
     assert [shown.outgoing.text for shown in person.shown] == [GOING_ON, "answer m1.1"]
-    assert not list(find_damage(gateway.home, person, keys=True))
+    assert not list(find_damage(gateway.home, person))
     person.close()
 
 
@@ -331,7 +330,7 @@ def test_a_kill_after_each_commit_of_a_message_changes_nothing(
     gateway.start()
     wait_quiet(gateway.home, [person])
     gateway.kill()
-    damage = [*find_damage(gateway.home, person, keys=True), *find_work_done_twice(work, gateway.home, [person])]
+    damage = [*find_damage(gateway.home, person), *find_work_done_twice(work, gateway.home, [person])]
     assert not damage, "\n".join([*damage, gateway.log[-3000:]])
     assert "Traceback" not in gateway.log, gateway.log[-5000:]
     person.close()
@@ -378,7 +377,7 @@ def test_a_turn_that_kills_its_process_is_given_up(gateway: GatewayProcess, lab:
     assert texts[:2] == [GOING_ON, GOING_ON]
     assert "three times" in texts[2]
     assert texts[3:] == ["answer m1.2"]
-    assert not list(find_damage(gateway.home, person, keys=True))
+    assert not list(find_damage(gateway.home, person))
     person.close()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import time
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from waiting import wait_until
 
 from agent.http.transport import MOST_IDLE
 from hermes_base import local_wire as wire
+from hermes_cli.chat.local_client import connect
 from hermes_lab.server import LabServer
 
 CONVERSATIONS = 2_000
@@ -36,21 +37,22 @@ def measure(pid: int) -> Footprint:
 
 async def ask(home: Path, number: int, text: str) -> str:
     """One person comes, asks, is answered and goes."""
-    reader, writer = await asyncio.open_unix_connection(str(wire.socket_path(home)), limit=wire.MAX_LINE)
-    try:
-        name = f"soak{number}"
-        writer.write(wire.encode(wire.Hello(name, f"agent:main:local:dm:{name}")))
-        writer.write(wire.encode(wire.Say(f"{random.getrandbits(60):x}", text)))
-        answer = ""
-        while not isinstance(line := wire.decode_from_gateway(await reader.readline()), wire.DealtWith):
-            if isinstance(line, wire.Deliver):
-                answer = line.outgoing.text
-                writer.write(wire.encode(wire.Got(line.row)))
-        return answer
-    finally:
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
+    return await asyncio.to_thread(_ask, home, f"agent:main:local:dm:soak{number}", text)
+
+
+def _ask(home: Path, conversation: str, text: str) -> str:
+    connection, answer = connect(home), ""
+    assert connection is not None
+    with closing(connection):
+        connection.follow(conversation, None)
+        while not isinstance(connection.read(), wire.Welcome):
+            pass
+        connection.post("/web/say", {"conversation": conversation, "id": f"{random.getrandbits(60):x}", "text": text})
+        while not isinstance(told := connection.read(), wire.DealtWith):
+            if isinstance(told, wire.Deliver):
+                answer = told.outgoing.text
+                connection.post("/web/got", {"conversation": conversation, "rows": [told.row]})
+    return answer
 
 
 async def talk_to_all(home: Path, order: list[int]) -> None:

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fresh_store import fresh_store
 from local_house import HouseThread
-from raw_client import Answered, Call, GiveAnswer, RawClient, Stop, Stopped, Told, Trouble
+from raw_client import Answered, Call, GiveAnswer, RawClient, Stop, Stopped, Told
 from waiting import wait_until
 
 from gateway.delivery.live_events import LiveEvents
-from gateway.platforms.face import Begun, Dealt, Heard, LiveEvent
 from gateway.http.terminal import listening, local_server
 from gateway.platforms import hub
+from gateway.platforms.face import Begun, Dealt, Heard, LiveEvent
 from gateway.platforms.local import adapter as local_adapter
 from hermes_base import local_wire as wire
 from hermes_base.chat import Question, Said, TextDelta, ToolStarted

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from local_gateway import LocalHouse
 from loop_watch import watch_loop
+from raw_client import Stop
 from stalling import SERVED_SECONDS
 from waiting import wait_until
 
 from gateway.service import gateway
 from gateway.turns import lane as lanes
-from hermes_base import local_wire as wire
 from hermes_state.sql.schema import STORE_FILE
 
 AddTool = Callable[[str, Callable[..., str]], None]

@@ -11,6 +11,7 @@ import pytest
 from gateway_process import read_store
 from local_gateway import LocalHouse
 from moody_model import HEAD, MoodyModel, call, end, say
+from raw_client import Stop
 from stalling import SERVED_SECONDS
 from waiting import wait_until
 

@@ -1,10 +1,9 @@
 """Somebody stands still: a reader, a platform, a hook, an engine, a tool, a model. Everybody else is served."""
 
 import asyncio
-import contextlib
-import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from raw_client import Call, RawClient, Stop, Told
 from stalling import SERVED_SECONDS, THAW_SECONDS, StallingGateway
 from waiting import wait_until
 
-from gateway.platforms.local import attached
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.run import GatewayRunner
 from gateway.service.local_door import LocalDoor
@@ -24,6 +22,7 @@ from gateway.turns import agent_builder
 from gateway.turns.threads import STORE_THREADS
 from hermes_base import local_wire as wire
 from hermes_base.chat import TextDelta
+from hermes_cli.chat.local_client import LocalConnection, connect
 from hermes_lab.server import LabServer
 
 AddTool = Callable[[str, Callable[..., str]], None]
@@ -45,20 +44,22 @@ def is_served(client: RawClient, id: str = "served") -> bool:
     return f"live text for {id}" in seen
 
 
-def test_a_reader_that_stands_still_keeps_nobody_waiting(house: LocalHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_stands_still_keeps_nobody_waiting(house: LocalHouse) -> None:
     """F5, C7: a terminal comes back to a long conversation and reads nothing. Neither another one in the same
     conversation nor one elsewhere notices; when it reads at last, it gets everything it missed, in order."""
-    monkeypatch.setattr(attached, "_PATIENCE_SECONDS", 600.0)  # it is not cut while the test looks
     here, elsewhere = house.client("here"), house.client("elsewhere")
     for number in range(8):
         here.say(f"{number} " + "x" * 300_000, str(number))
         here.wait(wire.Stored, lambda line, number=number: line.id == str(number))
     wait_until(lambda: len(here.find(wire.DealtWith)) >= 1 and not house.gateway.lanes, 60)
-    with open_silent(house.home, here.welcome.conversation) as slow:
-        wait_until(lambda: any(client.hello.client == "slow" for client in list(local_clients(house))))
+    slow = connect(house.home)
+    assert slow is not None
+    with closing(slow):
+        slow.follow(here.welcome.conversation, wire.Cursor())
+        wait_until(lambda: count_watchers(house) == 3)
         assert is_served(elsewhere)
         assert is_served(here)
-        said = [line for line in read_lines(slow, "live text for served") if isinstance(line, wire.Happened)]
+        said = [told for told in read_told(slow, "live text for served") if isinstance(told, wire.Happened)]
     assert [line.event.text[:2] for line in said if line.seq][:8] == [f"{number} " for number in range(8)]
 
 
@@ -78,13 +79,13 @@ def test_everybody_of_a_conversation_is_in_one_room(
 
     monkeypatch.setattr(LocalDoor, "latest", hold_the_first)
     back = RawClient(house.home)
-    back.send(wire.Hello("back", conversation, after=first.welcome.cursor, keys=True))
+    back.send(wire.Hello("back", conversation, after=first.welcome.cursor))
     assert reading.wait(SERVED_SECONDS)
     first.close()
-    wait_until(lambda: not any(client.hello.client == "first" for client in local_clients(house)))
-    new = house.client("new", conversation=conversation, keys=True)
+    wait_until(lambda: count_watchers(house) == 1)
+    new = house.client("new", conversation=conversation)
     held.set()
-    wait_until(lambda: any(client.hello.client == "back" and client.conversation for client in local_clients(house)))
+    back.wait(wire.Welcome)
     assert is_served(new, "everybody")
     wait_until(lambda: any("live text for everybody" in text for text in back.answers()), SERVED_SECONDS)
     back.close()
@@ -197,25 +198,15 @@ def test_looking_for_a_model_holds_no_thread_of_the_store(
         house.stop()
 
 
-def local_clients(house: LocalHouse) -> set[attached.Attached]:
+def count_watchers(house: LocalHouse) -> int:
+    """Terminals that look on, in any conversation."""
     adapter: Any = next(each for each in house.gateway.adapters if each.spec.name == "local")
-    return set(adapter._clients)
+    return int(adapter.hub.count())
 
 
-@contextlib.contextmanager
-def open_silent(home: Path, conversation: str) -> Iterator[socket.socket]:
-    """A client that says hello, and reads nothing."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.connect(str(wire.socket_path(home)))
-        sock.sendall(wire.encode(wire.Hello("slow", conversation, after=wire.Cursor())))
-        sock.settimeout(SERVED_SECONDS)
-        yield sock
-
-
-def read_lines(sock: socket.socket, until: str) -> Iterator[Any]:
-    with sock.makefile("rb") as lines:
-        for line in lines:
-            message = wire.decode_from_gateway(line)
-            yield message
-            if isinstance(message, wire.Deliver) and until in message.outgoing.text:
-                return
+def read_told(stream: LocalConnection, until: str) -> Iterator[Any]:
+    while True:
+        told = stream.read(SERVED_SECONDS)
+        yield told
+        if isinstance(told, wire.Deliver) and until in told.outgoing.text:
+            return

@@ -2,7 +2,7 @@
 
 import json
 import os
-import socket
+import queue
 import sqlite3
 import sys
 import threading
@@ -17,6 +17,7 @@ from warm_python import WarmProcess
 
 from hermes_base import local_wire as wire
 from hermes_base.inbound import Outgoing
+from hermes_cli.chat.local_client import Gone, LocalConnection, NotDone, connect
 from hermes_state.sql.schema import STORE_FILE
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
@@ -123,20 +124,20 @@ class Person:
     """Somebody in one conversation. Comes back whenever the gateway does, says again what was not stored, under the
     same id, and knows by its key what was seen before."""
 
-    def __init__(self, home: Path, name: str, *, keys: bool = True, folder: str = "", slowness: float = 0.0) -> None:
+    def __init__(self, home: Path, name: str, *, folder: str = "", slowness: float = 0.0) -> None:
         self.name = name
         self.conversation = f"agent:main:local:dm:{name}"
         self._home = home
-        self._keys = keys
         self._folder = folder
         self._slowness = slowness  # seconds between seeing a message and saying so
         self._state = _State()
         self._lock = threading.Condition()
-        self._sock: socket.socket | None = None  # while it is welcome
-        self._wire: socket.socket | None = None
+        self._stream: LocalConnection | None = None
+        self._going_out: queue.SimpleQueue[Said | None] = queue.SimpleQueue()
         self._leaving = threading.Event()
-        self._thread = threading.Thread(target=self._live, name=f"person {name}", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._live, self._say_on)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def texts(self) -> list[str]:
@@ -156,7 +157,7 @@ class Person:
         with self._lock:
             said = Said(str(len(self._state.said) + 1), text)
             self._state.said.append(said)
-            self._send(wire.Say(said.id, text))
+            self._going_out.put(said)
         return said
 
     def wait_dealt(self, *said: Said, seconds: float = PATIENCE) -> None:
@@ -195,79 +196,89 @@ class Person:
 
     def close(self) -> None:
         self._leaving.set()
-        with self._lock, _ignoring_loss():
-            if self._wire is not None:
-                self._wire.shutdown(socket.SHUT_RDWR)
-        self._thread.join(PATIENCE)
+        self._going_out.put(None)
+        with self._lock:
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+        for thread in self._threads:
+            thread.join(PATIENCE)
 
     # --- the connection
 
     def _live(self) -> None:
         while not self._leaving.is_set():
-            with _ignoring_loss(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-                sock.connect(str(wire.socket_path(self._home)))
-                with self._lock:
-                    self._wire = sock
-                    if self._leaving.is_set():
-                        return
-                self._talk(sock)
+            with _ignoring_loss():
+                connection = connect(self._home)
+                if connection is not None:
+                    with closing(connection):
+                        self._talk(connection)
             with self._lock:
-                self._sock = self._wire = None
+                self._stream = None
             time.sleep(_AGAIN_SECONDS)
 
-    def _talk(self, sock: socket.socket) -> None:
-        after = wire.Cursor(self._state.row, len(self._state.said))
-        hello = wire.Hello(self.name, self.conversation, folder=self._folder, after=after, keys=self._keys)
-        sock.sendall(wire.encode(hello))
-        with sock.makefile("rb") as lines:
-            for line in lines:
-                message = wire.decode_from_gateway(line)
-                with self._lock:
-                    self._take(sock, message)
-                    self._lock.notify_all()
-                if isinstance(message, wire.Deliver):
-                    self._leaving.wait(self._slowness)
-                    sock.sendall(wire.encode(wire.Got(message.row)))
+    def _talk(self, connection: LocalConnection) -> None:
+        with self._lock:
+            self._stream = connection
+            if self._leaving.is_set():
+                return
+        connection.follow(self.conversation, wire.Cursor(self._state.row, len(self._state.said)))
+        while True:
+            told = connection.read()
+            with self._lock:
+                self._take(told)
+                self._lock.notify_all()
+            if isinstance(told, wire.Deliver) and told.waits:
+                self._leaving.wait(self._slowness)
+                connection.post("/web/got", {"conversation": self.conversation, "rows": [told.row]}, PATIENCE)
 
-    def _take(self, sock: socket.socket, line: wire.FromGateway) -> None:
+    def _take(self, told: wire.Told | None) -> None:
         state = self._state
-        match line:
+        match told:
             case wire.Welcome():
-                known = {said.seq for said in state.said if said.seq is not None}
-                state.dealt |= known.difference(line.open)
-                self._sock = sock
+                known = {said.seq for said in state.said if said.seq is not None and said.seq <= told.cursor.seq}
+                state.dealt |= known.difference(told.open)
                 for said in state.said:
                     if said.seq is None:
-                        self._send(wire.Say(said.id, said.text))
-            case wire.Stored():
-                said = next(said for said in state.said if said.id == line.id)
-                assert said.seq in (None, line.seq), "a message has two places"
-                said.seq = line.seq
-                if line.done and line.seq is not None:
-                    state.dealt.add(line.seq)
-            case wire.NotStored():
-                next(said for said in state.said if said.id == line.id).refused = line.reason
+                        self._going_out.put(said)
             case wire.DealtWith():
-                state.dealt.update(line.seqs)
+                state.dealt.update(told.seqs)
             case wire.Deliver():
-                self._show(line)
-            case wire.Trouble(text):
-                raise AssertionError(text)
-            case _:
-                pass
+                self._show(told)
 
-    def _show(self, line: wire.Deliver) -> None:
+    def _show(self, told: wire.Deliver) -> None:
         state = self._state
-        if line.key and any(one.row == line.row for one in state.shown):
+        if any(one.row == told.row for one in state.shown):
             state.repeats += 1
             return
-        state.row = max(state.row, line.row)
-        state.shown.append(Shown(line.row, line.outgoing))
+        state.row = max(state.row, told.row)
+        state.shown.append(Shown(told.row, told.outgoing))
 
-    def _send(self, line: wire.FromClient) -> None:
-        if self._sock is not None:
-            with _ignoring_loss():
-                self._sock.sendall(wire.encode(line))
+    def _say_on(self) -> None:
+        """In order; what does not arrive is said again as soon as it is welcome again."""
+        while (said := self._going_out.get()) is not None:
+            stream = self._stream
+            body = {"conversation": self.conversation, "id": f"{self.name}-{said.id}", "folder": self._folder}
+            try:
+                told = stream.post("/web/say", {**body, "text": said.text}) if stream is not None else None
+            except NotDone as problem:
+                with self._lock:
+                    said.refused = str(problem)
+                    self._lock.notify_all()
+            except (Gone, OSError):
+                if stream is not None:
+                    stream.close()
+            else:
+                with self._lock:
+                    self._note_stored(said, told or {})
+                    self._lock.notify_all()
+
+    def _note_stored(self, said: Said, told: dict[str, Any]) -> None:
+        if told:
+            assert said.seq in (None, told["seq"]), "a message has two places"
+            said.seq = told["seq"]
+            if told.get("done"):
+                self._state.dealt.add(told["seq"])
 
 
 @contextmanager
@@ -275,7 +286,7 @@ def _ignoring_loss() -> Iterator[None]:
     """A connection may be gone at any moment here."""
     try:
         yield
-    except OSError:
+    except (Gone, OSError):
         pass
 
 

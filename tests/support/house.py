@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from waiting import wait_until
 
+from gateway.app.socket_door import open_socket
 from gateway.platforms import platform_list
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
@@ -239,5 +240,6 @@ class _Life:
         self._loop = asyncio.get_running_loop()
         self.gateway = Gateway(self._home)
         await self.gateway.start()
+        await open_socket(self.gateway)
         self._ready.set()
         await self.gateway.wait_closed()

@@ -14,6 +14,7 @@ import httpx2
 from waiting import wait_until
 
 from gateway.app.foreground import open_page
+from gateway.app.socket_door import open_socket
 from gateway.http.server import HttpServer
 from gateway.service.gateway import Gateway
 from hermes_state.home_lock import HomeLock
@@ -80,6 +81,7 @@ class WebHouse:
         self.loop = asyncio.get_running_loop()
         self.gateway = Gateway(self.home)
         await self.gateway.start()
+        await open_socket(self.gateway)
         self.server: HttpServer | None = await open_page(self.gateway)
         self._ready.set()
         await self.gateway.wait_closed()

@@ -14,12 +14,12 @@ from gateway.http.page.files import FileShelf
 from gateway.http.page.live import LiveView, cut_picture, find_fresh, mark
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, strip_way
+from gateway.platforms import picture as pictures
 from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent
 from gateway.platforms.hub import MOST_WAITING, Hub, Lost, StreamEnded, Watch, Watched
-from gateway.platforms import picture as pictures
+from gateway.platforms.picture import Picture, Tail
 from gateway.platforms.pictured import MOST_PICTURES
 from gateway.platforms.web.adapter import WebAdapter
-from gateway.platforms.picture import Picture, Tail
 from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.inbound import Outgoing
 from hermes_base.query_values import NOTE, USER, Caller, Thread, Timeline, TimelineEntry

@@ -117,7 +117,8 @@ class LocalDoor:
         gateway = self._gateway
         found = await gateway.call(gateway.turns.outbox_since, conversation, row, PAGE)
         return [
-            StoredRow(each.id, each.outgoing, each.created, each.seq, each.state in (WAITING, SENDING)) for each in found
+            StoredRow(each.id, each.outgoing, each.created, each.seq, each.state in (WAITING, SENDING))
+            for each in found
         ]
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:

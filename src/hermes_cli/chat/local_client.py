@@ -48,7 +48,7 @@ class NotDone(HermesError):
 
 
 class LocalConnection:
-    """The gateway of a home, which somebody serves: one request on this connection, others on connections of their own."""
+    """A connection to the gateway of a home: for one request after the other, or for a stream that is followed."""
 
     def __init__(self, path: Path, sock: socket.socket) -> None:
         self._path = path

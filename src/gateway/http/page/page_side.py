@@ -55,7 +55,9 @@ class PageSide:
             raise wrong_field("files", "ids of uploaded files that are still there")
         return files
 
-    def make_inbound(self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields) -> Inbound:
+    def make_inbound(
+        self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields
+    ) -> Inbound:
         return Inbound(
             Address(self.adapter.spec.name, self.adapter.account, conversation),
             id,

@@ -28,9 +28,11 @@ Fields = Mapping[str, Any]
 class ChatSide(Protocol):
     """Who makes the calls: where their messages come from, what they may see, and how it is told."""
 
-    adapter: HubAdapter
     most_body: int
     most_text: int
+
+    @property
+    def adapter(self) -> HubAdapter: ...
 
     async def check(self, conversation: str) -> None:
         """NotThere for a conversation that is not the caller's."""
@@ -40,7 +42,9 @@ class ChatSide(Protocol):
 
     async def find_files(self, fields: Fields) -> tuple[FileRef, ...]: ...
 
-    def make_inbound(self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields) -> Inbound:
+    def make_inbound(
+        self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields
+    ) -> Inbound:
         """The message as it is stored."""
         ...
 

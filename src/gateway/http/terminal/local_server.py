@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import socket
 import time
 from typing import cast
 

@@ -20,6 +20,7 @@ from hermes_base.inbound import ANSWER, Inbound, Outgoing, as_fields
 from hermes_base.local_wire import Cursor
 
 MISSED_AT_ONCE = 100  # of what was missed, in one piece
+MISSED_CHARS = 1_000_000  # of its text
 #: What the picture of a turn has in it.
 _PICTURED = (Begun, Taken, TextDelta, ReasoningDelta, TextEnded, ToolStarted, ToolEnded)
 
@@ -83,14 +84,16 @@ class RowsView:
 
     async def _tell_missed(self) -> list[Json]:
         """The next of what it missed; then it is abreast."""
-        told, reading_rows = [], True
+        told, size, reading_rows = [], 0, True
         async for item in find_missed(self._house, self._conversation, Cursor(self._row, self._word)):
             if isinstance(item, StoredRow):
                 reading_rows = reading_rows and self._may_tell(item)
                 told += self._tell_row(item) if reading_rows else []
+                size += len(item.outgoing.text)
             else:
                 told += self._tell_word(*item)
-            if len(told) == MISSED_AT_ONCE:
+                size += len(item[1].text)
+            if len(told) == MISSED_AT_ONCE or size > MISSED_CHARS:
                 return told
         self._behind = False
         return told + await self._catch_up_with_events()

@@ -24,7 +24,7 @@ from hermes_base.local_wire import MOST_BODY, Cursor, Hello
 from hermes_base.query_values import OWNER_ID
 
 _AFTER = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
-_HELLO = {"client": "", "conversation": "", "resume": "", "folder": "", "model": "", "provider": ""}
+_WORDS = ("client", "conversation", "resume", "folder", "model", "provider")
 _FLAGS = ("continue_last", "once")
 
 
@@ -66,7 +66,9 @@ class TerminalSide:
             raise wrong_field("files", "a list of objects")
         return tuple(_read_file(one) for one in given)
 
-    def make_inbound(self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields) -> Inbound:
+    def make_inbound(
+        self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields
+    ) -> Inbound:
         address = self.adapter.address_of(conversation)
         return Inbound(
             address,
@@ -104,9 +106,9 @@ class TerminalSide:
     async def open(self, request: Request) -> Response:
         """Find or make a conversation."""
         fields = await read_object(request)
-        words = {name: read_text(fields, name, default) for name, default in _HELLO.items()}
-        flags = {name: fields.get(name, False) is True for name in _FLAGS}
-        opened = await self._house.open(Hello(**words, **flags))
+        asked: dict[str, Any] = {name: read_text(fields, name, "") for name in _WORDS}
+        asked |= {name: fields.get(name, False) is True for name in _FLAGS}
+        opened = await self._house.open(Hello(**asked))
         told = {"conversation": opened.conversation, "banner": opened.banner, "hint": opened.hint}
         return answer_json({**told, "version": self._house.version})
 

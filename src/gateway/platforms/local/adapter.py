@@ -98,8 +98,9 @@ class LocalAdapter(PicturedAdapter):
         address = self.address_of(conversation)
         for row in rows:
             if row in self._asked:
-                confirmed = self._asked[row][1]
-                confirmed.done() or confirmed.set_result(None)
+                _, confirmed = self._asked[row]
+                if not confirmed.done():
+                    confirmed.set_result(None)
             elif row not in self._sent:
                 _remember(self._early, row, address.chat)
                 self.core.wake_delivery(address)
