@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benches.measure import Figure
-from hermes_base.local_wire import MAX_LINE, socket_path
+from hermes_base.local_wire import MOST_BODY, socket_path
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 IDLE_SECONDS = 10.0
@@ -38,49 +38,56 @@ def gateway(home: Path, base_url: str, **settings: Any) -> Iterator[subprocess.P
 
 
 class Client:
-    """Somebody at the local socket."""
+    """Somebody at the socket of the home: one connection is followed, another one says things."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, home: Path, conversation: str) -> None:
+        self._path = str(socket_path(home))
+        self._conversation = conversation
         self._said = 0
 
-    def send(self, **line: Any) -> None:
-        self._writer.write(json.dumps(line).encode() + b"\n")
-
-    async def read(self) -> dict[str, Any]:
-        line: dict[str, Any] = json.loads(await self._reader.readline())
-        return line
-
-    async def open(self, name: str) -> None:
-        self.send(type="hello", client=name)
-        while (await self.read())["type"] != "welcome":
+    async def open(self) -> None:
+        self._stream, self._streaming = await asyncio.open_unix_connection(self._path, limit=MOST_BODY)
+        self._reader, self._writer = await asyncio.open_unix_connection(self._path, limit=MOST_BODY)
+        asked = f"GET /web/live?conversation={self._conversation} HTTP/1.1\r\nhost: bench\r\n\r\n"
+        self._streaming.write(asked.encode())
+        while (await self._read_told())["type"] != "snapshot":
             pass
+
+    async def _read_told(self) -> dict[str, Any]:
+        """The next event; what lies between two of them is the form in which they are sent."""
+        while not (line := await self._stream.readline()).startswith(b"data: "):
+            assert line, "the gateway hung up"
+        told: dict[str, Any] = json.loads(line[len(b"data: ") :])
+        return told
+
+    async def _post(self, path: str, **body: Any) -> None:
+        given = json.dumps({"conversation": self._conversation, **body}).encode()
+        kind = f"content-type: application/json\r\ncontent-length: {len(given)}\r\n"
+        self._writer.write(f"POST {path} HTTP/1.1\r\nhost: bench\r\n{kind}\r\n".encode() + given)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        await self._reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
 
     async def ask(self, text: str) -> str:
         """Say something and wait for its answer."""
         self._said += 1
-        self.send(type="say", id=str(self._said), text=text)
-        while True:
-            line = await self.read()
-            if line["type"] == "deliver":
-                self.send(type="got", row=line["row"])
-                return str(line["outgoing"]["text"])
+        await self._post("/web/say", id=f"{time.time_ns()}-{self._said}", text=text)
+        while (told := await self._read_told())["type"] != "row":
+            pass
+        await self._post("/web/got", rows=[told["row"]])
+        return str(told["outgoing"]["text"])
 
     async def close(self) -> None:
-        """Leave as one should: what was confirmed has arrived when the other side hangs up."""
-        self.send(type="bye")
-        while await self._reader.readline():
-            pass
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        for writer in (self._streaming, self._writer):
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
 
 @contextlib.asynccontextmanager
 async def client(home: Path, name: str) -> AsyncIterator[Client]:
-    reader, writer = await asyncio.open_unix_connection(str(socket_path(home)), limit=MAX_LINE)
-    made = Client(reader, writer)
-    await made.open(name)
+    made = Client(home, f"agent:main:local:dm:{name}")
+    await made.open()
     try:
         yield made
     finally:

@@ -191,6 +191,24 @@ def test_a_gateway_that_is_started_again_keeps_the_home(home: Path) -> None:
     second.stop()
 
 
+def test_a_terminal_that_joins_loads_no_server(home: Path) -> None:
+    """H1: it starts quickly, since it needs neither the server nor a client larger than Python's own."""
+    home.mkdir()
+    house = HouseThread(home)
+    house.start()
+    program = (
+        "import sys; from hermes_cli.main import main; code = main(['-q', 'are you there?']); "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr); sys.exit(code)"
+    )
+    env = {**os.environ, "HERMES_HOME": str(home)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+    house.stop()
+    assert (done.stdout, done.returncode) == ("echo: are you there?\n", 0), done.stderr
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "hermes_cli" in loaded
+    assert not loaded & {"starlette", "uvicorn", "h11", "anyio", "httpx", "httpcore", "requests", "urllib3", "aiohttp"}
+
+
 # --- commands that write
 
 

@@ -72,6 +72,8 @@ class RawClient:
         assert made is not None, "nobody listens"
         self._connection: LocalConnection = made
         self._stream: LocalConnection | None = None
+        self._changing = threading.Lock()
+        self._leaving = False
         self.lines: list[Any] = []
         self.closed = False
         self.opened: dict[str, Any] = {}
@@ -110,6 +112,8 @@ class RawClient:
 
     def close(self) -> None:
         self._going_out.put(None)
+        with self._changing:
+            self._leaving = True
         for connection in (self._connection, self._stream):
             if connection is not None:
                 connection.close()
@@ -166,7 +170,8 @@ class RawClient:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _follow(self, after: wire.Cursor | None) -> None:
-        self._stream = self._connection.twin()
+        with self._changing:
+            self._stream = None if self._leaving else self._connection.twin()
         if self._stream is None:
             raise Gone("Nobody listens.")
         self._stream.follow(self._follower.conversation, after)
