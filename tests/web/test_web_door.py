@@ -72,6 +72,19 @@ def test_without_the_token_there_is_nothing_to_see(web: WebHouse) -> None:
     assert http.get("/", headers={"Cookie": f"{access.name_cookie(web.home)}=99999999999.abc"}).status_code == 401
 
 
+def test_nobody_becomes_the_terminal_of_the_machine_over_tcp(web: WebHouse) -> None:
+    """G1, G11: what terminals may do is served at the socket alone, whatever a request says of itself."""
+    claims = {"X-Forwarded-For": "127.0.0.1", "X-Real-Uid": "0", "Forwarded": "for=unix:", "Origin": web.url}
+    visitor = web.visit()
+    for path in ("/web/open", "/web/got"):
+        assert web.stranger().post(path, json={}, headers=claims).status_code == 401
+        assert visitor.http.post(path, json={}, headers=claims).status_code == 404
+    asked = {"name": "shutdown", "args": {}}
+    assert web.stranger().post("/web/operate", json=asked, headers=claims).status_code == 401
+    assert visitor.http.post("/web/operate", json=asked, headers=claims).status_code >= 400
+    assert not web.gateway.closing
+
+
 def test_a_redirect_never_leaves_the_page(web: WebHouse) -> None:
     """G11: a path that looks like another host is a path."""
     token = web.address.partition("?")[2]
