@@ -442,6 +442,29 @@ def test_the_events_of_a_turn_that_was_over_before_are_left_out(house: HouseThre
     assert tell_texts(client) == ["one"]
 
 
+def test_who_comes_between_an_answer_and_its_events_gets_the_answer_alone(house: HouseThread, home: Path) -> None:
+    """C7: the turn is over in the store, its events begin while what was missed is read."""
+    store_turn(house, 1, "one", Address("local", "local", "talk"))
+    real, goes_on = house.house.inbox_since, threading.Event()
+
+    async def inbox_since(conversation: str, seq: int) -> Any:
+        await asyncio.to_thread(goes_on.wait, 20)
+        return await real(conversation, seq)
+
+    house.house.inbox_since = inbox_since  # type: ignore[method-assign]
+    client = RawClient(home, "a", conversation=KEY, after=wire.Cursor(0, 0))
+    for event in (Begun((1,)), TextDelta("one")):
+        house.run(house.house.show(KEY, event))
+    goes_on.set()
+    client.wait(wire.Deliver)
+    wait_until(lambda: len(client.find(wire.Welcome)) == 2)
+    for event in (TextDelta(" more"), Dealt((1,))):
+        house.run(house.house.show(KEY, event))
+    client.wait(wire.DealtWith)
+    assert tell_texts(client) == ["one"]
+    assert [welcome.text for welcome in client.find(wire.Welcome)] == ["", ""]
+
+
 def test_an_answer_whose_end_nobody_tells_comes_when_it_is_asked_for_again(
     house: HouseThread, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,7 +74,7 @@ class LocalConnection:
         except http.client.BadStatusLine as problem:
             if isinstance(problem, http.client.RemoteDisconnected):
                 raise Gone(_CLOSED) from problem
-            raise HermesError(_OTHER_VERSION, fix="Stop it with `hermes gateway stop`, and start it anew.") from problem
+            raise HermesError(_OTHER_VERSION, fix="End it where it runs, and start it anew.") from problem
         except (OSError, http.client.HTTPException, ValueError) as problem:
             raise Gone("The gateway does not answer.") from problem
         raise NotDone(str(error["message"]), str(error["code"]))
@@ -299,6 +299,8 @@ class LocalClient:
                 connection.close()
             if not self._closed:
                 self._come_back(connection.twin() if moved and connection is not None else None)
+        if self._connection is not None:
+            self._connection.close()  # it came about while the chat was closed
 
     def _come_back(self, connection: LocalConnection | None) -> None:
         connection = connection or self._reach(self._events.put, lambda: self._closed)

@@ -5,6 +5,7 @@ its own text; and what they tell of a turn whose answer was there before the ter
 """
 
 from collections.abc import Iterable
+from contextlib import aclosing
 
 from gateway.http.answers import write_question
 from gateway.http.page.files import FileShelf
@@ -46,6 +47,7 @@ class RowsView:
         self._told: set[int] = set()  # rows that delivery has not asked for since
         self._asked: set[int] = set()  # rows that delivery has asked for
         self._held: dict[int, Outgoing] = {}  # answers from before we came, while a turn is under way
+        self._late: list[Watched] = []  # what no store has, of events that were given up
         self._behind = False
         self.ended = False
 
@@ -54,11 +56,11 @@ class RowsView:
     async def begin(self) -> list[Json]:
         """Say where the conversation stands; what was missed comes next, as fast as it is read."""
         newest = await self._look()
+        self._behind = self._after is not None
+        self._row, self._word = newest.outbox, newest.seq
         if self._after is None:
-            self._row = newest.outbox
             return await self._catch_up_with_events()
         self._row, self._word = min(self._after.outbox, newest.outbox), self._after.seq
-        self._behind = True
         return [self._snapshot(newest, None)]
 
     async def _look(self) -> Cursor:
@@ -74,34 +76,39 @@ class RowsView:
         if self._behind:
             return await self._tell_missed()
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
-        if any(isinstance(event, Lost) for event in events):
-            self._after = Cursor(self._row, self._seq)
-            self.ended = any(isinstance(event, StreamEnded) for event in events)
-            events = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Sent))]
-            begun = [] if self.ended else await self.begin()
-            return [*begun, *await self._tell_all(events)]
-        return await self._tell_all(events)
+        return await self._tell_all(events) if not _is_lost(events) else await self._begin_again(events)
+
+    async def _begin_again(self, events: Iterable[Watched]) -> list[Json]:
+        """Events were given up: what they told is in the store, but for what is passing."""
+        self._after = Cursor(self._row, self._word)
+        self._late = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Sent))]
+        return await self.begin()
 
     async def _tell_missed(self) -> list[Json]:
         """The next of what it missed; then it is abreast."""
-        told, size, reading_rows = [], 0, True
-        async for item in find_missed(self._house, self._conversation, Cursor(self._row, self._word)):
-            if isinstance(item, StoredRow):
-                reading_rows = reading_rows and self._may_tell(item)
-                told += self._tell_row(item) if reading_rows else []
-                size += len(item.outgoing.text)
-            else:
-                told += self._tell_word(*item)
-                size += len(item[1].text)
-            if len(told) == MISSED_AT_ONCE or size > MISSED_CHARS:
-                return told
+        told: list[Json] = []
+        size, blocked = 0, False
+        async with aclosing(find_missed(self._house, self._conversation, Cursor(self._row, self._word))) as missed:
+            async for item in missed:
+                if not isinstance(item, StoredRow):
+                    told += self._tell_word(*item)
+                    size += len(item[1].text)
+                elif not (blocked := blocked or not self._may_tell(item)):
+                    told += self._tell_row(item)
+                    size += len(item.outgoing.text)
+                if len(told) == MISSED_AT_ONCE or size > MISSED_CHARS:
+                    return told
         self._behind = False
         return told + await self._catch_up_with_events()
 
     async def _catch_up_with_events(self) -> list[Json]:
         """What came while the store was read, and then the turn under way as it was at that moment."""
         picture = self._adapter.picture(self._conversation)
-        live, came = view_picture(picture), self._watch.take_all()
+        self._note_begun(picture.seqs if picture is not None else ())
+        live = None if self._over else view_picture(picture)
+        came, self._late = [*self._late, *self._watch.take_all()], []
+        if _is_lost(came):
+            return await self._begin_again(came)
         told = await self._tell_all(event for event in came if not isinstance(event, _PICTURED))
         return [*told, self._snapshot(Cursor(self._row, self._seq), live)]
 
@@ -127,8 +134,7 @@ class RowsView:
                 self._note(seq)
                 return self._tell_word(seq, inbound)
             case Begun(seqs):
-                self._note(*seqs)
-                self._over = frozenset(seqs) if self._open.isdisjoint(seqs) else frozenset()
+                self._note_begun(seqs)
             case Dealt(seqs):
                 return await self._settle(seqs)
             case Sent(row, outgoing):
@@ -142,6 +148,10 @@ class RowsView:
         newest = max(seqs, default=0)
         self._open.update(range(self._seq + 1, newest + 1))
         self._seq = max(self._seq, newest)
+
+    def _note_begun(self, seqs: tuple[int, ...]) -> None:
+        self._note(*seqs)
+        self._over = frozenset(seqs) if self._open.isdisjoint(seqs) else frozenset()
 
     async def _settle(self, seqs: tuple[int, ...]) -> list[Json]:
         self._note(*seqs)
@@ -160,12 +170,13 @@ class RowsView:
         old = row <= self._row
         told = [] if old else await self._tell_rows()
         if row in self._told:
-            self._told.discard(row)  # when it is asked for again nobody has confirmed it
-        elif old and outgoing.kind == ANSWER and self._open:
+            self._told = {one for one in self._told if one > row}  # asked for again, it was not confirmed
+            return told
+        self._asked.add(row)
+        if old and outgoing.kind == ANSWER and self._open:
             self._held[row] = outgoing
         elif old:
             told.append(self._write_row(row, outgoing, waits=True))
-        self._asked.add(row)
         return told
 
     # --- rows and words
@@ -200,3 +211,7 @@ class RowsView:
         own = inbound.address.platform == self._adapter.spec.name
         named = {"id": inbound.message if own else "", "by": inbound.sender_name or ("" if own else inbound.sender)}
         return [{**told, **named} for told in describe_event(Heard(seq, inbound), self._shelf)]
+
+
+def _is_lost(events: Iterable[Watched]) -> bool:
+    return any(isinstance(event, Lost) for event in events)
