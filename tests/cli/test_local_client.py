@@ -10,6 +10,7 @@ from fresh_store import fresh_store
 from hypothesis import given
 from hypothesis import strategies as st
 from local_house import EchoHouse, HouseThread
+from raw_client import RawClient
 from waiting import wait_until
 
 from hermes_base import local_wire as wire
@@ -224,6 +225,21 @@ def test_who_leaves_with_the_answer_leaves_none_for_the_next(house: HouseThread,
         assert meet(f"b{number}", conversation=KEY).type("quiet") == [Idle()]
 
 
+def test_an_answer_that_nobody_confirmed_is_shown_to_the_next(
+    house: HouseThread, meet: Callable[..., Person], home: Path
+) -> None:
+    """C9: a terminal was killed with the answer on its way; whoever opens the conversation next sees it, once."""
+    killed = RawClient(home, "a", conversation=KEY, confirm=False)
+    killed.say("hello")
+    killed.wait(wire.Deliver)
+    killed.close()
+    wait_until(lambda: not house.house.adapter.reachable(HERE))
+    person = meet("b", conversation=KEY)
+    wait_until(lambda: person.answers() == ["echo: hello"])
+    assert person.type("quiet") == [Idle()]
+    assert meet("c", conversation=KEY).type("quiet") == [Idle()]
+
+
 def test_a_stop_without_gateway_says_so(open_house: Callable[[], HouseThread], meet: Callable[..., Person]) -> None:
     """B8: the sender is told that it did not reach anybody."""
     house = open_house()
@@ -260,7 +276,7 @@ def welcomed(outbox: int = 0) -> Follower:
 
 def say(follower: Follower, text: str) -> wire.Say:
     said = follower.say(text)
-    follower.note_said(said)
+    follower._pending[said.id].said_in = follower.conversation
     return said
 
 
@@ -300,7 +316,7 @@ def test_what_was_dealt_with_while_away_is_done() -> None:
     unsent = say(follower, "z")
     assert follower.cursor == wire.Cursor(0, 2)
     follower.take(wire.Welcome(KEY, wire.Cursor(3, 2), open=(2,)))
-    assert follower.list_unsaid() == [unsent]
+    assert follower.say_next() == unsent
     assert follower.take(row(3)).events == (TurnEnded("row 3", True),)
     follower.take(wire.Stored(unsent.id, 3))
     assert follower.take(wire.DealtWith((2, 3))).events == (Idle(),)

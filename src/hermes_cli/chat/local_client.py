@@ -21,7 +21,7 @@ from hermes_base.chat import Closed, Event, Idle, Notice
 from hermes_base.errors import HermesError
 from hermes_base.inbound import FileRef
 from hermes_base.text.whole_text import encode_text
-from hermes_cli.chat.local_follow import Follower, FollowUp
+from hermes_cli.chat.local_follow import Follower
 from hermes_cli.chat.terminal_words import read_command
 
 log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class LocalClient:
         self._leave = leave  # called once, at the end
         self._follower = Follower(hello)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._unsaid: queue.SimpleQueue[wire.Say | None] = queue.SimpleQueue()
+        self._woken: queue.SimpleQueue[bool] = queue.SimpleQueue()  # there is something to say; False: nothing ever
         self._lock = threading.RLock()  # guards the follower; never held while the gateway is asked
         self._showing = threading.Lock()  # held while what was shown is confirmed
         self._connection: LocalConnection | None = None  # while we are welcome
@@ -207,7 +207,8 @@ class LocalClient:
             self._events.put(Closed())
             return
         with self._lock:
-            self._unsaid.put(self._follower.say(text, files))
+            self._follower.say(text, files)
+        self._woken.put(True)
 
     def events(self) -> Iterator[Event]:
         while True:
@@ -246,7 +247,7 @@ class LocalClient:
         connection = self._connection
         if connection is not None:
             connection.close()
-        self._unsaid.put(None)
+        self._woken.put(False)
         self._leave()
         self._events.put(Closed())
 
@@ -254,25 +255,37 @@ class LocalClient:
 
     def _say_on(self) -> None:
         """The thread that says what was typed, in order; while nobody is there it waits for whoever comes next."""
-        while (say := self._unsaid.get()) is not None and not self._closed:
-            connection = self._connection
-            if connection is None:
-                continue  # it is said again when we are welcome
-            with self._lock:
-                conversation = self._follower.note_said(say)
-            body = {**asdict(say), "conversation": conversation, "folder": self._hello.folder}
-            try:
-                told = connection.post("/web/say", body)
-            except Gone:
-                connection.close()  # the reader finds another, and it is said again
-            except NotDone as problem:
-                if problem.code == "ask_again":
-                    connection.close()
-                else:
-                    self._take(wire.NotStored(say.id, str(problem)))
-            else:
-                again, done = bool(told.get("again")), bool(told.get("done"))
-                self._take(wire.Stored(say.id, told["seq"], again, done, told.get("outbox", 0)))
+        while self._woken.get():
+            while (next := self._find_next()) is not None:
+                self._say(*next)
+
+    def _find_next(self) -> tuple[LocalConnection, wire.Say, str] | None:
+        with self._lock:
+            connection, say = self._connection, self._follower.say_next()
+            if connection is None or say is None or self._closed:
+                return None
+            return connection, say, self.conversation
+
+    def _say(self, connection: LocalConnection, say: wire.Say, conversation: str) -> None:
+        body = {**asdict(say), "conversation": conversation, "folder": self._hello.folder}
+        try:
+            told = connection.post("/web/say", body)
+            again, done = bool(told.get("again")), bool(told.get("done"))
+            self._take(wire.Stored(say.id, told["seq"], again, done, told.get("outbox", 0)))
+        except NotDone as problem:
+            if problem.code != "ask_again":
+                self._take(wire.NotStored(say.id, str(problem)))
+                return
+            self._lose(connection)
+        except Gone:
+            self._lose(connection)
+
+    def _lose(self, connection: LocalConnection) -> None:
+        """The reader finds another, and what was not stored is said again there, before all else."""
+        with self._lock:
+            if self._connection is connection:
+                self._connection = None
+        connection.close()
 
     # --- what we are told
 
@@ -294,9 +307,9 @@ class LocalClient:
                     self._take(connection.read())
             except Gone:
                 log.debug("the stream has ended")
-            moved, self._connection = self.conversation != conversation, None
+            moved = self.conversation != conversation
             if connection is not None:
-                connection.close()
+                self._lose(connection)
             if not self._closed:
                 self._come_back(connection.twin() if moved and connection is not None else None)
         if self._connection is not None:
@@ -320,21 +333,22 @@ class LocalClient:
         self._take(told)
         with self._lock:
             self._connection = connection
-            for say in self._follower.list_unsaid():
-                self._unsaid.put(say)
+        self._woken.put(True)
 
     def _take(self, told: wire.Told | wire.Stored | wire.NotStored | None) -> None:
         if told is None:
             return
         with self._showing:
             with self._lock:
-                taken: FollowUp = self._follower.take(told)
+                conversation, taken = self.conversation, self._follower.take(told)
+                if self.conversation != conversation:
+                    self._connection = None  # nothing is said in the new one before it is followed
                 for event in taken.events:
                     self._events.put(event)
-            if taken.shown and self._connection is not None:
-                body = {"conversation": self.conversation, "rows": taken.shown}
+                connection = self._connection
+            if taken.shown and connection is not None:
                 with suppress(Gone, NotDone):  # it is asked for again
-                    self._connection.post("/web/got", body, REPLY_SECONDS)
+                    connection.post("/web/got", {"conversation": conversation, "rows": taken.shown}, REPLY_SECONDS)
 
     def _end(self, last: Event) -> None:
         if not self._closed:

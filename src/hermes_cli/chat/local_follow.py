@@ -65,7 +65,7 @@ class Follower:
         self._old_row = 0  # rows up to here were there before we came
         self._cursor = hello.after
         self.conversation = hello.conversation
-        self._came = False
+        self._is_open = False  # a text is under way
 
     # --- what we say
 
@@ -85,14 +85,13 @@ class Follower:
         self._pending[say.id] = OpenMessage(say)
         return say
 
-    def list_unsaid(self) -> list[wire.Say]:
-        return [pending.say for pending in self._pending.values() if not pending.stored]
-
-    def note_said(self, say: wire.Say) -> str:
-        """It is on its way; in which conversation."""
-        if say.id in self._pending:
-            self._pending[say.id].said_in = self.conversation
-        return self.conversation
+    def say_next(self) -> wire.Say | None:
+        """The first message that is not stored: it is said now, in this conversation."""
+        for pending in self._pending.values():
+            if not pending.stored:
+                pending.said_in = self.conversation
+                return pending.say
+        return None
 
     # --- what we are told
 
@@ -101,8 +100,8 @@ class Follower:
         return replace(taken, events=(*taken.events, *self._settle()))
 
     def _take_welcome(self, welcome: wire.Welcome) -> FollowUp:
-        events: list[Event] = [TextEnded(kept=False)] if self._came else []  # the text under way comes from its start
-        self._came = True
+        events: list[Event] = [TextEnded(kept=False)] if self._is_open else []  # it comes again, from its start
+        self._is_open = bool(welcome.text or welcome.reasoning)
         if self._cursor is None:
             self._cursor = welcome.cursor
         self._old_row = welcome.cursor.outbox
@@ -147,6 +146,9 @@ class Follower:
                 _remember(self._own, happened.seq)
             if not self._note_word(happened.seq) or own:
                 return FollowUp()
+        self._is_open = isinstance(event, TextDelta | ReasoningDelta) or (
+            self._is_open and not isinstance(event, TextEnded)
+        )
         return FollowUp((event,))
 
     def _take_row(self, deliver: wire.Deliver) -> FollowUp:
@@ -158,6 +160,7 @@ class Follower:
         if seen or (outgoing.kind == QUESTION and deliver.row <= self._old_row):
             return FollowUp(shown=shown)
         event = _EVENTS[outgoing.kind](outgoing)
+        self._is_open = self._is_open and not isinstance(event, TurnEnded)
         if isinstance(event, Asked):
             return FollowUp(self._ask(event.question), shown)
         if isinstance(event, TurnEnded) and outgoing.level == "error":  # it has no answer: why is told beside its end
@@ -182,7 +185,7 @@ class Follower:
 
     def _move(self, target: str) -> None:
         """We are new in another conversation; what we said in the old one is not ours to wait for any more."""
-        self.conversation, self._cursor, self._came = target, None, False
+        self.conversation, self._cursor = target, None
         for known in (self._words, self._dealt, self._own, self._moves):
             known.clear()
         for pending in self._pending.values():

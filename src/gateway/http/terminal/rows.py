@@ -16,7 +16,7 @@ from gateway.platforms.face import Begun, Dealt, Heard, Taken
 from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import StoredRow
-from hermes_base.chat import ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
+from hermes_base.chat import Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.inbound import ANSWER, Inbound, Outgoing, as_fields
 from hermes_base.local_wire import Cursor
 
@@ -56,12 +56,14 @@ class RowsView:
     async def begin(self) -> list[Json]:
         """Say where the conversation stands; what was missed comes next, as fast as it is read."""
         newest = await self._look()
-        self._behind = self._after is not None
+        first = self._snapshot(newest, None, None)
+        if self._after is not None:
+            self._row, self._word = min(self._after.outbox, newest.outbox), self._after.seq
+            self._behind = True
+            return [first]
         self._row, self._word = newest.outbox, newest.seq
-        if self._after is None:
-            return await self._catch_up_with_events()
-        self._row, self._word = min(self._after.outbox, newest.outbox), self._after.seq
-        return [self._snapshot(newest, None)]
+        *came, abreast = await self._catch_up_with_events()
+        return [first, *came, abreast] if came else [abreast]
 
     async def _look(self) -> Cursor:
         """Find out which messages are open: by the store, or by the events, which may be behind it."""
@@ -110,10 +112,10 @@ class RowsView:
         if _is_lost(came):
             return await self._begin_again(came)
         told = await self._tell_all(event for event in came if not isinstance(event, _PICTURED))
-        return [*told, self._snapshot(Cursor(self._row, self._seq), live)]
+        question = self._house.question(self._conversation)
+        return [*told, self._snapshot(Cursor(self._row, self._seq), live, question)]
 
-    def _snapshot(self, cursor: Cursor, live: Json | None) -> Json:
-        question = None if self._behind else self._house.question(self._conversation)
+    def _snapshot(self, cursor: Cursor, live: Json | None, question: Question | None) -> Json:
         return {
             "type": "snapshot",
             "conversation": self._conversation,
