@@ -4,15 +4,16 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from starlette.requests import Request
 
 from gateway.http.answers import Refusal
 from gateway.http.page.live import LiveView
 from gateway.http.page.parts import Parts
-from gateway.http.page.routes_chat import MOST_FILES, MOST_TEXT, Fields
-from gateway.http.reading import MOST_BODY, read_names, read_text, wrong_field
+from gateway.http.page.routes_chat import MOST_FILES, LongText, SaidMessage
+from gateway.http.reading import MOST_BODY, SmallText, wrong_field
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import Watch
 from hermes_base.inbound import Address, FileRef, Inbound
@@ -21,11 +22,17 @@ from hermes_base.query_values import OWNER_ID
 MOST_CHECKED = 2_000
 
 
+class SaidOnPage(SaidMessage):
+    text: LongText = ""
+    files: Annotated[tuple[str, ...], Meta(max_length=MOST_FILES)] = ()
+    seen: SmallText = ""
+
+
 class PageSide:
     """Implements `ChatSide`."""
 
     most_body = MOST_BODY
-    most_text = MOST_TEXT
+    said = SaidOnPage
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -45,27 +52,25 @@ class PageSide:
         del request
         return LiveView(self._parts, conversation, watch)
 
-    async def find_files(self, fields: Fields) -> tuple[FileRef, ...]:
-        return await asyncio.to_thread(self._find_uploads, read_names(fields, "files", MOST_FILES))
+    async def find_files(self, said: SaidOnPage) -> tuple[FileRef, ...]:
+        return await asyncio.to_thread(self._find_uploads, said.files) if said.files else ()
 
     def _find_uploads(self, ids: Sequence[str]) -> tuple[FileRef, ...]:
         found = [self._parts.shelf.find_upload(id) for id in ids]
         files = tuple(file for file in found if file is not None)
         if len(files) != len(ids):
-            raise wrong_field("files", "ids of uploaded files that are still there")
+            raise wrong_field("files", "must be ids of uploaded files that are still there")
         return files
 
-    def make_inbound(
-        self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields
-    ) -> Inbound:
+    def make_inbound(self, said: SaidOnPage, text: str, files: tuple[FileRef, ...]) -> Inbound:
         return Inbound(
-            Address(self.adapter.spec.name, self.adapter.account, conversation),
-            id,
+            Address(self.adapter.spec.name, self.adapter.account, said.conversation),
+            said.id,
             OWNER_ID,
             text,
             files=files,
-            conversation=conversation,
-            seen=read_text(fields, "seen", ""),
+            conversation=said.conversation,
+            seen=said.seen,
             received=time.time(),
         )
 

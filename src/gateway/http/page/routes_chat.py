@@ -3,15 +3,17 @@ same ones; what differs between them is their `ChatSide`."""
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, answer_json, guarded
+from gateway.http.answers import Refusal
 from gateway.http.page.telling import View, stream_view
-from gateway.http.reading import query_text, read_choice, read_name, read_object, read_text, wrong_field
+from gateway.http.page.views import Json
+from gateway.http.reading import NAME, SmallText, read_message, served, wrong_field
 from gateway.http.streams import stream
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import HubAdapter, Watch
@@ -21,15 +23,25 @@ from hermes_base.inbound import FileRef, Inbound
 MOST_TEXT = 1_000_000
 MOST_FILES = 20
 MODES = ("", "queue", "steer")
+LongText = Annotated[str, Meta(max_length=MOST_TEXT)]
 
-Fields = Mapping[str, Any]
+
+class SaidMessage(Struct, kw_only=True):
+    """What is said; each side adds fields of its own."""
+
+    conversation: SmallText
+    id: Annotated[str, Meta(pattern=NAME)]
+    text: str = ""
+    mode: str = ""
 
 
 class ChatSide(Protocol):
     """Who makes the calls: where their messages come from, what they may see, and how it is told."""
 
     most_body: int
-    most_text: int
+
+    @property
+    def said(self) -> type[SaidMessage]: ...
 
     @property
     def adapter(self) -> HubAdapter: ...
@@ -40,11 +52,9 @@ class ChatSide(Protocol):
 
     def view(self, conversation: str, request: Request, watch: Watch) -> View: ...
 
-    async def find_files(self, fields: Fields) -> tuple[FileRef, ...]: ...
+    async def find_files(self, said: Any) -> tuple[FileRef, ...]: ...
 
-    def make_inbound(
-        self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields
-    ) -> Inbound:
+    def make_inbound(self, said: Any, text: str, files: tuple[FileRef, ...]) -> Inbound:
         """The message as it is stored."""
         ...
 
@@ -65,46 +75,44 @@ class ChatRoutes:
 
     def list(self) -> Sequence[BaseRoute]:
         return [
-            Route("/web/live", guarded(self.watch), methods=["GET"]),
-            Route("/web/say", guarded(self.say), methods=["POST"]),
-            Route("/web/stop", guarded(self.stop), methods=["POST"]),
-            Route("/web/answer", guarded(self.answer), methods=["POST"]),
+            Route("/web/live", served(self.watch), methods=["GET"]),
+            Route("/web/say", served(self.say), methods=["POST"]),
+            Route("/web/stop", served(self.stop), methods=["POST"]),
+            Route("/web/answer", served(self.answer), methods=["POST"]),
         ]
 
-    async def watch(self, request: Request) -> Response:
+    async def watch(self, request: Request, conversation: Annotated[str, Meta(max_length=1_000)] = "") -> Response:
         if request.method != "GET":
             raise Refusal(405, "http", "A stream has no end, so there is no head of it alone.")
-        conversation, side = query_text(request, "conversation"), self._side
+        side = self._side
         await side.check(conversation)
         watching = side.adapter.watch(conversation)
         return stream(stream_view(watching, lambda watch: side.view(conversation, request, watch)))
 
-    async def say(self, request: Request) -> Response:
+    async def say(self, request: Request) -> Json:
         side = self._side
-        fields = await read_object(request, side.most_body)
-        conversation, id = read_text(fields, "conversation"), read_name(fields, "id")
-        text = read_text(fields, "text", "", side.most_text)
-        mode = read_choice(fields, "mode", MODES)
-        files = await side.find_files(fields)
+        said = await read_message(request, side.said, side.most_body)
+        if said.mode not in MODES:
+            raise wrong_field("mode", f"must be one of {MODES}")
+        text, files = said.text, await side.find_files(said)
         if not text.strip() and not files:
-            raise wrong_field("text", "something, or a file has to come with it")
-        await side.check(conversation)
-        # What becomes of it while a turn is under way; commands know by themselves.
-        said = f"/{mode} {text}" if mode and text.strip() and command_table.parse(text) is None else text
-        inbound = side.make_inbound(conversation, id, said, files, fields)
+            raise wrong_field("text", "must say something, or a file has to come with it")
+        await side.check(said.conversation)
+        if said.mode and text.strip() and command_table.parse(text) is None:
+            text = f"/{said.mode} {text}"  # what becomes of it while a turn is under way; commands know by themselves
+        inbound = side.make_inbound(said, text, files)
         side.adapter.last_seen = time.time()
         taken = await side.adapter.core.take(inbound)
         if isinstance(taken, Refused):
             raise side.explain(taken)
         if taken.seq is not None:
-            return answer_json({"seq": taken.seq})
-        return answer_json({**await side.describe_seen(inbound, conversation), "again": True})
+            return {"seq": taken.seq}
+        return {**await side.describe_seen(inbound, said.conversation), "again": True}
 
-    async def stop(self, request: Request) -> Response:
-        fields = await read_object(request)
-        return answer_json({"stopped": await self._side.stop(read_text(fields, "conversation"))})
+    async def stop(self, request: Request, conversation: SmallText) -> Json:
+        del request
+        return {"stopped": await self._side.stop(conversation)}
 
-    async def answer(self, request: Request) -> Response:
-        fields = await read_object(request)
-        question, text = read_text(fields, "question"), read_text(fields, "text", most=MOST_TEXT)
-        return answer_json({"ok": await self._side.answer(question, text)})
+    async def answer(self, request: Request, question: SmallText, text: LongText) -> Json:
+        del request
+        return {"ok": await self._side.answer(question, text)}

@@ -3,16 +3,17 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal, answer_json, guarded
+from gateway.http.answers import Refusal
 from gateway.http.page.files import FileShelf
-from gateway.http.page.routes_chat import Fields
-from gateway.http.reading import MOST_NUMBER, query_text, read_fields, read_object, read_text, wrong_field
+from gateway.http.page.routes_chat import SaidMessage
+from gateway.http.page.views import Json
+from gateway.http.reading import SmallText, read_message, served, wrong_field
 from gateway.http.terminal.rows import RowsView
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import Watch
@@ -24,15 +25,31 @@ from hermes_base.local_wire import MOST_BODY, Cursor, Hello
 from hermes_base.query_values import OWNER_ID
 
 _AFTER = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
-_WORDS = ("client", "conversation", "resume", "folder", "model", "provider")
-_FLAGS = ("continue_last", "once")
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+
+
+class NamedFile(Struct):
+    path: SmallText
+    name: SmallText
+    kind: SmallText = "file"
+    size: Count = 0
+
+
+class SaidInTerminal(SaidMessage):
+    files: tuple[NamedFile, ...] = ()
+    folder: SmallText = ""
+
+
+class Operation(Struct):
+    name: SmallText
+    args: dict[str, Any] = {}
 
 
 class TerminalSide:
     """Implements `ChatSide`, and has the calls that are the owner's alone."""
 
     most_body = MOST_BODY
-    most_text = MOST_BODY
+    said = SaidInTerminal
 
     def __init__(self, adapter: LocalAdapter) -> None:
         self.adapter = adapter
@@ -41,9 +58,9 @@ class TerminalSide:
 
     def list(self) -> Sequence[BaseRoute]:
         return [
-            Route("/web/open", guarded(self.open), methods=["POST"]),
-            Route("/web/got", guarded(self.confirm), methods=["POST"]),
-            Route("/web/operate", guarded(self.operate), methods=["POST"]),
+            Route("/web/open", served(self.open), methods=["POST"]),
+            Route("/web/got", served(self.confirm), methods=["POST"]),
+            Route("/web/operate", served(self.operate), methods=["POST"]),
         ]
 
     # --- ChatSide
@@ -53,32 +70,27 @@ class TerminalSide:
         parse_key(conversation)
 
     def view(self, conversation: str, request: Request, watch: Watch) -> RowsView:
-        said = query_text(request, "after")
+        said = request.query_params.get("after", "")
         found = _AFTER.fullmatch(said)
         if said and found is None:
-            raise wrong_field("after", "two numbers with a dash between them")
+            raise wrong_field("after", "must be two numbers with a dash between them")
         after = Cursor(int(found[1]), int(found[2])) if found else None
         return RowsView(self.adapter, conversation, watch, after, self._shelf)
 
-    async def find_files(self, fields: Fields) -> tuple[FileRef, ...]:
-        given = fields.get("files", [])
-        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-            raise wrong_field("files", "a list of objects")
-        return tuple(_read_file(one) for one in given)
+    async def find_files(self, said: SaidInTerminal) -> tuple[FileRef, ...]:
+        return tuple(FileRef(file.path, file.name, file.kind, file.size) for file in said.files)
 
-    def make_inbound(
-        self, conversation: str, id: str, text: str, files: tuple[FileRef, ...], fields: Fields
-    ) -> Inbound:
-        address = self.adapter.address_of(conversation)
+    def make_inbound(self, said: SaidInTerminal, text: str, files: tuple[FileRef, ...]) -> Inbound:
+        address = self.adapter.address_of(said.conversation)
         return Inbound(
             address,
-            id,
+            said.id,
             OWNER_ID,
             text,
             mentioned=True,
-            folder=read_text(fields, "folder", ""),
+            folder=said.folder,
             files=files,
-            conversation=conversation if address.chat == conversation else "",
+            conversation=said.conversation if address.chat == said.conversation else "",
             received=time.time(),
         )
 
@@ -103,32 +115,18 @@ class TerminalSide:
 
     # --- the owner's alone
 
-    async def open(self, request: Request) -> Response:
+    async def open(self, request: Request) -> Json:
         """Find or make a conversation."""
-        fields = await read_object(request)
-        asked: dict[str, Any] = {name: read_text(fields, name, "") for name in _WORDS}
-        asked |= {name: fields.get(name, False) is True for name in _FLAGS}
-        opened = await self._house.open(Hello(**asked))
+        opened = await self._house.open(await read_message(request, Hello))
         told = {"conversation": opened.conversation, "banner": opened.banner, "hint": opened.hint}
-        return answer_json({**told, "version": self._house.version})
+        return {**told, "version": self._house.version}
 
-    async def confirm(self, request: Request) -> Response:
+    async def confirm(self, request: Request, conversation: SmallText, rows: tuple[Count, ...] = ()) -> Json:
         """Rows were shown."""
-        fields = await read_object(request)
-        rows = fields.get("rows", [])
-        if not isinstance(rows, list) or not all(type(row) is int and 0 < row < MOST_NUMBER for row in rows):
-            raise wrong_field("rows", "a list of numbers")
-        self.adapter.confirm(read_text(fields, "conversation"), rows)
-        return answer_json({})
+        del request
+        self.adapter.confirm(conversation, rows)
+        return {}
 
-    async def operate(self, request: Request) -> Response:
-        fields = await read_object(request, MOST_BODY)
-        return answer_json(await self._house.perform(read_text(fields, "name"), read_fields(fields, "args")))
-
-
-def _read_file(fields: Fields) -> FileRef:
-    size = fields.get("size", 0)
-    if type(size) is not int or not 0 <= size < MOST_NUMBER:
-        raise wrong_field("size", "a number")
-    path, name = read_text(fields, "path"), read_text(fields, "name")
-    return FileRef(path, name, read_text(fields, "kind", "file"), size)
+    async def operate(self, request: Request) -> Json:
+        asked = await read_message(request, Operation, MOST_BODY)
+        return dict(await self._house.perform(asked.name, asked.args))
