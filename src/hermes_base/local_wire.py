@@ -44,7 +44,7 @@ class Cursor:
 class Hello:
     """Opens a conversation: this one, the one of a session, the last one, or a new one."""
 
-    client: str  # stable id of the client: its messages are called `<client>-<number>`
+    client: str = ""  # stable id of the client: its messages are called `<client>-<number>`
     conversation: str = ""
     resume: str = ""  # a session's id, or the beginning of it
     continue_last: bool = False

@@ -185,17 +185,22 @@ def test_a_refusal_has_its_reason(house: HouseThread, home: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "word"),
     [
-        ("/web/say", b"nonsense", 400, "no JSON"),
+        ("/web/say", b"nonsense", 400, "not valid JSON"),
         ("/web/say", b"[1]", 400, "a JSON object"),
         ("/web/fly", b"{}", 404, "Not Found"),
-        ("/web/say", b'{"conversation":"agent:main:local:dm:x","id":"1","text":7}', 422, "`text`"),
-        ("/web/say", b'{"conversation":"agent:main:local:dm:x","id":"","text":"x"}', 422, "`id`"),
-        ("/web/say", b'{"conversation":"agent:main:local:dm:x","id":"1","text":"x","files":[{}]}', 422, "`path`"),
+        ("/web/say", b'{"conversation":"agent:main:local:dm:x","id":"1","text":7}', 422, "text must be a text"),
+        ("/web/say", b'{"conversation":"agent:main:local:dm:x","id":"","text":"x"}', 422, "id must be 1 to 64"),
+        (
+            "/web/say",
+            b'{"conversation":"agent:main:local:dm:x","id":"1","text":"x","files":[{}]}',
+            422,
+            "files[0].path is missing",
+        ),
         ("/web/say", b'{"conversation":"nonsense","id":"1","text":"x"}', 422, "not the key"),
-        ("/web/got", b'{"conversation":"agent:main:local:dm:x","rows":["1"]}', 422, "`rows`"),
-        ("/web/open", b'{"resume":7}', 422, "`resume`"),
-        ("/web/say", b"\xff\xfe", 400, "no JSON"),
-        ("/web/say", b"[" * 100_000, 400, "no JSON"),
+        ("/web/got", b'{"conversation":"agent:main:local:dm:x","rows":["1"]}', 422, "rows[0] must be a whole number"),
+        ("/web/open", b'{"resume":7}', 422, "resume must be a text"),
+        ("/web/say", b"\xff\xfe", 400, "not UTF-8"),
+        ("/web/say", b"[" * 100_000, 400, "must be a JSON object"),
     ],
 )
 def test_a_malformed_call_gets_a_sentence(

@@ -61,19 +61,19 @@ async def read_message(request: Request, kind: type[T], most: int = MOST_BODY) -
 
 
 def served(handler: Callable[..., Awaitable[Any]]) -> Handler:
-    """A call of the page: its parameters behind the request are the fields of its message, which stand in the body, or
+    """A call of the page. What it takes beside the request are the fields of its message, which stand in the body, or
     in the query of a call that only looks. What it gives back is written as JSON."""
-    hints = get_type_hints(handler, include_extras=True)
-    taken = list(signature(handler).parameters.values())[1:]
-    fields = [(one.name, hints[one.name], *([] if one.default is one.empty else [one.default])) for one in taken]
+    hints, taken = get_type_hints(handler, include_extras=True), dict(signature(handler).parameters)
+    with_request = taken.pop("request", None) is not None
+    fields = [(name, hints[name], *([] if one.default is one.empty else [one.default])) for name, one in taken.items()]
     kind = msgspec.defstruct(handler.__name__, fields)
 
     async def serve(request: Request) -> Response:
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = {"request": request} if with_request else {}
         if fields:
             looks = request.method in ("GET", "HEAD")
-            given = msgspec.structs.asdict(read_query(request, kind) if looks else await read_message(request, kind))
-        made = await handler(request, **given)
+            given |= msgspec.structs.asdict(read_query(request, kind) if looks else await read_message(request, kind))
+        made = await handler(**given)
         return made if isinstance(made, Response) else answer_json(made)
 
     return guarded(serve)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, get_type_hints
 from weakref import WeakValueDictionary
 
@@ -88,16 +89,15 @@ class CallTable(dict[tuple[str, str], ApiCall]):
 
 def serve(api: Api, call: ApiCall) -> Handler:
     """The call as a client makes it: its key is checked, then what it sends."""
-    body, query = call.find_kind("body"), call.find_kind("query")
+    body, query, taken = call.find_kind("body"), call.find_kind("query"), signature(call.work).parameters
 
     async def answer(request: Request) -> Response:
         refuse_key_in_address(request)
-        given: dict[str, Any] = {} if call.is_open else {"caller": await find_caller(api, request)}
-        if query is not None:
-            given["query"] = read_query(request, query)
-        if body is not None:
-            given["body"] = await _read_sent(request, body)
-        made = await call.work(api, request, **given)
+        given: dict[str, Any] = {"api": api, "request": request}
+        given["caller"] = None if call.is_open else await find_caller(api, request)
+        given["query"] = read_query(request, query) if query else None
+        given["body"] = await _read_sent(request, body) if body else None
+        made = await call.work(**{name: given[name] for name in taken})
         return made if isinstance(made, Response) else answer_json(made, call.status)
 
     return guarded(answer, answer_problem)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -23,9 +22,8 @@ _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @CALLS.call("GET", "/openapi.json", is_open=True)
-async def tell_description(api: Api, request: Request) -> Response:
+async def tell_description(api: Api) -> Response:
     """This description."""
-    del request
     return answer_json(describe_api(api.queries.version, CALLS))
 
 

@@ -18,33 +18,29 @@ CALLS = CallTable()
 
 
 @CALLS.call("GET", "/v1/models", ListAnswer[ModelAnswer])
-async def list_models(api: Api, request: Request, caller: Caller) -> ListAnswer[ModelAnswer]:
+async def list_models(api: Api) -> ListAnswer[ModelAnswer]:
     """The models that a conversation may choose."""
-    del request, caller
     names = dict.fromkeys([MODEL, *await api.queries.setup.models()])
     return ListAnswer([ModelAnswer(name) for name in names])
 
 
 @CALLS.call("GET", "/v1/models/{id:path}", ModelAnswer, errors=(404,))
-async def get_model(api: Api, request: Request, caller: Caller) -> ModelAnswer:
+async def get_model(api: Api, request: Request) -> ModelAnswer:
     """One of them."""
-    del caller
     name = request.path_params["id"]
     await check_model(api, name)
     return ModelAnswer(name)
 
 
 @CALLS.call("GET", "/health", HealthAnswer, is_open=True)
-async def tell_health(api: Api, request: Request) -> HealthAnswer:
+async def tell_health() -> HealthAnswer:
     """The process answers."""
-    del api, request
     return HealthAnswer("ok")
 
 
 @CALLS.call("GET", "/ready", HealthAnswer, is_open=True, errors=(503,))
-async def tell_readiness(api: Api, request: Request) -> Response:
+async def tell_readiness(api: Api) -> Response:
     """Whether a message would be taken now."""
-    del request
     reason = await api.queries.operations.find_unready()
     if reason:
         return answer_json(HealthAnswer("not_ready", reason), 503)
@@ -52,14 +48,12 @@ async def tell_readiness(api: Api, request: Request) -> Response:
 
 
 @CALLS.call("GET", "/metrics", errors=(403,))
-async def tell_metrics(api: Api, request: Request, caller: Caller) -> Response:
+async def tell_metrics(api: Api, caller: Caller) -> Response:
     """Figures in the text format of Prometheus, for the owner."""
-    del request
     if not caller.is_owner:
         raise ApiProblem(403, "Metrics are the owner's to see.")
     return Response(await api.queries.gateway.metrics(), media_type=METRICS_TYPE)
 
 
-async def refuse_unknown(api: Api, request: Request) -> Response:
-    del api
+async def refuse_unknown(request: Request) -> Response:
     raise ApiProblem(404, f"There is no such call of the API for {request.method}. GET /openapi.json lists them.")

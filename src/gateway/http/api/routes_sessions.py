@@ -21,9 +21,8 @@ CALLS = CallTable()
 
 
 @CALLS.call("GET", "/v1/sessions", ListAnswer[SessionAnswer])
-async def list_sessions(api: Api, request: Request, caller: Caller, query: SessionsQuery) -> ListAnswer[SessionAnswer]:
+async def list_sessions(api: Api, caller: Caller, query: SessionsQuery) -> ListAnswer[SessionAnswer]:
     """Your sessions, those with the newest activity first, or those with these words."""
-    del request
     if query.words.strip():
         found = await api.queries.threads.search(caller, query.words, limit=query.limit)
         return ListAnswer([_write_hit(hit) for hit in found])

@@ -52,8 +52,7 @@ class AdminRoutes:
 
     # --- how it is
 
-    async def describe(self, request: Request) -> Json:
-        del request
+    async def describe(self) -> Json:
         model = await self._setup.model()
         return {
             "version": self._parts.queries.version,
@@ -65,35 +64,29 @@ class AdminRoutes:
             "commands": [{"name": one.name, "args": one.args, "summary": one.summary} for one in COMMANDS],
         }
 
-    async def status(self, request: Request) -> Any:
-        del request
+    async def status(self) -> Any:
         return await self._operations.status({})
 
-    async def usage(self, request: Request, days: int = 30) -> Any:
-        del request
+    async def usage(self, days: int = 30) -> Any:
         return await self._gateway.usage(bring_between(1, days, 366))
 
-    async def log(self, request: Request, lines: int = 200) -> Json:
-        del request
+    async def log(self, lines: int = 200) -> Json:
         return {"lines": await self._gateway.log_tail(bring_between(1, lines, 2_000))}
 
-    async def operate(self, request: Request, name: str, args: dict[str, Any] | None = None) -> Any:
-        del request
+    async def operate(self, name: str, args: dict[str, Any] | None = None) -> Any:
         if name not in OPERATIONS:
             raise wrong_field("name", "must be one of " + ", ".join(sorted(OPERATIONS)))
         return await self._operations.perform(name, args or {})
 
     # --- how it is set up
 
-    async def settings(self, request: Request) -> Json:
-        del request
+    async def settings(self) -> Json:
         return {"settings": await self._setup.settings()}
 
     async def change(self, request: Request, value: Annotated[str, Meta(max_length=100_000)]) -> Json:
         return {"setting": await self._setup.change(str(request.path_params["key"]), value)}
 
-    async def providers(self, request: Request) -> Json:
-        del request
+    async def providers(self) -> Json:
         return {"providers": await self._setup.providers(), "model": await self._setup.model()}
 
     async def probe(self, request: Request) -> Any:

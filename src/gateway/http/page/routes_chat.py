@@ -109,10 +109,8 @@ class ChatRoutes:
             return {"seq": taken.seq}
         return {**await side.describe_seen(inbound, said.conversation), "again": True}
 
-    async def stop(self, request: Request, conversation: SmallText) -> Json:
-        del request
+    async def stop(self, conversation: SmallText) -> Json:
         return {"stopped": await self._side.stop(conversation)}
 
-    async def answer(self, request: Request, question: SmallText, text: LongText) -> Json:
-        del request
+    async def answer(self, question: SmallText, text: LongText) -> Json:
         return {"ok": await self._side.answer(question, text)}

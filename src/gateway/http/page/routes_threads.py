@@ -50,16 +50,12 @@ class ThreadRoutes:
 
     # --- reading
 
-    async def list_threads(
-        self, request: Request, limit: int = 50, before: Seconds | None = None, passing: str = ""
-    ) -> Json:
-        del request
+    async def list_threads(self, limit: int = 50, before: Seconds | None = None, passing: str = "") -> Json:
         limit = bring_between(1, limit, MOST_THREADS)
         found = await self._threads.list(self._caller, limit=limit + 1, before=before, passing=passing == "yes")
         return {"threads": found[:limit], "more": len(found) > limit}
 
-    async def search(self, request: Request, words: Name = "", limit: int = 20) -> Json:
-        del request
+    async def search(self, words: Name = "", limit: int = 20) -> Json:
         words, limit = words.strip(), bring_between(1, limit, 100)
         return {"found": await self._threads.search(self._caller, words, limit=limit) if words else []}
 

@@ -121,9 +121,8 @@ class TerminalSide:
         told = {"conversation": opened.conversation, "banner": opened.banner, "hint": opened.hint}
         return {**told, "version": self._house.version}
 
-    async def confirm(self, request: Request, conversation: SmallText, rows: tuple[Count, ...] = ()) -> Json:
+    async def confirm(self, conversation: SmallText, rows: tuple[Count, ...] = ()) -> Json:
         """Rows were shown."""
-        del request
         self.adapter.confirm(conversation, rows)
         return {}
 
