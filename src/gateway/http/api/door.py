@@ -15,7 +15,6 @@ from starlette.responses import Response
 from gateway.http.answers import Handler, answer_json, guarded
 from gateway.http.api.problems import ApiProblem, answer_problem
 from gateway.http.api.runs.repeats import Repeats
-from gateway.http.api.runs.retries import Retries
 from gateway.http.api.runs.runs import Runs
 from gateway.http.reading import parse, read_body, read_query
 from gateway.platforms.api.adapter import ApiAdapter
@@ -46,7 +45,6 @@ class Api:
     is_page_token: Callable[[str], bool]
     runs: Runs
     repeats: Repeats
-    retries: Retries
     repeating: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def one_at_a_time(self, name: str) -> asyncio.Lock:

@@ -14,7 +14,7 @@ from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.images import keep_images
 from gateway.http.api.formats.writing_chat import problem_with
 from gateway.http.api.problems import ApiProblem, wrong
-from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request
+from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request, may_be_unheard
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.conversation_key import parse_key
@@ -72,7 +72,6 @@ async def say(api: Api, caller: Caller, ask: Ask, wish: Wish) -> Record:
     record = await _find_repeated(api, caller, mark) if wish.repetition else None
     if record is None:
         record = await _begin(api, caller, ask, wish, mark)
-        api.retries.keep(mark, record)
     if record.outcome is not None and record.outcome.refused:
         check_answered(record)
     return record
@@ -88,13 +87,12 @@ def check_answered(record: Record) -> None:
 
 async def _find_repeated(api: Api, caller: Caller, mark: str) -> Record | None:
     """The run of a request that a client sends once more, in this process or in the one before."""
-    if api.retries.knows(mark):
-        return api.retries.find(mark)
     ticket = read_ticket(await asyncio.to_thread(api.repeats.find, mark, KEPT_SECONDS), RUN)
     try:
-        return await api.runs.find(caller, ticket) if ticket is not None else None
+        record = await api.runs.find(caller, ticket) if ticket is not None else None
     except NotThere:
         return None  # the process ended before the message was stored
+    return record if record is not None and may_be_unheard(record) else None
 
 
 async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> Record:
