@@ -70,6 +70,7 @@ class RawClient:
     def __init__(self, home: Path, name: str = "", *, confirm: bool = True, **hello: Any) -> None:
         made = connect(home)
         assert made is not None, "nobody listens"
+        made.close()  # each call has a connection of its own
         self._connection: LocalConnection = made
         self._stream: LocalConnection | None = None
         self._changing = threading.Lock()
@@ -114,9 +115,8 @@ class RawClient:
         self._going_out.put(None)
         with self._changing:
             self._leaving = True
-        for connection in (self._connection, self._stream):
-            if connection is not None:
-                connection.close()
+        if self._stream is not None:
+            self._stream.close()
 
     # --- what goes out
 
@@ -183,6 +183,8 @@ class RawClient:
                 line = self._stream.read()
                 if line is not None:
                     self._take(line)
+        if self._stream is not None:
+            self._stream.close()
         self.closed = True
 
     def _take(self, line: Any) -> None:
