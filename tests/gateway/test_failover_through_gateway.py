@@ -171,7 +171,7 @@ def test_an_agent_is_built_from_what_its_signature_stands_for(
     assert read - per_turn <= set(CACHE_BUSTING_KEYS)
     picked = pick_baked(settings)
     assert {(section, key) for section, keys in picked.items() for key in keys} <= set(CACHE_BUSTING_KEYS)
-    plan = house.gateway.builder.plan(olga.conversation, Choices(), Scope())
+    plan = house.gateway.builder.plan(olga.conversation, settings, Choices(), Scope())
     assert house.gateway.builder.build(plan)._settings is plan.settings
 
 

@@ -48,7 +48,7 @@ class Watch:
     def __init__(self) -> None:
         self._waiting: deque[Watched] = deque()
         self._chars = 0
-        self._woken = asyncio.Event()
+        self._woken: asyncio.Future[None] | None = None
 
     def put(self, event: Watched) -> None:
         if len(self._waiting) >= MOST_WAITING or self._chars > MOST_WAITING_CHARS:
@@ -56,16 +56,24 @@ class Watch:
             self._waiting += [Lost(), *kept]
         self._waiting.append(event)
         self._chars += len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0
-        self._woken.set()
+        self._wake()
 
     async def wait(self, seconds: float) -> list[Watched]:
         """Everything that waits, as soon as there is something; empty: nothing came in this time."""
         if not self._waiting:
-            self._woken.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):  # `wait_for` of 3.11 loses a cancel that comes with the event
-                    await self._woken.wait()
+            loop = asyncio.get_running_loop()
+            self._woken = loop.create_future()
+            timer = loop.call_later(seconds, self._wake)
+            try:
+                await self._woken
+            finally:
+                timer.cancel()
+                self._woken = None
         return self.take_all()
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
 
     def take_all(self) -> list[Watched]:
         """What waits now, without waiting for more."""
@@ -112,6 +120,7 @@ class HubAdapter(BaseAdapter):
     """An account whose clients come over HTTP. They are known before they speak, and speak through `core`."""
 
     core: Core
+    has_own_socket = False  # its clients come another way than those of the page and the API
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)

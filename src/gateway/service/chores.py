@@ -148,7 +148,7 @@ class Chores:
         """Let idle agents go, and the claims on conversations that nobody is warm for."""
         gateway = self._gateway
         for adapter in gateway.adapters:
-            if gateway.address and isinstance(adapter, HubAdapter):
+            if gateway.address and isinstance(adapter, HubAdapter) and not adapter.has_own_socket:
                 adapter.last_seen = time.time()  # page and API are alive while their server listens (C13)
         self.damaged = await gateway.call(gateway.store.count_damaged)
         await gateway.call(gateway.runner._sweep_idle_cached_agents)

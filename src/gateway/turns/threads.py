@@ -26,19 +26,26 @@ _STORE_THREAD = "store-"
 
 
 class KeptThreads:
-    """Threads, as many as there is work at once; one whose work is done waits a while for more."""
+    """Threads, as many as there is work at once; one whose work is done waits a while for more. To start one takes until
+    it runs, so a thread does that, and nobody who gives work waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[queue.SimpleQueue[tuple[str, Callable[[], None]]]] = []
+        self._missing: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()
+        self._starter: threading.Thread | None = None
 
     def run(self, name: str, work: Callable[[], None]) -> None:
         with self._lock:
-            waiting = self._idle.pop() if self._idle else None
-        if waiting is not None:
-            waiting.put((name, work))
-        else:
-            threading.Thread(target=self._work_on, args=(name, work), daemon=True).start()
+            waiting = self._idle.pop() if self._idle else self._missing
+            if self._starter is None:
+                self._starter = threading.Thread(target=self._start_missing, name="starter", daemon=True)
+                self._starter.start()
+        waiting.put((name, work))
+
+    def _start_missing(self) -> None:
+        while True:
+            threading.Thread(target=self._work_on, args=self._missing.get(), daemon=True).start()
 
     def _work_on(self, name: str, work: Callable[[], None]) -> None:
         mine: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()

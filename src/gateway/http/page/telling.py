@@ -19,7 +19,7 @@ from hermes_base.errors import HermesError
 log = logging.getLogger(__name__)
 
 PULSE_SECONDS = 15.0  # a comment in this time: who does not take it has gone
-_LARGE = frozenset({"snapshot", "settled", "row"})  # may hold megabytes, which are not written on the event loop
+_LONG_TEXT = 200_000  # characters of a row
 
 
 class View(Protocol):
@@ -91,8 +91,14 @@ async def stream_view(
 
 
 async def _write(told: Sequence[Json]) -> bytes:
-    is_large = any(one["type"] in _LARGE for one in told)
-    return await asyncio.to_thread(write_events, told) if is_large else write_events(told)
+    return await asyncio.to_thread(write_events, told) if any(map(_may_be_large, told)) else write_events(told)
+
+
+def _may_be_large(told: Json) -> bool:
+    """What may hold megabytes is not written on the event loop."""
+    if told["type"] == "row":
+        return len(told["outgoing"]["text"]) > _LONG_TEXT
+    return told["type"] == "snapshot" or "entries" in told
 
 
 def write_events(told: Sequence[Json]) -> bytes:

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-import os
 import time
+from collections.abc import Sequence
 from typing import cast
 
 from starlette.exceptions import HTTPException
-from starlette.routing import Router
+from starlette.requests import Request
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.http.answers import answer_failure
@@ -33,8 +34,9 @@ class LocalServer:
         self._adapter = adapter
         self._path = socket_path(adapter.home)
         side = TerminalSide(adapter)
-        self._router = Router([*ChatRoutes(side).list(), *side.list()], redirect_slashes=False)
-        self._connections: set[asyncio.Task[None]] = set()
+        routes = cast("Sequence[Route]", (*ChatRoutes(side).list(), *side.list()))
+        self._calls = {(method, route.path): route.endpoint for route in routes for method in route.methods or ()}
+        self._connections: set[OwnerConnection] = set()
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None
 
@@ -46,26 +48,15 @@ class LocalServer:
     async def _listen(self) -> None:
         sock = listening.listen(self._path)
         self._file = listening.identify(self._path)
-        self._server = await asyncio.start_unix_server(self._serve, sock=sock)
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: OwnerConnection(self._answer, self._connections), sock=sock
+        )
         self._adapter.last_seen = time.time()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of the owner of the home; of nobody else."""
-        if listening.peer_uid(writer.get_extra_info("socket")) != os.getuid():
-            log.warning("A process of another user was turned away from the socket.")
-            writer.transport.abort()
-            return
-        task = cast("asyncio.Task[None]", asyncio.current_task())
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-        await OwnerConnection(self._answer, reader, writer).serve()
-
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self  # has the router raise what it does not find
-        try:
-            await self._router(scope, receive, send)
-        except HTTPException as error:
-            await answer_failure(error)(scope, receive, send)
+        call = self._calls.get((scope["method"], scope["path"]))
+        answer = answer_failure(HTTPException(404)) if call is None else await call(Request(scope, receive))
+        await answer(scope, receive, send)
 
     async def _look_after_file(self) -> None:
         """The socket is alive while its file is there; one that was swept away is made anew."""
@@ -91,9 +82,11 @@ class LocalServer:
         if listening.identify(self._path) == self._file:
             self._path.unlink(missing_ok=True)
         self._adapter.hub.show_all(StreamEnded())
-        if self._connections:
-            await asyncio.wait(set(self._connections), timeout=_CLOSE_SECONDS)
-        left = {self._looking, *self._connections}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        for connection in self._connections:
+            connection.finish()
+        left = {connection.closed for connection in self._connections}
+        if left:
+            await asyncio.wait(left, timeout=_CLOSE_SECONDS)
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.gather(self._looking, return_exceptions=True)

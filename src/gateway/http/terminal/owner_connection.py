@@ -1,20 +1,24 @@
 """One connection at the socket of the home: HTTP/1.1 for an ASGI application. Small, since a terminal that hosts the
-gateway loads it at its start."""
+gateway loads it at its start, and short, since each message of a terminal passes it several times."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+import os
+from collections import deque
+from http import HTTPStatus
+from typing import cast
 
-import h11
+import httptools
 from starlette.types import ASGIApp, Message, Scope
 
+from gateway.http.terminal import listening
 from hermes_base.local_wire import MOST_BODY
 
 log = logging.getLogger(__name__)
 
 READ_SECONDS = 60.0  # in which a client takes nothing of what is sent
-_READ_AT_ONCE = 64 * 1024
+MOST_HEAD = 64 * 1024  # bytes
+MOST_WAITING = 16  # requests of one client; it is meant to wait for its answers
 #: To a terminal of an older version, in its own words: it spoke in lines of JSON.
 OLDER = (
     b'{"type":"error","text":"This terminal is older than the gateway that it talks to. What you said before is kept. '
@@ -22,99 +26,176 @@ OLDER = (
 )
 
 
-class OwnerConnection:
-    """Requests of one client, one after the other. When it goes away, what is being answered is cut."""
+class OwnerRequest:
+    """A request as it comes in."""
 
-    def __init__(self, app: ASGIApp, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self) -> None:
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = bytearray()
+        self.method = ""
+        self.keeps = True  # another may follow on this connection
+
+    def make_scope(self) -> Scope:
+        path, _, query = self.url.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": self.method,
+            "scheme": "http",
+            "path": path.decode("ascii", "replace"),
+            "raw_path": path,
+            "root_path": "",
+            "query_string": query,
+            "headers": self.headers,
+            "client": None,
+            "server": None,
+        }
+
+    async def receive(self) -> Message:
+        return {"type": "http.request", "body": bytes(self.body), "more_body": False}
+
+
+class OwnerConnection(asyncio.Protocol):
+    """Requests of one client, which is the owner of the home and nobody else, one after the other. When it goes away,
+    what is being answered is cut."""
+
+    def __init__(self, app: ASGIApp, connections: "set[OwnerConnection]") -> None:
         self._app = app
-        self._reader = reader
-        self._writer = writer
-        self._http = h11.Connection(h11.SERVER)
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._coming = OwnerRequest()
+        self._begun = False
+        self._head_bytes = 0  # that came of a head which is not whole yet
+        self._waiting: deque[OwnerRequest] = deque()
+        self._answering: asyncio.Task[None] | None = None
+        self._closing = False
+        self._head = b""  # of an answer; it goes with the first piece
+        self._chunked = False
+        self._room: asyncio.Future[None] | None = None  # while the client does not read
+        self.closed: asyncio.Future[None] = self._loop.create_future()
 
-    async def serve(self) -> None:
+    # --- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+        if listening.peer_uid(transport.get_extra_info("socket")) != os.getuid():
+            log.warning("A process of another user was turned away from the socket.")
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._connections.discard(self)
+        if self._answering is not None:
+            self._answering.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        begun, self._begun = self._begun, True
+        if not begun and data.startswith(b"{"):  # no request begins so
+            self._transport.write(OLDER)
+            self._transport.close()
+            return
+        self._head_bytes += len(data)
         try:
-            if await self._is_current():
-                while await self._serve_one():
-                    self._http.start_next_cycle()
-        except (OSError, TimeoutError):
-            log.debug("a client went away")
-        except h11.RemoteProtocolError as problem:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
             log.info("a client sends no HTTP: %s", problem)
-        finally:
-            self._writer.close()
+            self._transport.close()
+        if self._head_bytes > MOST_HEAD or len(self._waiting) > MOST_WAITING:
+            self._transport.close()
 
-    async def _is_current(self) -> bool:
-        """No request begins with a brace, and what terminals once said did."""
-        begun = await self._reader.read(_READ_AT_ONCE)
-        if begun.startswith(b"{"):
-            await self._write(OLDER)
-            return False
-        self._http.receive_data(begun)
-        return True
+    def pause_writing(self) -> None:
+        self._room = self._loop.create_future()
 
-    async def _serve_one(self) -> bool:
-        """Whether another request may follow."""
-        request, body = await self._read_event(), bytearray()
-        if not isinstance(request, h11.Request):
-            return False
-        while isinstance(event := await self._read_event(), h11.Data) and len(body) <= MOST_BODY:
-            body += event.data
-        answering = asyncio.ensure_future(self._app(_make_scope(request), _make_receive(bytes(body)), self._send))
-        leaving = asyncio.ensure_future(self._reader.read(_READ_AT_ONCE))
+    def resume_writing(self) -> None:
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    # --- httptools
+
+    def on_url(self, url: bytes) -> None:
+        self._coming.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._coming.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        """One that is too long is handed on as far as it is, and refused for that."""
+        self._head_bytes = 0
+        coming = self._coming
+        if len(coming.body) <= MOST_BODY:
+            coming.body += body
+            if len(coming.body) > MOST_BODY:
+                self._take(keeps=False)
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        if len(self._coming.body) <= MOST_BODY:
+            self._take(keeps=self._parser.should_keep_alive())
+        self._coming = OwnerRequest()
+
+    def _take(self, *, keeps: bool) -> None:
+        self._coming.method = self._parser.get_method().decode("ascii")
+        self._coming.keeps = keeps
+        self._waiting.append(self._coming)
+        if self._answering is None:
+            self._answering = self._loop.create_task(self._answer_all())
+
+    # --- answers
+
+    def finish(self) -> None:
+        """No other request is taken; what is being answered is answered to its end."""
+        self._closing = True
+        if self._answering is None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    async def _answer_all(self) -> None:
         try:
-            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done():
-                self._http.receive_data(leaving.result())
-                if not leaving.result():
-                    return False
-            await answering
+            while self._waiting and not self._transport.is_closing():
+                request = self._waiting.popleft()
+                await self._app(request.make_scope(), request.receive, self._send)
+                if self._closing or not request.keeps:
+                    self._transport.close()
+        except TimeoutError:
+            log.debug("a client does not read")
+            self._transport.abort()
+        except Exception:  # the boundary to a client
+            log.exception("a call of a client broke")
+            self._transport.close()
         finally:
-            leaving.cancel()
-            answering.cancel()
-            await asyncio.gather(leaving, answering, return_exceptions=True)
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-
-    async def _read_event(self) -> Any:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._reader.read(_READ_AT_ONCE))
-        return event
+            self._answering = None
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [(bytes(name), bytes(value)) for name, value in message["headers"]]
-            await self._write(self._http.send(h11.Response(status_code=message["status"], headers=headers)))
+            status, headers = message["status"], message["headers"]
+            self._chunked = not any(name == b"content-length" for name, _ in headers)
+            lines = [b"%b: %b\r\n" % (name, value) for name, value in headers]
+            if self._chunked:
+                lines.append(b"transfer-encoding: chunked\r\n")
+            self._head = b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, _name(status), b"".join(lines))
             return
-        await self._write(self._http.send(h11.Data(data=message.get("body", b""))))
-        if not message.get("more_body", False):
-            await self._write(self._http.send(h11.EndOfMessage()))
-
-    async def _write(self, data: bytes | None) -> None:
-        if data:
-            self._writer.write(data)
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self._chunked:
+            body = b"%b%b" % (b"%x\r\n%b\r\n" % (len(body), body) if body else b"", b"" if more else b"0\r\n\r\n")
+        head, self._head = self._head, b""
+        if (head or body) and not self._transport.is_closing():
+            self._transport.write(head + body)
+        if self._room is not None:
             async with asyncio.timeout(READ_SECONDS):
-                await self._writer.drain()
+                await self._room
 
 
-def _make_scope(request: h11.Request) -> Scope:
-    path, _, query = request.target.partition(b"?")
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
-        "http_version": "1.1",
-        "method": request.method.decode("ascii"),
-        "scheme": "http",
-        "path": path.decode("ascii", "replace"),
-        "raw_path": path,
-        "root_path": "",
-        "query_string": query,
-        "headers": list(request.headers),
-        "client": None,
-        "server": None,
-    }
-
-
-def _make_receive(body: bytes) -> Callable[[], Awaitable[Message]]:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
+def _name(status: int) -> bytes:
+    return HTTPStatus(status).phrase.encode("ascii")

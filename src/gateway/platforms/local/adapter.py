@@ -27,6 +27,7 @@ _MOST_REMEMBERED = 1_000  # rows
 
 class LocalAdapter(PicturedAdapter):
     spec = SPEC
+    has_own_socket = True
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         super().__init__(account, settings, home)
