@@ -26,8 +26,8 @@ _STORE_THREAD = "store-"
 
 
 class KeptThreads:
-    """Threads, as many as there is work at once; one whose work is done waits a while for more. To start one takes until
-    it runs, so a thread does that, and nobody who gives work waits."""
+    """Threads, as many as there is work at once; one whose work is done waits a while for more. They are started by a
+    thread, since that takes until they run: nobody who gives work waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

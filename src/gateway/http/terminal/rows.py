@@ -4,14 +4,13 @@ The store may be ahead of the events. An answer is told when they have told the 
 its own text; and what they tell of a turn whose answer was there before the terminal came is left out.
 """
 
-from collections.abc import Iterable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterable
 
 from gateway.http.answers import write_question
 from gateway.http.page.files import FileShelf
 from gateway.http.page.telling import PULSE_SECONDS, describe_event
 from gateway.http.page.views import Json, view_picture
-from gateway.http.terminal.missed import find_missed, read_rows
+from gateway.http.terminal.missed import Word, find_missed, read_rows
 from gateway.platforms.face import Begun, Dealt, Heard, Taken
 from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
 from gateway.platforms.local.adapter import LocalAdapter
@@ -48,7 +47,8 @@ class RowsView:
         self._asked: set[int] = set()  # rows that delivery has asked for
         self._held: dict[int, Outgoing] = {}  # answers from before we came, while a turn is under way
         self._late: list[Watched] = []  # what no store has, of events that were given up
-        self._behind = False
+        self._missed: AsyncIterator[Word | StoredRow] | None = None  # until it is abreast
+        self._blocked = False  # of those, a row may not be told yet
         self.ended = False
 
     # --- where it stands
@@ -59,7 +59,8 @@ class RowsView:
         first = self._snapshot(newest, None, None)
         if self._after is not None:
             self._row, self._word = min(self._after.outbox, newest.outbox), self._after.seq
-            self._behind = True
+            self._missed = find_missed(self._house, self._conversation, Cursor(self._row, self._word))
+            self._blocked = False
             return [first]
         self._row, self._word = newest.outbox, newest.seq
         *came, abreast = await self._catch_up_with_events()
@@ -75,8 +76,8 @@ class RowsView:
         return newest
 
     async def go_on(self) -> list[Json]:
-        if self._behind:
-            return await self._tell_missed()
+        if self._missed is not None:
+            return await self._tell_missed(self._missed)
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
         return await self._tell_all(events) if not _is_lost(events) else await self._begin_again(events)
 
@@ -86,21 +87,22 @@ class RowsView:
         self._late = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Sent))]
         return await self.begin()
 
-    async def _tell_missed(self) -> list[Json]:
+    async def _tell_missed(self, missed: AsyncIterator[Word | StoredRow]) -> list[Json]:
         """The next of what it missed; then it is abreast."""
         told: list[Json] = []
-        size, blocked = 0, False
-        async with aclosing(find_missed(self._house, self._conversation, Cursor(self._row, self._word))) as missed:
-            async for item in missed:
-                if not isinstance(item, StoredRow):
-                    told += self._tell_word(*item)
-                    size += len(item[1].text)
-                elif not (blocked := blocked or not self._may_tell(item)):
-                    told += self._tell_row(item)
-                    size += len(item.outgoing.text)
-                if len(told) == MISSED_AT_ONCE or size > MISSED_CHARS:
-                    return told
-        self._behind = False
+        size = 0
+        async for item in missed:
+            if not isinstance(item, StoredRow):
+                told += self._tell_word(*item)
+                size += len(item[1].text)
+            elif not self._blocked and self._may_tell(item):
+                told += self._tell_row(item)
+                size += len(item.outgoing.text)
+            else:
+                self._blocked = True  # it comes with the end of its turn, and so do those behind it
+            if len(told) == MISSED_AT_ONCE or size > MISSED_CHARS:
+                return told
+        self._missed = None
         return told + await self._catch_up_with_events()
 
     async def _catch_up_with_events(self) -> list[Json]:
