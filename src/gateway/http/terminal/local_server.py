@@ -38,6 +38,7 @@ class LocalServer:
         self._calls = {(method, route.path): route.endpoint for route in routes for method in route.methods or ()}
         self._connections: set[OwnerConnection] = set()
         self._server: asyncio.Server | None = None
+        self._closing = False
         self._file: tuple[int, int] | None = None
 
     async def open(self) -> None:
@@ -49,7 +50,7 @@ class LocalServer:
         sock = listening.listen(self._path)
         self._file = listening.identify(self._path)
         self._server = await asyncio.get_running_loop().create_unix_server(
-            lambda: OwnerConnection(self._answer, self._connections), sock=sock
+            lambda: OwnerConnection(self._answer, self._connections, closing=self._closing), sock=sock
         )
         self._adapter.last_seen = time.time()
 
@@ -76,6 +77,7 @@ class LocalServer:
         """Tell whoever watches, let the last events be read, leave nothing behind."""
         if self._server is None:
             return
+        self._closing = True
         self._looking.cancel()
         self._server.close()
         self._server = None

@@ -61,7 +61,8 @@ class OwnerConnection(asyncio.Protocol):
     """Requests of one client, which is the owner of the home and nobody else, one after the other. When it goes away,
     what is being answered is cut."""
 
-    def __init__(self, app: ASGIApp, connections: "set[OwnerConnection]") -> None:
+    def __init__(self, app: ASGIApp, connections: "set[OwnerConnection]", *, closing: bool) -> None:
+        """`closing`: it comes while the socket closes, and is closed with it."""
         self._app = app
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -71,7 +72,7 @@ class OwnerConnection(asyncio.Protocol):
         self._head_bytes = 0  # that came of a head which is not whole yet
         self._waiting: deque[OwnerRequest] = deque()
         self._answering: asyncio.Task[None] | None = None
-        self._closing = False
+        self._closing = closing
         self._head = b""  # of an answer; it goes with the first piece
         self._chunked = False
         self._room: asyncio.Future[None] | None = None  # while the client does not read
@@ -84,6 +85,8 @@ class OwnerConnection(asyncio.Protocol):
         self._connections.add(self)
         if listening.peer_uid(transport.get_extra_info("socket")) != os.getuid():
             log.warning("A process of another user was turned away from the socket.")
+            self._closing = True
+        if self._closing:
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
