@@ -176,7 +176,7 @@ class Operations:
             return f"Nobody has looked for waiting messages for {waited:.0f} s."
         now = time.time()
         # Our own socket; pages and API are alive when somebody asks through them, and networks may be away.
-        own = [each for each in gateway.adapters if each.spec.always_on and not isinstance(each, HubAdapter)]
+        own = [each for each in gateway.adapters if isinstance(each, HubAdapter) and each.has_own_socket]
         down = [each.spec.label for each in own if not is_connected(each, now)]
         return f"{', '.join(down)}: no sign of life." if down else ""
 
@@ -210,7 +210,8 @@ def is_connected(adapter: Adapter, now: float) -> bool:
 
 def count_watchers(adapters: Iterable[Adapter]) -> int:
     """Pages and clients of the API that look at a conversation now."""
-    return sum(adapter.hub.count() for adapter in adapters if isinstance(adapter, HubAdapter))
+    hubs = [adapter for adapter in adapters if isinstance(adapter, HubAdapter) and not adapter.has_own_socket]
+    return sum(adapter.hub.count() for adapter in hubs)
 
 
 def read_walls() -> dict[str, str]:
