@@ -53,6 +53,14 @@ class Terminal:
             assert self._read(), f"the chat ended before {text!r}: {self._shown()[-2000:]!r}"
         self._position = found + len(text)
 
+    def wait_for_answer(self, text):
+        """Wait until this is the last that was said, and nothing works any more."""
+        self.wait_for(text)
+        deadline = time.monotonic() + PATIENCE
+        while "›" not in (last := self._shown().rpartition(text)[2]) or "working" in last:
+            assert time.monotonic() < deadline, f"{text!r} is no end; the screen: {self._shown()[-2000:]!r}"
+            assert self._read(), f"the chat ended after {text!r}: {self._shown()[-2000:]!r}"
+
     def wait_for_end(self):
         deadline = time.monotonic() + PATIENCE
         while self._read():
@@ -142,7 +150,7 @@ def test_c5_ctrl_c_at_the_prompt_clears_the_line_and_the_second_one_leaves(open_
     terminal.type(CTRL_C)
     terminal.wait_for("Ctrl-C again leaves")
     terminal.type("new\r")
-    terminal.wait_for("You said: new")
+    terminal.wait_for_answer("You said: new")
     terminal.type(CTRL_C)
     terminal.wait_for("Ctrl-C again leaves")
     terminal.type(CTRL_C)
