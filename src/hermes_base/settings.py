@@ -323,7 +323,7 @@ class Problem:
 # --- kinds of values
 
 
-class Kind(NamedTuple):
+class ValueKind(NamedTuple):
     """What the type of a field is to people: its name, in words, which values are of it, and what a text stands for."""
 
     name: str
@@ -367,14 +367,14 @@ def _holds(kind: type) -> Callable[[Any], bool]:
 
 
 _WHOLE = partial(_is_number, types=int)
-_KINDS: Mapping[Any, Kind] = {
-    str: Kind("str", "text", lambda value: isinstance(value, str), str),
-    bool: Kind("bool", "true or false", lambda value: isinstance(value, bool), _read_bool),
-    int: Kind("int", "a whole number", _WHOLE, _read_number),
-    float: Kind("float", "a number", _is_number, _read_number),
-    int | None: Kind("int?", "a whole number or null", _WHOLE, _read_number),
-    tuple[str, ...]: Kind("list[str]", "a list of names", _holds(str), _read_list),
-    tuple[Fallback, ...]: Kind("list[dict]", "a list of entries", _holds(dict), _read_list),
+_KINDS: Mapping[Any, ValueKind] = {
+    str: ValueKind("str", "text", lambda value: isinstance(value, str), str),
+    bool: ValueKind("bool", "true or false", lambda value: isinstance(value, bool), _read_bool),
+    int: ValueKind("int", "a whole number", _WHOLE, _read_number),
+    float: ValueKind("float", "a number", _is_number, _read_number),
+    int | None: ValueKind("int?", "a whole number or null", _WHOLE, _read_number),
+    tuple[str, ...]: ValueKind("list[str]", "a list of names", _holds(str), _read_list),
+    tuple[Fallback, ...]: ValueKind("list[dict]", "a list of entries", _holds(dict), _read_list),
 }
 _BY_NAME = {kind.name: kind for kind in _KINDS.values()}
 

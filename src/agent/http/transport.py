@@ -235,7 +235,7 @@ class PooledTransport(httpx2.BaseTransport):
         headers = httpx2.Headers(answer.fields, encoding="latin-1")  # as the parser reads them
         return httpx2.Response(answer.status, headers=headers, stream=answer, request=request)
 
-    def send(self, head: "RequestHead", body: bytes, connect: float | None, first: float | None) -> "Answer":
+    def send(self, head: "RequestHead", body: bytes, connect: float | None, first: float | None) -> "HttpAnswer":
         """Send a request; its answer has begun when this returns. The seconds are those for a connection and for the
         first word."""
         line = _current.line or Line()
@@ -245,7 +245,7 @@ class PooledTransport(httpx2.BaseTransport):
             try:
                 line.hold(connection.sock)
                 line.expect(first)
-                return Answer(self, head.origin, connection, _exchange(connection, head, body, line), line)
+                return HttpAnswer(self, head.origin, connection, _exchange(connection, head, body, line), line)
             except BaseException:
                 line.let_go()
                 connection.close()
@@ -342,7 +342,7 @@ class _Reader(socket.SocketIO):
         return super().readinto(buffer)
 
 
-class Answer(httpx2.SyncByteStream):
+class HttpAnswer(httpx2.SyncByteStream):
     """An answer: its head, and its body in the pieces in which it arrives, as much of it as an answer may have."""
 
     def __init__(
