@@ -3,19 +3,18 @@
 `--profile` prints where the time of one turn goes instead.
 """
 
-import contextlib
 import cProfile
 import os
 import platform
 import pstats
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from benches.gateway_load import measure_gateway
+from scripts import message_cost
+
+from benches.gateway_load import lab_server, measure_gateway
 from benches.measure import Figure, child_cpu_ms, count_calls, cpu_ms, kept_kb, show
 from benches.stops import measure_stops
 from benches.walls import measure_walls
@@ -27,18 +26,6 @@ from run_agent import AIAgent
 from tools.registry import registry
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
-
-
-@contextlib.contextmanager
-def lab_server() -> Iterator[str]:
-    """The lab server as a process of its own, so that its work is not counted as ours."""
-    child = subprocess.Popen([HERMES, "lab", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert child.stdout is not None
-        yield next(word for word in child.stdout.readline().split() if word.startswith("http"))
-    finally:
-        child.terminate()
-        child.wait()
 
 
 def make_agent(base_url: str = "https://openrouter.ai/api/v1", **options: object) -> AIAgent:
@@ -114,6 +101,12 @@ def measure_parallel_tools(base_url: str) -> list[Figure]:
     return [Figure("8 parallel tool calls of 0.5 s, wall", seconds, "s", 0.8, 14.2)]
 
 
+def measure_message() -> list[Figure]:
+    """What one message without tools costs a gateway that twenty clients talk to."""
+    cost = message_cost.measure()
+    return [Figure("a message through the gateway, 20 clients: calls", cost.calls, "", 6_500)]
+
+
 def measure_commands() -> list[Figure]:
     return [Figure("hermes --version, CPU", child_cpu_ms([HERMES, "--version"], 11), "ms", 80.0, 645)]
 
@@ -158,6 +151,7 @@ def main() -> int:
             *measure_walls(Path(folder)),
             *measure_prompt(base_url),
             *measure_gateway(base_url, Path(folder)),
+            *measure_message(),
             *measure_stops(base_url, Path(folder)),
             *measure_web(),
         ]

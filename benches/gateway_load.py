@@ -21,6 +21,18 @@ IDLE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
+def lab_server() -> Iterator[str]:
+    """The lab server as a process of its own, so that its work is not counted as ours."""
+    child = subprocess.Popen([HERMES, "lab", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        yield next(word for word in child.stdout.readline().split() if word.startswith("http"))
+    finally:
+        child.terminate()
+        child.wait()
+
+
+@contextlib.contextmanager
 def gateway(home: Path, base_url: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
     """`hermes gateway run` in a home that asks the model server at this address."""
     home.mkdir(parents=True, exist_ok=True)

@@ -17,12 +17,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from benches.__main__ import lab_server
-from benches.gateway_load import client
+from benches.gateway_load import client, lab_server
 
 from hermes_cli.main import main as hermes
 
@@ -126,15 +126,24 @@ def wait_for(file: Path) -> None:
         time.sleep(0.05)
 
 
-def measure() -> tuple[float, list[str]]:
-    """Calls a turn, and the functions of ours that one message enters."""
+@dataclass(frozen=True, slots=True)
+class MessageCost:
+    calls: float  # a turn
+    functions: list[str]  # of ours, that one message enters
+
+    @property
+    def files(self) -> set[str]:
+        return {name.partition(":")[0] for name in self.functions}
+
+
+def measure() -> MessageCost:
     with tempfile.TemporaryDirectory() as folder, lab_server() as base_url:
         home = Path(folder) / "home"
         with counted_gateway(home, base_url) as gateway:
             many = asyncio.run(count_turns(home, gateway, CLIENTS, TURNS))
             alone = [asyncio.run(count_turns(home, gateway, 1, 1))["ours"] for _ in range(3)]
     functions = set(alone[0]).intersection(*alone[1:])  # chores that came in between are not the message's
-    return many["calls"] / (CLIENTS * TURNS), sorted(functions)
+    return MessageCost(many["calls"] / (CLIENTS * TURNS), sorted(functions))
 
 
 def main() -> None:
@@ -142,12 +151,11 @@ def main() -> None:
         run_counted()
         return
     began = time.monotonic()
-    calls, functions = measure()
-    files = {name.partition(":")[0] for name in functions}
+    cost = measure()
     if "--list" in sys.argv:
-        print(*functions, sep="\n")
-    print(f"calls a turn: {calls:,.0f}")
-    print(f"functions of ours for one message: {len(functions)} in {len(files)} files")
+        print(*cost.functions, sep="\n")
+    print(f"calls a turn: {cost.calls:,.0f}")
+    print(f"functions of ours for one message: {len(cost.functions)} in {len(cost.files)} files")
     print(f"(measured in {time.monotonic() - began:.0f} s)")
 
 
