@@ -222,6 +222,16 @@ def test_a_message_without_end_closes_the_connection(house: HouseThread, home: P
     other.wait(wire.Stored)
 
 
+def test_a_message_that_is_too_long_is_refused_and_not_said_again(house: HouseThread, home: Path) -> None:
+    """B8, F5: whoever sends it hears why, and says the next one."""
+    client = RawClient(home, "a", conversation=KEY)
+    client.say("x" * (wire.MOST_BODY + 1_000_000), "1")
+    assert "too large" in client.wait(wire.NotStored).reason
+    client.say("hello", "2")
+    client.wait(wire.Stored, lambda line: line.id.endswith("2"))
+    assert [inbound.text for inbound in house.house.taken] == ["hello"]
+
+
 #: What terminals said before they spoke HTTP.
 OLD_HELLO = (
     b'{"type":"hello","client":"5f2a1b0c9d8e4f7a6b5c4d3e2f1a0b9c","conversation":"","resume":"","continue":false,'

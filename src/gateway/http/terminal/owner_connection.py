@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 READ_SECONDS = 60.0  # in which a client takes nothing of what is sent
 MOST_HEAD = 64 * 1024  # bytes
+MOST_DROPPED = 64 * 1024 * 1024  # bytes behind a body that is too long
 MOST_WAITING = 16  # requests of one client; it is meant to wait for its answers
 #: To a terminal of an older version, in its own words: it spoke in lines of JSON.
 OLDER = (
@@ -70,6 +71,7 @@ class OwnerConnection(asyncio.Protocol):
         self._coming = OwnerRequest()
         self._begun = False
         self._head_bytes = 0  # that came of a head which is not whole yet
+        self._dropped = 0  # bytes of a body that is too long
         self._waiting: deque[OwnerRequest] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._closing = closing
@@ -132,24 +134,21 @@ class OwnerConnection(asyncio.Protocol):
         self._head_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        """One that is too long is handed on as far as it is, and refused for that."""
+        """One that is too long is read to its end, so that whoever sends it hears why it is refused."""
         self._head_bytes = 0
-        coming = self._coming
-        if len(coming.body) <= MOST_BODY:
-            coming.body += body
-            if len(coming.body) > MOST_BODY:
-                self._take(keeps=False)
+        if len(self._coming.body) <= MOST_BODY:
+            self._coming.body += body
+            return
+        self._dropped += len(body)
+        if self._dropped > MOST_DROPPED:
+            self._transport.close()
 
     def on_message_complete(self) -> None:
         self._head_bytes = 0
-        if len(self._coming.body) <= MOST_BODY:
-            self._take(keeps=self._parser.should_keep_alive())
-        self._coming = OwnerRequest()
-
-    def _take(self, *, keeps: bool) -> None:
         self._coming.method = self._parser.get_method().decode("ascii")
-        self._coming.keeps = keeps
+        self._coming.keeps = self._parser.should_keep_alive() and not self._dropped
         self._waiting.append(self._coming)
+        self._coming = OwnerRequest()
         if self._answering is None:
             self._answering = self._loop.create_task(self._answer_all())
 
