@@ -5,11 +5,12 @@ version v has position v. A row of kind `head` takes back what came after the fi
 nothing is deleted (`visible` folds it).
 """
 
-import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
+
+import msgspec
 
 TOOLS, SYSTEM = "tools", "system"
 #: Fields of a message that are sent to nobody: it stands for what an engine took out; it was put into a running turn;
@@ -172,10 +173,10 @@ def placed(rows: Sequence[Row], first: int) -> tuple[Row, ...]:
 
 
 def copy_messages(given: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with lists and mappings of their own, in one go: histories are long."""
+    """The messages with lists and mappings of their own, in one go: histories are long. Texts are shared."""
     try:
-        copied: list[dict[str, Any]] = pickle.loads(pickle.dumps(given, pickle.HIGHEST_PROTOCOL))
-    except (pickle.PicklingError, TypeError, AttributeError):  # objects of a caller's own, which stay as they are
+        copied: list[dict[str, Any]] = msgspec.to_builtins(given, builtin_types=(bytes, bytearray))
+    except TypeError:  # objects of a caller's own, which stay as they are
         copied = [_copy(message) for message in given]
     return copied
 

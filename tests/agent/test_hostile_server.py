@@ -1,5 +1,6 @@
 """A model server may send anything (C2, D1, H8): an answer or a ModelFailure comes of it, and little memory goes."""
 
+import base64
 import contextlib
 import gzip
 import json
@@ -19,7 +20,7 @@ from waiting import wait_until
 from agent.formats.repair import repair_messages
 from agent.formats.reply import Reply
 from agent.formats.wire import Dialect, dialect_of
-from agent.http import clients
+from agent.http import clients, transport
 from agent.http.http_chunks import MOST_LINE_BYTES
 from agent.probing import probe
 from agent.providers import local_servers, wire_limits
@@ -394,6 +395,42 @@ def test_a_redirect_takes_no_key_to_another_address(api_mode: str, raw_server: R
     (there,) = other.heads
     assert there.startswith(b"POST /v1/there HTTP/1.1\r\n")
     assert not [line for line in there.lower().split(b"\r\n") if line.endswith((b" k", b":k"))]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "keeps"),
+    [
+        ("http://api.example/v1", "https://api.example/v1/x", True),
+        ("http://api.example/v1", "/x", True),
+        ("http://api.example:8080/v1", "https://api.example/x", False),
+        ("https://api.example/v1", "http://api.example/x", False),
+        ("https://api.example/v1", "https://other.example/x", False),
+    ],
+)
+def test_a_redirect_keeps_the_key_at_the_same_door(before: str, after: str, keeps: bool) -> None:
+    """G6"""
+    client = clients.build_client("chat_completions", api_key="k", base_url=before)
+    head = transport.RequestHead.of_client(client, "/chat/completions").moved_to(after)
+    clients.release_client(client)
+    assert (b"Bearer k" in head.lines) is keeps
+
+
+def test_a_login_in_the_address_is_used() -> None:
+    """H8: a server of one's own stands behind one that asks for a login."""
+    client = clients.build_client("chat_completions", api_key="k", base_url="http://ann:s%40fe@127.0.0.1:9/v1")
+    lines = transport.RequestHead.of_client(client, "/chat/completions").lines
+    clients.release_client(client)
+    assert b"Basic " + base64.b64encode(b"ann:s@fe") in lines
+    assert b"POST /v1/chat/completions HTTP/1.1\r\n" in lines
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_an_address_that_moved_is_named_and_not_tried_again(status: int, raw_server: RawModelServer) -> None:
+    """D1, H8"""
+    raw_server.set_body(status=status, more="Location: https://new.example/v1\r\nContent-Length: 0\r\n")
+    with pytest.raises(ModelFailure, match=r"https://new.example/v1") as failed:
+        ask(raw_server)
+    assert failed.value.kind is FailureKind.NEXT
 
 
 def test_the_limits_are_far_above_real_answers() -> None:

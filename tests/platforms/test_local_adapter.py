@@ -22,7 +22,7 @@ from gateway.platforms import hub
 from gateway.platforms.face import Begun, Dealt, Heard, LiveEvent
 from gateway.platforms.local import adapter as local_adapter
 from hermes_base import local_wire as wire
-from hermes_base.chat import Question, Said, TextDelta, ToolStarted
+from hermes_base.chat import Notice, Question, Said, TextDelta, ToolStarted
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.inbound import NOTE, Address, Inbound, Outgoing, write_inbound
 from hermes_cli.chat.local_client import connect
@@ -222,6 +222,20 @@ def test_a_message_without_end_closes_the_connection(house: HouseThread, home: P
     other.wait(wire.Stored)
 
 
+def test_who_goes_away_after_it_spoke_is_heard_by_the_others(house: HouseThread, home: Path) -> None:
+    """C7: the call goes on to its end, so everybody who looks on gets the message before its answer."""
+    looks_on = RawClient(home, "b", conversation=KEY)
+    for number in range(5):
+        body = json.dumps({"conversation": KEY, "id": f"gone-{number}", "text": f"said {number}"}).encode()
+        head = b"POST /web/say HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(wire.socket_path(home)))
+            client.sendall(head % len(body) + body)
+        wait_until(lambda number=number: len(looks_on.answers()) == number + 1)
+    heard = [line.event.text for line in looks_on.find(wire.Happened) if isinstance(line.event, Said)]
+    assert heard == [f"said {number}" for number in range(5)]
+
+
 def test_a_message_that_is_too_long_is_refused_and_not_said_again(house: HouseThread, home: Path) -> None:
     """B8, F5: whoever sends it hears why, and says the next one."""
     client = RawClient(home, "a", conversation=KEY)
@@ -230,6 +244,23 @@ def test_a_message_that_is_too_long_is_refused_and_not_said_again(house: HouseTh
     client.say("hello", "2")
     client.wait(wire.Stored, lambda line: line.id.endswith("2"))
     assert [inbound.text for inbound in house.house.taken] == ["hello"]
+
+
+def test_who_was_too_slow_is_abreast_again(house: HouseThread, home: Path) -> None:
+    """C7, F4: events that were given up are read from the store, once, and the next ones come."""
+    client = RawClient(home, "a", conversation=KEY)
+    adapter = house.house.adapter
+
+    async def show_many() -> None:  # in one step of the loop, so nobody reads meanwhile
+        for number in range(hub.MOST_WAITING + 10):
+            adapter.show(KEY, ToolStarted(str(number), "tool", ""))
+
+    house.run(show_many())
+    house.run(house.house.show(KEY, Notice("later")))
+    client.wait(wire.Happened, lambda line: line.event == Notice("later"))
+    client.say("hello")
+    client.wait(wire.DealtWith)
+    assert len(client.find(wire.Welcome)) < 10
 
 
 #: What terminals said before they spoke HTTP.

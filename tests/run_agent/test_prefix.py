@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from agent.turn.conversation import Conversation
+from hermes_base.journal import Row, Transcript
 from hermes_lab.server import LabServer
+from hermes_state.memory_journal import MemoryJournal
 from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 from tools.registry import registry
@@ -218,3 +221,17 @@ def test_a_prompt_that_is_lost_is_rendered_anew_once_and_the_break_is_named(
     assert breaks == [[("prompt_repaired", -1)], []]
     assert [row.reason for row in repaired.breaks()] == ["prompt_repaired"]
     repaired.close()
+
+
+def test_messages_that_share_a_part_do_not_share_it_here() -> None:
+    """A1: whoever edits one message edits no other, and its size is seen."""
+    part = {"type": "text", "text": "one"}
+    rows = [Row({"role": "user", "content": [part]}), Row({"role": "assistant", "content": [part]})]
+    conversation = Conversation(Transcript("s", "c", "t", 0, "", {}, ()))
+    conversation.note(rows, 2)
+    conversation.fragments("d", lambda message: json.dumps(message).encode(), MemoryJournal())
+    before = conversation.estimate_bytes()
+    conversation.messages[0]["content"][0]["text"] = "x" * 1_000_000
+    conversation.refresh("d", lambda message: json.dumps(message).encode())
+    assert conversation.messages[1]["content"][0]["text"] == "one"
+    assert conversation.estimate_bytes() > before + 900_000

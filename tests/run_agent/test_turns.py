@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from fresh_store import fresh_store
 from waiting import wait_until
 
+import run_agent
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Notice
 from hermes_base.errors import ConfigProblem, HermesError
@@ -398,3 +400,12 @@ def test_the_session_of_a_store_is_named_before_the_first_turn(make_agent: Any) 
     agent = make_agent(journal=StoreJournal(lambda: store, "c"))
     assert agent.run_conversation("[[say hi]]")["session_id"] == "the-session"
     assert json.loads(json.dumps(agent.messages)) == agent.messages
+
+
+def test_a_client_that_a_host_made_is_used(lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D1: `OpenAI` is one of the names that hosts replace."""
+    own = {"x-host": "mine"}
+    monkeypatch.setattr(run_agent, "OpenAI", lambda **options: openai.OpenAI(default_headers=own, **options))
+    agent = AIAgent(base_url=lab.base_url, model="m", api_key="k")
+    assert agent.run_conversation("[[say hi]]")["final_response"] == "hi"
+    assert dict(lab.requests[-1].headers)["x-host"] == "mine"

@@ -54,8 +54,10 @@ def run_and_kill(code: str, path: Path, chance: random.Random) -> list[str]:
     with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         descriptor = child.stdout.fileno()
-        printed = os.read(descriptor, 65536)
-        assert printed, "the writer did not start"
+        printed = b""
+        while b"\n" not in printed:
+            printed += (piece := os.read(descriptor, 65536))
+            assert piece, "the writer did not start"
         time.sleep(chance.uniform(0.0, 0.12))
         child.send_signal(signal.SIGKILL)
         while more := os.read(descriptor, 65536):

@@ -6,6 +6,7 @@ An SDK is loaded by one function, when the first client of its kind is built; th
 """
 
 import contextlib
+import http.client
 import importlib
 import logging
 import weakref
@@ -116,8 +117,19 @@ def _build(sdk: Sdk, kind: str, base_url: str | None, api_key: str, credentials:
     name, pool = sdk.transport.acquire_pool(base_url or kind, api_key)
     # Retries are the turn's business, not the SDK's.
     client = getattr(sdk.module, kind)(base_url=base_url, http_client=pool.http, max_retries=0, **credentials)
-    _wirings[client] = Wiring(pool.transport, weakref.finalize(client, sdk.transport.release_pool, name), {})
+    _wire(sdk, client, name, pool)
     return client
+
+
+def _wire(sdk: Sdk, client: Any, name: str, pool: Any) -> Wiring:
+    wiring = Wiring(pool.transport, weakref.finalize(client, sdk.transport.release_pool, name), {})
+    return _wirings.setdefault(client, wiring)
+
+
+def _wiring_of(sdk: Sdk, client: Any) -> Wiring:
+    """A client that a host made itself says where to and with which headers, as ours do."""
+    known = _wirings.get(client)
+    return known or _wire(sdk, client, *sdk.transport.acquire_pool(str(client.base_url), str(client.api_key or "")))
 
 
 def release_client(client: object) -> None:
@@ -149,6 +161,8 @@ def stream(
             if coming.status >= 300:
                 with contextlib.closing(coming):
                     text = b"".join(coming).decode("utf-8", "replace")
+                if coming.status < http.client.BAD_REQUEST:
+                    text = f"it is at {coming.header('location') or 'no address that it names'}"
                 cancel.check()
                 raise classify_answer(coming.status, text, parse_retry_after(coming.header("retry-after")), call.who)
             began = True
@@ -170,7 +184,7 @@ def stream(
 
 def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
     """Send the request; the answer has begun when this returns. Its first data has the limit of its first byte."""
-    wiring, path = _wirings[client], call.format.PATH
+    wiring, path = _wiring_of(sdk, client), call.format.PATH
     head = wiring.heads.get(path) or wiring.heads.setdefault(path, sdk.transport.RequestHead.of_client(client, path))
     for _ in range(MOST_REDIRECTS):
         coming = wiring.transport.send(head, call.body, CONNECT_SECONDS, call.first_byte)

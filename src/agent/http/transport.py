@@ -188,7 +188,8 @@ class RequestHead:
         if url.scheme not in ("http", "https"):
             raise httpx2.UnsupportedProtocol(f"an address of the kind '{url.scheme}' cannot be used")
         origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
-        target = str(url).encode() if origin.scheme == "http" and _proxy_for(origin) else url.raw_path
+        proxied = origin.scheme == "http" and bool(_proxy_for(origin))
+        target = str(url.copy_with(userinfo=b"")).encode() if proxied else url.raw_path
         fields = [name + b": " + value + b"\r\n" for name, value in headers.raw if name.lower() not in _OF_THE_BODY]
         lines = b"".join((method.encode(), b" ", target, b" HTTP/1.1\r\n", *fields))
         return cls(method, url, headers, origin, lines)
@@ -202,6 +203,8 @@ class RequestHead:
         )  # others: none
         url = client.base_url.copy_with(raw_path=client.base_url.raw_path + path.lstrip("/").encode())
         headers.update({"Host": url.netloc.decode("ascii"), "Connection": "keep-alive", **_UNPACKED})
+        if url.userinfo:  # a server that asks for a login of its own is in front of the model
+            headers["Authorization"] = "Basic " + base64.b64encode(unquote(url.userinfo.decode()).encode()).decode()
         return cls.of("POST", url, headers)
 
     def moved_to(self, location: str) -> "RequestHead":
@@ -209,7 +212,10 @@ class RequestHead:
         url = self.url.join(location)
         headers = httpx2.Headers(self.headers)
         headers["Host"] = url.netloc.decode("ascii")
-        if (url.scheme, url.netloc) != (self.url.scheme, self.url.netloc):
+        before = self.url
+        if (url.scheme, before.scheme, before.port) == ("https", "http", None):  # the same door, now with a lock
+            before = before.copy_with(scheme="https")
+        if (url.scheme, url.host, url.port) != (before.scheme, before.host, before.port):
             for name in _CREDENTIALS:
                 headers.pop(name, None)
         return RequestHead.of(self.method, url, headers)

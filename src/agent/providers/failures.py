@@ -79,7 +79,10 @@ _BUSY = Reading(
 )
 _TROUBLE = Reading(_K.RETRY, _S.MODEL, "has a problem of its own", "Try again, or set a fallback in model.fallbacks.")
 
+_MOVED = Reading(_K.NEXT, _S.ADDRESS, "serves this at another address", "Set model.base_url to where it is.")
+
 _BY_STATUS: Mapping[int, Reading] = {
+    **dict.fromkeys(range(300, 400), _MOVED),
     400: _REFUSED,
     401: _BAD_KEY,
     402: _NO_CREDIT,

@@ -148,6 +148,7 @@ class Conversation:
             if body != kept:
                 sent[place] = body
                 self._edited[place] = copy_messages([message])[0]
+                self._sizes[place] = rough_bytes(message)
                 watch.move("plugin_edit", place)
                 edited = True
 

@@ -8,6 +8,7 @@ import contextvars
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -25,45 +26,59 @@ _LOOK_SECONDS = 1.0  # whether the loop is still there
 _STORE_THREAD = "store-"
 
 
+Work = tuple[str, Callable[[], None]]  # its name, and what is done
+
+
 class KeptThreads:
     """Threads, as many as there is work at once; one whose work is done waits a while for more. They are started by a
     thread, since that takes until they run: nobody who gives work waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[queue.SimpleQueue[tuple[str, Callable[[], None]]]] = []
-        self._missing: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()
+        self._idle: list[queue.SimpleQueue[Work]] = []
+        self._missing: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._starter: threading.Thread | None = None
 
     def run(self, name: str, work: Callable[[], None]) -> None:
         with self._lock:
             waiting = self._idle.pop() if self._idle else self._missing
             if self._starter is None:
-                self._starter = threading.Thread(target=self._start_missing, name="starter", daemon=True)
-                self._starter.start()
+                starter = threading.Thread(target=self._start_missing, name="starter", daemon=True)
+                starter.start()
+                self._starter = starter
         waiting.put((name, work))
 
     def _start_missing(self) -> None:
         while True:
-            threading.Thread(target=self._work_on, args=self._missing.get(), daemon=True).start()
+            self._start_one(self._missing.get())
 
-    def _work_on(self, name: str, work: Callable[[], None]) -> None:
-        mine: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()
+    def _start_one(self, first: Work) -> None:
+        """A machine that has no room for another thread has one later, or a thread that is idle by then."""
+        given: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        given.put(first)  # not an argument of the thread, which would keep it as long as it lives
+        try:
+            threading.Thread(target=self._work_on, args=(given,), daemon=True).start()
+        except RuntimeError as problem:
+            log.error("no thread can be started for %s, which waits: %s", first[0], problem)
+            time.sleep(_LOOK_SECONDS)
+            self.run(*first)
+
+    def _work_on(self, given: "queue.SimpleQueue[Work]") -> None:
         while True:
+            try:
+                name, work = given.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if given in self._idle:
+                        self._idle.remove(given)
+                        return
+                name, work = given.get()  # it was chosen in this moment
             threading.current_thread().name = name
             contextvars.Context().run(work)  # nothing of it is left for the next
             del work
             threading.current_thread().name = "idle"
             with self._lock:
-                self._idle.append(mine)
-            try:
-                name, work = mine.get(timeout=IDLE_SECONDS)
-            except queue.Empty:
-                with self._lock:
-                    if mine in self._idle:
-                        self._idle.remove(mine)
-                        return
-                name, work = mine.get()  # it was chosen in this moment
+                self._idle.append(given)
 
 
 _threads = KeptThreads()

@@ -66,7 +66,8 @@ class LocalConnection:
         sender.sock = self._sock
         try:
             given = None if body is None else encode_text(json.dumps(body, ensure_ascii=False))
-            sender.request(method, path, given, {"content-type": "application/json"} if given else {})
+            with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why before it closed
+                sender.request(method, path, given, {"content-type": "application/json"} if given else {})
             answer = self._answer = sender.getresponse()
             if answer.status < http.client.BAD_REQUEST:
                 return answer

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import cast
 
 import httptools
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Scope
 
 from gateway.http.terminal import listening
@@ -59,8 +60,8 @@ class OwnerRequest:
 
 
 class OwnerConnection(asyncio.Protocol):
-    """Requests of one client, which is the owner of the home and nobody else, one after the other. When it goes away,
-    what is being answered is cut."""
+    """Requests of one client, which is the owner of the home and nobody else, one after the other. When it goes away, a
+    stream is cut, and a call goes on to its end: half of it may be done."""
 
     def __init__(self, app: ASGIApp, connections: "set[OwnerConnection]", *, closing: bool) -> None:
         """`closing`: it comes while the socket closes, and is closed with it."""
@@ -76,6 +77,8 @@ class OwnerConnection(asyncio.Protocol):
         self._answering: asyncio.Task[None] | None = None
         self._closing = closing
         self._head = b""  # of an answer; it goes with the first piece
+        self._streams = False  # what is being answered
+        self._for_head = False
         self._chunked = False
         self._room: asyncio.Future[None] | None = None  # while the client does not read
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -94,10 +97,16 @@ class OwnerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._connections.discard(self)
-        if self._answering is not None:
+        if self._answering is not None and self._streams:
             self._answering.cancel()
+        self.resume_writing()
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def eof_received(self) -> bool:
+        """Who has said all may still wait for an answer; whether somebody reads a stream is not known then."""
+        self._closing = True
+        return self._answering is not None and not self._streams
 
     def data_received(self, data: bytes) -> None:
         begun, self._begun = self._begun, True
@@ -108,11 +117,18 @@ class OwnerConnection(asyncio.Protocol):
         self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
+        except httptools.HttpParserUpgrade:
+            self._closing = True  # it is answered in this protocol, and what it says next is in another one
+        except httptools.HttpParserError as problem:
             log.info("a client sends no HTTP: %s", problem)
-            self._transport.close()
+            self._refuse()
         if self._head_bytes > MOST_HEAD or len(self._waiting) > MOST_WAITING:
-            self._transport.close()
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self._answering is None:
+            self._transport.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        self._transport.close()
 
     def pause_writing(self) -> None:
         self._room = self._loop.create_future()
@@ -167,11 +183,12 @@ class OwnerConnection(asyncio.Protocol):
         try:
             while self._waiting and not self._transport.is_closing():
                 request = self._waiting.popleft()
+                self._streams, self._for_head = False, request.method == "HEAD"
                 await self._app(request.make_scope(), request.receive, self._send)
                 if self._closing or not request.keeps:
                     self._transport.close()
-        except TimeoutError:
-            log.debug("a client does not read")
+        except (OSError, ClientDisconnect):
+            log.debug("a client went away, or does not read")
             self._transport.abort()
         except Exception:  # the boundary to a client
             log.exception("a call of a client broke")
@@ -189,10 +206,17 @@ class OwnerConnection(asyncio.Protocol):
             self._head = b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, _name(status), b"".join(lines))
             return
         body, more = message.get("body", b""), message.get("more_body", False)
-        if self._chunked:
+        self._streams = self._streams or more
+        if self._for_head:
+            body = b""
+        elif self._chunked:
             body = b"%b%b" % (b"%x\r\n%b\r\n" % (len(body), body) if body else b"", b"" if more else b"0\r\n\r\n")
         head, self._head = self._head, b""
-        if (head or body) and not self._transport.is_closing():
+        if self._transport.is_closing():
+            if more:
+                raise ConnectionAbortedError("nobody reads this any more")
+            return
+        if head or body:
             self._transport.write(head + body)
         if self._room is not None:
             async with asyncio.timeout(READ_SECONDS):

@@ -84,7 +84,7 @@ class RowsView:
     async def _begin_again(self, events: Iterable[Watched]) -> list[Json]:
         """Events were given up: what they told is in the store, but for what is passing."""
         self._after = Cursor(self._row, self._word)
-        self._late = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Sent))]
+        self._late = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Sent, Lost))]
         return await self.begin()
 
     async def _tell_missed(self, missed: AsyncIterator[Word | StoredRow]) -> list[Json]:

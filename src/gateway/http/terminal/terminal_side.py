@@ -121,11 +121,13 @@ class TerminalSide:
         told = {"conversation": opened.conversation, "banner": opened.banner, "hint": opened.hint}
         return {**told, "version": self._house.version}
 
-    async def confirm(self, conversation: SmallText, rows: tuple[Count, ...] = ()) -> Json:
+    async def confirm(
+        self, conversation: SmallText, rows: Annotated[tuple[Count, ...], Meta(max_length=10_000)] = ()
+    ) -> Json:
         """Rows were shown."""
         self.adapter.confirm(conversation, rows)
         return {}
 
     async def operate(self, request: Request) -> Json:
-        asked = await read_message(request, Operation, MOST_BODY)
+        asked = await read_message(request, Operation)
         return dict(await self._house.perform(asked.name, asked.args))
