@@ -1,5 +1,6 @@
 """F9: a gateway that breaks again and again is held back, then refused; one that was killed in good health is not."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from hermes_cli.cmds.crash_guard import (
     read_history,
     write_refusal,
 )
-from hermes_state.home_lock import HomeLock
+from hermes_state.home_lock import LOCK_FILE, HomeLock
 from hermes_state.sql.schema import STORE_FILE
 
 COMMAND = [sys.executable, "-m", "hermes_cli.main", "gateway", "run"]
@@ -148,6 +149,16 @@ def test_an_owned_home_is_left_alone(home: Path) -> None:
     with HomeLock(home):
         assert CrashGuard(home).admit().crashes == 0
     assert CrashGuard(home).admit().crashes == 1
+
+
+def test_a_home_that_is_being_let_go_of_has_its_history(home: Path) -> None:
+    """F9: a lock without a name is that of a process which ends."""
+    home.mkdir()
+    with pytest.raises(ValueError, match="no"), CrashGuard(home).watch():
+        raise ValueError("no")
+    with open(home / LOCK_FILE, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert CrashGuard(home).admit().crashes == 1
 
 
 def test_the_refusal_says_everything(tmp_path: Path) -> None:

@@ -122,8 +122,10 @@ class CrashGuard:
         self._stamp: tuple[Any, ...] = ()
 
     def admit(self, *, anyway: bool = False) -> StartVerdict:
-        """What earlier starts say about this one. A home that is owned is left alone: its owner says so."""
-        if holder(self._home) is not None:
+        """What earlier starts say about this one. A home that is owned is left alone: its owner says so. One without a
+        name is letting go of it."""
+        owner = holder(self._home)
+        if owner is not None and owner.pid:
             return StartVerdict()
         stamp = read_stamp(self._home)
         known = self._change(lambda known: History(VERSION, stamp) if anyway else begin_anew(known, VERSION, stamp))
