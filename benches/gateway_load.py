@@ -80,10 +80,16 @@ class Client:
         assert head.startswith(b"HTTP/1.1 200"), head
         await self._reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
 
-    async def ask(self, text: str) -> str:
-        """Say something and wait for its answer."""
+    async def say(self, text: str) -> None:
         self._said += 1
         await self._post("/web/say", id=f"{time.time_ns()}-{self._said}", text=text)
+
+    async def stop(self) -> None:
+        await self._post("/web/stop")
+
+    async def ask(self, text: str) -> str:
+        """Say something and wait for its answer."""
+        await self.say(text)
         while (told := await self._read_told())["type"] != "row":
             pass
         await self._post("/web/got", rows=[told["row"]])

@@ -19,10 +19,10 @@ BEGUN = 1.5  # seconds after which it is at that step
 async def stop_turn(home: Path, name: str, script: str) -> float:
     """Seconds from `/stop` to the answer of the next message."""
     async with client(home, name) as person:
-        person.send(type="say", id="held", text=script)
+        await person.say(script)
         await asyncio.sleep(BEGUN)
         told = time.perf_counter()
-        person.send(type="stop", id="stop")
+        await person.stop()
         while await person.ask("[[say on]]") != "on":  # what the stopped turn left is delivered first
             pass
         return time.perf_counter() - told
@@ -30,7 +30,7 @@ async def stop_turn(home: Path, name: str, script: str) -> float:
 
 async def begin_turn(home: Path) -> None:
     async with client(home, "last") as person:
-        person.send(type="say", id="held", text=STEPS["waits for the first word"])
+        await person.say(STEPS["waits for the first word"])
         await asyncio.sleep(BEGUN)
 
 
