@@ -174,6 +174,8 @@ def test_an_engine_that_cannot_be_copied_is_registered_again(write_plugin, enabl
     assert engine.held is not manager._context_engine.held
     assert len(manager._hooks["post_llm_call"]) == 1
     assert manager._plugins["hermes-lcm"].tools_registered == ["lcm_tool"]
+    for made in (engine, manager._context_engine):
+        made.held.close()
 
 
 @pytest.mark.parametrize("second", ["raise RuntimeError('only once')", "return"])
