@@ -542,8 +542,9 @@ def test_an_idle_gateway_does_next_to_nothing(house: LocalHouse, monkeypatch: py
         return await call(face, work, *args)
 
     monkeypatch.setattr(StoreFace, "__call__", count)
+    began = time.monotonic()
     time.sleep(3)
-    assert 0 < len(called) <= 18, called
+    assert 0 < len(called) <= 6 * (time.monotonic() - began + 1), called  # and what belongs to its start
 
 
 def test_plugins_learn_where_a_turn_was_asked(house: LocalHouse, person: Person) -> None:

@@ -82,7 +82,7 @@ _TROUBLE = Reading(_K.RETRY, _S.MODEL, "has a problem of its own", "Try again, o
 _MOVED = Reading(_K.NEXT, _S.ADDRESS, "serves this at another address", "Set model.base_url to where it is.")
 
 _BY_STATUS: Mapping[int, Reading] = {
-    **dict.fromkeys(range(300, 400), _MOVED),
+    **dict.fromkeys((301, 302, 303), _MOVED),
     400: _REFUSED,
     401: _BAD_KEY,
     402: _NO_CREDIT,
