@@ -24,6 +24,7 @@ from hermes_base.local_wire import socket_path
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 30.0  # between two looks at the socket's file
+_ACCEPT_STEPS = 4  # of the event loop, from a connection that was accepted to one that is known
 _CLOSE_SECONDS = 0.5  # for clients to read the last events
 
 
@@ -84,11 +85,17 @@ class LocalServer:
         if listening.identify(self._path) == self._file:
             self._path.unlink(missing_ok=True)
         self._adapter.hub.show_all(StreamEnded())
-        for connection in self._connections:
+        for _ in range(_ACCEPT_STEPS):
+            await asyncio.sleep(0)
+        for connection in list(self._connections):
             connection.finish()
+        await self._wait_closed()
+        for connection in list(self._connections):
+            connection.abort()
+        await self._wait_closed()
+        await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _wait_closed(self) -> None:
         left = {connection.closed for connection in self._connections}
         if left:
             await asyncio.wait(left, timeout=_CLOSE_SECONDS)
-        for connection in list(self._connections):
-            connection.abort()
-        await asyncio.gather(self._looking, return_exceptions=True)
