@@ -13,6 +13,7 @@ from hermes_base.errors import StoreFailure
 from hermes_base.journal import Row
 from hermes_cli.main import main
 from hermes_state.home_lock import HomeLock
+from hermes_state.sql.engine import Sql
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
@@ -55,8 +56,7 @@ def test_the_index_is_made_anew_while_the_owner_writes(store: Store, home: Path)
     assert OLD <= count <= OLD + fresh
     found = [(hit.session, hit.position) for hit in store.search("word", limit=100_000)]
     assert len(found) == len(set(found)) == OLD + fresh
-    with store._db.write() as db:
-        db.execute("insert into search (search) values ('integrity-check')")
+    store._db.run(Sql("insert into search (search) values ('integrity-check')"))
 
 
 def test_two_at_once_leave_one_whole_index(store: Store) -> None:
@@ -91,7 +91,7 @@ def test_without_a_store_nothing_is_made(home: Path, capsys: pytest.CaptureFixtu
 
 def test_an_index_with_holes_is_whole_again(store: Store) -> None:
     """F8: what is damaged in the index is no loss."""
-    with closing(Store(store._db.engine._path)) as other, other._db.write() as db:
-        db.execute("delete from search_data where id > 10")
+    with closing(Store(store._db.engine._path)) as other:
+        other._db.run(Sql("delete from search_data where id > 10"))
     assert main(["sessions", "reindex"]) == 0
     assert len(store.search("word", limit=100_000)) == OLD

@@ -20,6 +20,7 @@ from hermes_base.inbound import ANSWER, NOTE
 from hermes_base.journal import Row, text_of
 from hermes_cli import config
 from hermes_lab.server import LabServer
+from hermes_state.sql.engine import Sql
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
 
@@ -662,8 +663,7 @@ def test_a_process_that_was_taken_for_dead_goes_on(house: LocalHouse, person: Pe
     wait_until(lambda: lab.in_flight == 1)
     gateway = house.gateway
     before = gateway.node
-    with gateway.store._db.write() as db:
-        db.execute("update node set expires = 0")
+    gateway.store._db.run(Sql("update node set expires = 0"))
     wait_until(lambda: gateway.node != before)
     person.say("/queue [[say three]]")
     wait_until(lambda: person.shown() == ["one", "two", "three"])

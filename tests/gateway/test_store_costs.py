@@ -1,9 +1,9 @@
 """What a turn costs the store: its writing transactions are counted, for each of them waits for the disk."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from local_gateway import LocalHouse
@@ -14,6 +14,7 @@ from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engine import Transaction
 from hermes_state.sql.sqlite import SqliteEngine, SqliteTransaction
 
+T = TypeVar("T")
 #: Of a message from its arrival until its answer is known to have arrived; who joins is looked after in a first one.
 FIRST_TURN, LATER_TURN = 8, 6
 #: What a gateway writes by the clock, whether there is a turn or not, and who looks in.
@@ -27,13 +28,17 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     now = threading.local()
     write, execute = SqliteEngine.write, SqliteTransaction.execute
 
-    @contextmanager
-    def write_and_note(self: SqliteEngine) -> Iterator[Transaction]:
-        now.statements = []
-        with write(self) as db:
-            yield db
-        if not BY_THE_CLOCK.intersection(now.statements):
-            seen.append(now.statements)
+    def write_and_note(self: SqliteEngine, work: Callable[[Transaction], T]) -> T:
+        statements: list[str] = []
+
+        def do(db: Transaction) -> T:
+            now.statements = statements
+            return work(db)
+
+        written = write(self, do)
+        if not BY_THE_CLOCK.intersection(statements):
+            seen.append(statements)
+        return written
 
     def execute_and_note(self: SqliteTransaction, statement: str, values: object = ()) -> object:
         getattr(now, "statements", []).append(statement)

@@ -38,8 +38,7 @@ def test_a_statement_that_finds_nothing_refuses_the_whole_batch(database: Databa
 
 
 def test_the_time_is_the_one_clock_that_was_handed_in(database: Database) -> None:
-    with database.write() as db:
-        assert db.execute("select clock()").one == (db.now(),) == (1234.5,)
+    assert database.write(lambda db: (*db.execute("select clock()").one, db.now())) == (1234.5, 1234.5)
 
 
 def test_what_the_engine_cannot_do_is_a_sentence(database: Database) -> None:

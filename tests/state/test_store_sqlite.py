@@ -16,6 +16,7 @@ from sqlite_file import explain, migrate_file
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.journal import Row, UsageRow
 from hermes_state.sql import search_index, statements
+from hermes_state.sql.engine import Sql, Transaction
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION, STORE_FILE, Migration
 from hermes_state.sql.sqlite import MARK, READERS
 from hermes_state.sql.store_sql import Store
@@ -127,8 +128,8 @@ def test_the_writer_stands_with_each_row(store: Store, path: Path) -> None:
 
 
 def test_every_commit_is_written_through(store: Store) -> None:
-    with store._db.write() as db:
-        pragmas = [db.execute(f"pragma {name}").one[0] for name in ("journal_mode", "synchronous", "foreign_keys")]
+    names = "journal_mode", "synchronous", "foreign_keys"
+    pragmas = [found.one[0] for found in store._db.run(*(Sql(f"pragma {name}") for name in names))]
     assert pragmas == ["wal", 2, 1]
 
 
@@ -196,12 +197,15 @@ def test_a_reader_works_beside_the_owner(store: Store, path: Path) -> None:
     """F6: a read-only command sees what is committed, also while a write is under way, and writes nothing itself."""
     session = begin(store, say("one"))
     reader = Store.open_readonly(path)
-    with store._db.write() as db:
+
+    def look_meanwhile(db: Transaction) -> None:
         db.execute("update session set title = 'half' where id = ?", (session,))
         assert [row.message["content"] for row in reader.load(session).rows] == ["one"]
         info = reader.session(session)
         assert info is not None
         assert info.title == ""
+
+    store._db.write(look_meanwhile)
     store.append(session, "w", 1, [say("two")])
     assert len(reader.load(session).rows) == 2
     assert len(reader.search("two")) == 1
@@ -303,8 +307,7 @@ def test_a_full_disk_loses_only_the_write_it_refused(path: Path) -> None:
 
 def test_a_store_at_its_page_limit_is_full(store: Store) -> None:
     session = begin(store, say("one"))
-    with store._db.write() as db:
-        db.execute("pragma max_page_count = 1")
+    store._db.run(Sql("pragma max_page_count = 1"))
     with pytest.raises(StoreFailure) as caught:
         store.append(session, "w", 1, [say("word " * 50_000)])
     check_sentence(caught.value, "disk is full")
@@ -511,8 +514,7 @@ def test_the_index_is_rebuilt_while_others_write_and_delete(store: Store) -> Non
     assert len(store.search("old", limit=10_000)) == 500
     assert store.search("gone") == []
     assert store.rebuild_search() == 500 + fresh
-    with store._db.write() as db:
-        db.execute("insert into search (search) values ('integrity-check')")
+    store._db.run(Sql("insert into search (search) values ('integrity-check')"))
 
 
 def test_a_drop_ends_a_rebuild(store: Store) -> None:
@@ -540,8 +542,7 @@ def store_has_index(store: Store) -> bool:
 def test_a_rebuild_that_was_killed_is_done_again(store: Store) -> None:
     """F8: rows that a broken-off rebuild had not reached stay out of the index until the next one, and do no harm."""
     sessions = [begin(store, say(f"word {n}")) for n in range(120)]
-    with store._db.write() as db:
-        search_index.extend(db, search_index.restart(db))
+    store._db.write(lambda db: search_index.extend(db, search_index.restart(db)))
     reached = search_index.BATCH
     store.delete(sessions[10])
     store.delete(sessions[119])

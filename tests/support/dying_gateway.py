@@ -3,13 +3,15 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 from hermes_cli.main import main
+from hermes_state.sql.engine import Transaction
 from hermes_state.sql.sqlite import SqliteEngine
 from hermes_state.sql.turns_sql import TurnStore
+
+T = TypeVar("T")
 
 
 def die_after(commits: int, word: str) -> None:
@@ -21,12 +23,11 @@ def die_after(commits: int, word: str) -> None:
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    @contextmanager
-    def write_and_count(self: SqliteEngine) -> Iterator[Any]:
-        with write(self) as db:
-            yield db
+    def write_and_count(self: SqliteEngine, work: Callable[[Transaction], T]) -> T:
+        result = write(self, work)
         if left:
             count_one()
+        return result
 
     def accept_and_begin_to_count(
         self: TurnStore, conversation: str, account: str, ext_id: str, body: str, node: str = ""

@@ -16,7 +16,6 @@ engine turns into its own (`bytes_of` and the like are not nested):
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from hermes_state.damage import DamagedRow
@@ -76,8 +75,9 @@ class Engine(Protocol):
 
     broken: str  # what is wrong with the database as a whole, once that was seen
 
-    def write(self) -> AbstractContextManager[Transaction]:
-        """One writing transaction: committed when the block ends, rolled back when it raises."""
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """What `work` gives back, once what it wrote is committed; nothing is written when it raises. It may be done on
+        another thread, and others' writes may be committed with it."""
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """What `work` reads from one state of the database."""
@@ -109,20 +109,17 @@ class Database:
         self.engine = engine
         self._mend = mend
 
-    @contextmanager
-    def write(self) -> Iterator[Transaction]:
+    def write(self, work: Callable[[Transaction], T]) -> T:
         """One writing transaction. A damaged row that it meets is set aside, so that the next try does not meet it."""
         try:
-            with self.engine.write() as db:
-                yield db
+            return self.engine.write(work)
         except DamagedRow as damaged:
             self._set_aside(damaged)
             raise
 
     def run(self, *batch: Sql) -> list[Found]:
         """One writing transaction of these statements."""
-        with self.engine.write() as db:
-            return db.run(*batch)
+        return self.engine.write(lambda db: db.run(*batch))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """What `work` reads from one state of the store. A damaged row is set aside, and all is read again."""
@@ -143,9 +140,8 @@ class Database:
     def _set_aside(self, damaged: DamagedRow) -> None:
         if self._mend is None:
             raise damaged
-        with self.engine.write() as db:
-            done = self._mend(db, damaged)
-        done()
+        mend = self._mend
+        self.engine.write(lambda db: mend(db, damaged))()
 
 
 class StorePart:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hermes_state.key_store import USED_SECONDS, KeyRow, check_digest, known_already, make_key_row
-from hermes_state.sql.engine import Sql, StorePart
+from hermes_state.sql.engine import Sql, StorePart, Transaction
 
 _KEY = "id, name, person, created, last_used, revoked"
 ADD_KEY = "insert into api_key (id, name, person, created, digest) values (?, ?, ?, ?, ?) on conflict (id) do nothing"
@@ -18,13 +18,16 @@ class KeyStore(StorePart):
     def add(self, name: str, person: str, digest: str) -> KeyRow:
         """Keep a new key; StoreFailure when there is one with this digest already, revoked or not."""
         check_digest(digest)
-        with self._db.write() as db:
+
+        def add(db: Transaction) -> KeyRow:
             if db.execute(HAS_DIGEST, (digest,)).rows:
                 raise known_already()
             row = make_key_row(name, person, db.now())
             while not db.execute(ADD_KEY, (row.id, row.name, row.person, row.created, digest)).changed:
                 row = replace(row, id=make_key_row(name, person, row.created).id)
             return row
+
+        return self._db.write(add)
 
     def find(self, digest: str) -> KeyRow | None:
         """The key that holds; None: there is none, or it was revoked."""

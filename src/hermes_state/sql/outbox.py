@@ -8,7 +8,7 @@ from typing import Any
 from hermes_base.inbound import Outgoing
 from hermes_state import turn_rules
 from hermes_state.sql import turn_statements as sql
-from hermes_state.sql.engine import NothingDone, Sql, StorePart
+from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
 from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow
 
@@ -36,9 +36,13 @@ class Outbox(StorePart):
         unsure. Fenced when the account's lease (named like the account) has another epoch."""
         wanted = {"account": clean(account), "chat": clean(chat), "lease_epoch": lease_epoch}
         lost = partial(turn_rules.lease_lost, f"The account {account}", lease_epoch)
-        with self._db.write() as db:
-            _, taken = db.run(Sql(sql.CHECK_LEASE, wanted, lost), Sql(sql.TAKE_UNSENT, wanted))
+        check = Sql(sql.CHECK_LEASE, wanted, lost)
+
+        def take(db: Transaction) -> OutboxRow | None:
+            _, taken = db.run(check, Sql(sql.TAKE_UNSENT, wanted))
             return turn_rules.make_row(taken.one) if taken.rows else None
+
+        return self._db.write(take)
 
     def outbox_part(self, row: int, lease_epoch: int, platform_id: str) -> None:
         """One more part of it has arrived, and nothing is doubtful before the next one is tried."""

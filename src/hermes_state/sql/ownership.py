@@ -30,19 +30,20 @@ class Ownership(StorePart):
         """A fresh id for this process. With `alone`, every other node is deleted first and every lease dropped."""
         node = turn_rules.make_node_id()
         named = {"version": clean(info.version), "capacity": info.capacity, "address": clean(info.address)}
-        with self._db.write() as db:
-            db.run(
+        self._db.write(
+            lambda db: db.run(
                 *follow_clock(db),
                 *([Sql(sql.DROP_ALL)] if info.alone else []),
                 Sql(sql.DELETE_NODES, {"kept": -math.inf if info.alone else turn_rules.KEEP_NODES}),
                 Sql(sql.ADD_NODE, {"id": node, "lease": LEASE_SECONDS, **named}),
             )
+        )
         return node
 
     def heartbeat(self, node: str) -> bool:
         """False: expired. Cancel all turns, forget warm state, join anew."""
-        with self._db.write() as db:
-            return db.run(*follow_clock(db), Sql(sql.BEAT, {"node": node, "lease": LEASE_SECONDS}))[-1].changed > 0
+        beat = Sql(sql.BEAT, {"node": node, "lease": LEASE_SECONDS})
+        return self._db.write(lambda db: db.run(*follow_clock(db), beat)[-1].changed > 0)
 
     def drain(self, node: str) -> None:
         """No new claims for this node."""
@@ -107,11 +108,12 @@ class Ownership(StorePart):
 
     def take_controls(self, node: str) -> list[Control]:
         """Control messages for conversations that this node owns, each handed out once."""
-        with self._db.write() as db:
-            return [
+        return self._db.write(
+            lambda db: [
                 Control(row, conversation, kind, decode("control", (row,), body, as_object), created)
                 for row, conversation, kind, body, created in sorted(db.execute(sql.TAKE_CONTROLS, {"node": node}).rows)
             ]
+        )
 
     # --- named leases
 

@@ -128,29 +128,36 @@ class PeopleStore(StorePart):
 
     def add(self, name: str, role: str, platform: str, sender: str, *, listed: bool = False) -> Person:
         """A new person with this identity; StoreFailure when it is somebody's already, or for a second owner."""
-        with self._db.write() as db:
-            return _add_person(db, name, role, platform, sender, listed)
+        return self._db.write(lambda db: _add_person(db, name, role, platform, sender, listed))
 
     def link(self, person: str, platform: str, sender: str, *, listed: bool = False) -> Person:
         """One more identity for a person; StoreFailure when it is another person's."""
-        with self._db.write() as db:
+
+        def link(db: Transaction) -> Person:
             found = _get_person(db, person)
             _add_identity(db, found.id, platform, sender, listed)
             return found
 
+        return self._db.write(link)
+
     def set_role(self, person: str, role: str) -> Person:
-        with self._db.write() as db:
+        def set_role(db: Transaction) -> Person:
             _check_role(db, role, person)
             db.run(Sql(SET_ROLE, (role, person), partial(rules.missing_person, person)))
             return _get_person(db, person)
 
+        return self._db.write(set_role)
+
     def remove(self, person: str) -> Person:
         """The person and their identities go, their open questions are void, their API keys hold no more, their data
         stays (G3). The settings do not bring a removed identity back; an approval does."""
-        with self._db.write() as db:
+
+        def remove(db: Transaction) -> Person:
             found = _get_person(db, person)
             _remove_person(db, person)
             return found
+
+        return self._db.write(remove)
 
     def is_removed(self, platform: str, sender: str) -> bool:
         """Whether this identity was somebody's who was removed, and nobody let it in again."""
@@ -164,7 +171,8 @@ class PeopleStore(StorePart):
         MAX_PAIRINGS requests are open on the platform."""
         if not rules.is_identity(platform, sender):
             return None
-        with self._db.write() as db:
+
+        def pair(db: Transaction) -> Pairing | None:
             _, person, known, (((open_ones,),), _) = db.run(
                 Sql(DROP_OLD_PAIRINGS),
                 Sql(FIND_PERSON, (platform, sender)),
@@ -184,27 +192,35 @@ class PeopleStore(StorePart):
                 if db.execute(ADD_PAIRING, columns).changed:
                     return replace(new, fresh=True)
 
+        return self._db.write(pair)
+
     def pairings(self) -> list[Pairing]:
         """The open ones, the earliest first."""
         return [Pairing(*row) for row in self._db.find(GET_PAIRINGS)]
 
     def approve(self, code: str, role: str = MEMBER, name: str = "") -> Person:
         """Make a person of the request with this code, which is used up; StoreFailure when there is none."""
-        with self._db.write() as db:
+
+        def approve(db: Transaction) -> Person:
             pairing = rules.pick_pairing(code, (Pairing(*row) for row in db.execute(GET_PAIRINGS).rows))
             if pairing is None:
                 raise rules.wrong_code()
             return _add_person(db, name or pairing.name, role, pairing.platform, pairing.sender, listed=False)
 
+        return self._db.write(approve)
+
     # --- questions
 
     def ask(self, question: QuestionRow) -> None:
         """Keep an open question; `created` is given by the store."""
-        with self._db.write() as db:
+
+        def ask(db: Transaction) -> None:
             kept = rules.complete_question(question, db.now())
             columns = list(astuple(kept))
             columns[_CHOICES] = json.dumps(kept.choices)
             db.run(Sql(ADD_QUESTION, columns, partial(rules.asked_already, kept.id)))
+
+        self._db.write(ask)
 
     def close_question(self, question: str, answer: str, by: str) -> bool:
         """Note the answer, once; False when the question is not open any more, or has expired."""
@@ -261,10 +277,14 @@ class PeopleStore(StorePart):
         uses, messages that came in and went out in their conversations, identities, requests, questions, API keys.
         Calls stay in the ledger without the names of conversation and session (G12)."""
         rules.check_person(person)
-        with self._db.write() as db:
+
+        def forget(db: Transaction) -> Forgotten:
             forgotten = _forget(db, person)
             if search_index.read_state(db) is not None:
                 db.execute(statements.TIDY_SEARCH)
+            return forgotten
+
+        forgotten = self._db.write(forget)
         self._db.engine.empty_log()
         return forgotten
 

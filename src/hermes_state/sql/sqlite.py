@@ -22,6 +22,7 @@ from hermes_base.errors import StoreFailure
 from hermes_constants.ordinary_files import open_private
 from hermes_state.sql import schema, statements
 from hermes_state.sql.engine import Found, Sql, Transaction, Values
+from hermes_state.sql.group_commit import GroupCommit, PendingWrite
 from hermes_state.texts import may_go_on
 
 log = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ class SqliteEngine:
         self._busy_timeout = busy_timeout
         self._readonly = readonly
         self._write_lock = threading.Lock()
+        self._writes = GroupCommit(self._write_group)
         self._pool_lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(READERS)
         self._idle: list[SqliteTransaction] = []
@@ -167,15 +169,23 @@ class SqliteEngine:
             self._check_copy()
         self._files = _name_files(path)
 
-    @contextmanager
-    def write(self) -> Iterator[Transaction]:
-        with self._write_lock:
-            db = self._get_writer()
-            try:
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        try:
+            return self._writes.write(work)
+        except _ERRORS as error:
+            raise self._explain(error) from error
+
+    def _write_group(self, group: list[PendingWrite[Any]]) -> None:
+        """One transaction for all of them; one that raises leaves nothing in it."""
+        try:
+            with self._write_lock:
+                db = self._get_writer()
                 with _change_state(db.connection):
-                    yield db
-            except _ERRORS as error:
-                raise self._explain(error) from error
+                    for one in group:
+                        _write_one(db, one)
+        except (*_ERRORS, StoreFailure) as error:
+            for one in group:
+                one.error = one.error or error
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         try:
@@ -470,6 +480,18 @@ def _change_state(db: sqlite3.Connection) -> Iterator[None]:
         if db.in_transaction:
             db.execute("rollback")
         raise
+
+
+def _write_one(db: SqliteTransaction, one: PendingWrite[Any]) -> None:
+    db.connection.execute("savepoint one")
+    try:
+        one.result = one.work(db)
+    except Exception as error:  # raised where the work comes from
+        if not db.connection.in_transaction:  # the engine gave up all of it, the disk being full, say
+            raise
+        one.error = error
+        db.connection.execute("rollback to one")
+    db.connection.execute("release one")
 
 
 def _read_state(db: SqliteTransaction, work: Callable[[Transaction], T]) -> T:

@@ -62,7 +62,8 @@ class Store:
 
     def open_session(self, new: NewSession) -> SessionInfo:
         """Create a session and make it its conversation's current one (the former one keeps its state)."""
-        with self._db.write() as db:
+
+        def open_one(db: Transaction) -> SessionInfo:
             task = steps.get_head(db, new.parent).task if new.parent else ""
             session, conversation = steps.add_session(db, new, task), clean(new.conversation)
             *_, info = db.run(
@@ -71,6 +72,8 @@ class Store:
                 Sql(statements.GET_SESSION, (session,)),
             )
             return SessionInfo(*info.one)
+
+        return self._db.write(open_one)
 
     def current(self, conversation: str) -> SessionInfo | None:
         """The session that the conversation goes on in; None before the first and after one was ended or deleted."""
@@ -125,13 +128,16 @@ class Store:
         in another; a task of its own. It ends where a round of tools does: calls without results are left out. With
         `current` the conversation goes on in it, and AtWork is raised as by `resume`. One transaction: there is the
         whole copy, or none."""
-        with self._db.write() as db:
+
+        def copy(db: Transaction) -> SessionInfo:
             old = steps.get_info(db, session)
             target = clean(conversation) or old.conversation
-            copy = steps.copy_session(db, old, before, target)
+            made = steps.copy_session(db, old, before, target)
             if current:
-                db.run(*steps.go_on_in(copy, target, statements.SET_CURRENT_OF_IDLE))
-            return steps.get_info(db, copy)
+                db.run(*steps.go_on_in(made, target, statements.SET_CURRENT_OF_IDLE))
+            return steps.get_info(db, made)
+
+        return self._db.write(copy)
 
     def end(self, session: str, reason: str) -> None:
         """Write the boundary with its reason; the first reason stays. The session is not current any more; rows of
@@ -144,7 +150,8 @@ class Store:
     def delete(self, session: str) -> bool:
         """Remove a session with its rows, search entries and blobs nobody else uses; usage rows stay in the ledger.
         AtWork when it is current and a living process is in the middle of a turn of it."""
-        with self._db.write() as db:
+
+        def delete(db: Transaction) -> bool:
             info = steps.find_info(db, statements.GET_SESSION, session)
             if info is None:
                 return False
@@ -153,6 +160,8 @@ class Store:
             delete_session(db, session)
             return True
 
+        return self._db.write(delete)
+
     def stale_sessions(self, before: float, limit: int) -> list[str]:
         """Sessions that nobody touched since then, nor a later one of their chain; none whose conversation has open
         messages, and no current one that a living process has. The oldest first, those without messages last."""
@@ -160,8 +169,7 @@ class Store:
 
     def delete_stale(self, session: str, before: float) -> bool:
         """As `delete`, but only if it is stale even now."""
-        with self._db.write() as db:
-            return retention_sql.delete_stale(db, session, before)
+        return self._db.write(lambda db: retention_sql.delete_stale(db, session, before))
 
     # --- transcripts
 
@@ -183,30 +191,30 @@ class Store:
         """Commit rows and usage in one transaction if the version is still `base` and the session was not rotated,
         else Fenced; the new version."""
         written, kept = Written(session, writer, base, rows), [records.write_row(row) for row in rows]
-        with self._db.write() as db:
-            db.run(*steps.append_rows(db, steps.get_head(db, session), written, kept, usage))
+        self._db.write(lambda db: db.run(*steps.append_rows(db, steps.get_head(db, session), written, kept, usage)))
         return base + len(kept)
 
     def freeze(self, session: str, place: int, dialect: str, body: bytes) -> str:
         """Keep the encoded form of a part (-2 tools, -1 system) or of a row (its position); its content hash."""
-        with self._db.write() as db:
+
+        def keep(db: Transaction) -> None:
             version = steps.get_head(db, session).version
             db.run(*steps.keep_encoded(db, session, version, [(place, dialect, body)]))
+
+        self._db.write(keep)
         return records.digest(body).hex()
 
     def rotate(self, session: str, writer: str, base: int, reason: str, rows: Sequence[Row]) -> SessionInfo:
         """End `session` with `reason` and open its child with `rows` (same conversation, task and frozen tools and
         system), current in its place, in one transaction; Fenced if someone else wrote to it or ended it."""
         written, kept = Written(session, writer, base, rows), [records.write_row(row) for row in rows]
-        with self._db.write() as db:
-            return steps.rotate_session(db, steps.get_head(db, session), written, kept, reason)
+        return self._db.write(lambda db: steps.rotate_session(db, steps.get_head(db, session), written, kept, reason))
 
     # --- ledger
 
     def charge(self, session: str, usage: Sequence[UsageRow]) -> None:
         """Put calls into the ledger, also those of a session that was deleted meanwhile."""
-        with self._db.write() as db:
-            db.run(*steps.add_usage(steps.find_owner(db, session), usage))
+        self._db.write(lambda db: db.run(*steps.add_usage(steps.find_owner(db, session), usage)))
 
     def usage(
         self, *, session: str | None = None, task: str | None = None, since: float = 0.0, person: str | None = None
@@ -232,10 +240,8 @@ class Store:
 
     def note_break(self, session: str, reason: str, position: int) -> None:
         """Record that the prefix moved; StoreFailure without a reason. It stays when its session is deleted."""
-        said = records.check_reason(reason)
-        with self._db.write() as db:
-            owner = steps.find_owner(db, session)
-            db.execute(statements.ADD_BREAK, {**owner, "reason": said, "position": position})
+        row = {"reason": records.check_reason(reason), "position": position}
+        self._db.write(lambda db: db.execute(statements.ADD_BREAK, {**steps.find_owner(db, session), **row}))
 
     def breaks(self, *, session: str | None = None, task: str | None = None, since: float = 0.0) -> list[BreakRow]:
         """The breaks of a session, of a task or of all, from `since` on, the earliest first."""
@@ -275,19 +281,16 @@ class Store:
 
     def drop_search(self) -> None:
         """Give up the index; messages are kept, and searching fails until it is rebuilt."""
-        with self._db.write() as db:
-            search_index.drop(db)
+        self._db.write(search_index.drop)
 
     def rebuild_search(self) -> int:
         """Index all messages anew, in small transactions so that writers go on; the number of messages indexed."""
         with self._rebuild_lock:
-            with self._db.write() as db:
-                state = search_index.restart(db)
+            state = self._db.write(search_index.restart)
             total = 0
             while state.done < state.until:
                 begun = time.monotonic()
-                with self._db.write() as db:
-                    state, indexed = search_index.extend(db, state)
+                state, indexed = self._db.write(partial(search_index.extend, state=state))
                 total += indexed
                 # A lock is not fair: the writers, here and in other processes, get as much time as this took.
                 time.sleep(max(REBUILD_PAUSE, time.monotonic() - begun))

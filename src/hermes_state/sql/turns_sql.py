@@ -98,8 +98,7 @@ class TurnStore(Ownership, Outbox):
         """Delete at most `limit` rows that were over before then, the oldest first, and say how many: messages that are
         dealt with, answers that were sent or given up, control messages that were taken, questions that are closed.
         What is open stays, however old; no number is given twice. Leases stay, too: their epochs are fences."""
-        with self._db.write() as db:
-            return retention_sql.sweep(db, before, limit)
+        return self._db.write(lambda db: retention_sql.sweep(db, before, limit))
 
     def mentioned(self, words: Collection[str]) -> set[str]:
         """Which of these words occur in a message that is kept, come in or going out, dealt with or not."""
@@ -127,19 +126,22 @@ class TurnStore(Ownership, Outbox):
         """
         wanted = turn_rules.sort_seqs(seqs)
         chosen = [] if choices is None else [_set_choices(claim.conversation, choices)]
+
+        def begin(db: Transaction) -> BegunTurn:
+            _, *found = db.run(
+                check_claim(claim),
+                *(Sql(sql.BEGIN_MESSAGE, name_message(claim, seq), NothingDone) for seq in wanted),
+                *chosen,
+            )
+            if not wanted:
+                raise NothingDone
+            turn = turn_rules.start_turn([BegunMessage(*one.one) for one in found[: len(wanted)]])
+            if going_on is not None and turn.attempt > 1 and not turn.given_up:
+                db.run(*add_answers(claim.conversation, turn.seq, [going_on]))
+            return turn
+
         try:
-            with self._db.write() as db:
-                _, *found = db.run(
-                    check_claim(claim),
-                    *(Sql(sql.BEGIN_MESSAGE, name_message(claim, seq), NothingDone) for seq in wanted),
-                    *chosen,
-                )
-                if not wanted:
-                    raise NothingDone
-                turn = turn_rules.start_turn([BegunMessage(*one.one) for one in found[: len(wanted)]])
-                if going_on is not None and turn.attempt > 1 and not turn.given_up:
-                    db.run(*add_answers(claim.conversation, turn.seq, [going_on]))
-                return turn
+            return self._db.write(begin)
         except NothingDone:
             return None
 
@@ -147,20 +149,26 @@ class TurnStore(Ownership, Outbox):
         """Finished rows in mid-turn with their calls' usage; the new version. Messages named by `Row.inbox` are marked
         as taken in the same transaction."""
         rows = [records.write_row(row) for row in written.rows]
-        with self._db.write() as db:
+
+        def append(db: Transaction) -> None:
             _, head = db.run(check_claim(claim), steps.look_at(written.session))
             db.run(*_append(db, claim, seq, written, rows, steps.read_head(head), usage))
+
+        self._db.write(append)
         return written.base + len(rows)
 
     def rotate(self, claim: Claim, seq: int, written: Written, reason: str) -> SessionInfo:
         """As `Store.rotate`, by the owner."""
         rows = [records.write_row(row) for row in written.rows]
-        with self._db.write() as db:
+
+        def rotate(db: Transaction) -> SessionInfo:
             _, found, *_ = db.run(check_claim(claim), steps.look_at(written.session), *_mark_taken(claim, written.rows))
             head = steps.read_head(found)
             _check_session(claim, head, written.session)
             mark = steps.TurnMark(seq, claim.epoch)
             return steps.rotate_session(db, head, written, rows, reason, mark)
+
+        return self._db.write(rotate)
 
     def step(self, claim: Claim, seq: int, n: int, kind: str, body: Mapping[str, Any]) -> None:
         """What is not a message: a tool started, a tool ended, a marker. Repeating a number replaces it."""
@@ -198,10 +206,11 @@ class TurnStore(Ownership, Outbox):
         """
         rows = [records.write_row(row) for row in written.rows] if written else []
         version = written.base + len(rows) if written and rows else None
-        with self._db.write() as db:
+
+        def complete(db: Transaction) -> None:
             closing, head = _look_at_turn(db, claim, seqs, written)
             if not closing:
-                return version
+                return
             turn, conversation = min(seqs), claim.conversation
             if written is not None and head is not None:
                 told = _append(db, claim, turn, written, rows, head, usage)
@@ -219,6 +228,8 @@ class TurnStore(Ownership, Outbox):
                 *(_end_current(conversation, end_session) if end_session else ()),
                 *(steps.go_on_in(go_on_in, conversation, statements.SET_CURRENT) if go_on_in else ()),
             )
+
+        self._db.write(complete)
         return version
 
     def fail(self, claim: Claim, seq: int, error: str, retry_at: float) -> None:
