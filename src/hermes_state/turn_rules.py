@@ -54,16 +54,12 @@ def start_turn(messages: Sequence[BegunMessage]) -> BegunTurn:
     return BegunTurn(seqs[0], seqs, attempt, frozenset(one.seq for one in messages if one.taken), given_up)
 
 
-def pick_open(claim: Claim, done: Mapping[int, int | None]) -> list[int]:
-    """Which of the messages the call closes; none: it is the repetition of a call whose reply was lost.
-
-    Fenced when one was closed under another epoch: then somebody else dealt with it.
-    """
+def check_closed(claim: Claim, done: Mapping[int, int | None]) -> None:
+    """Fenced when one of the messages was closed under another epoch: then somebody else dealt with it."""
     if not done:
         raise StoreFailure("A turn without a message cannot be completed.", kept="Nothing was written.")
-    if any(epoch not in (None, claim.epoch) for epoch in done.values()):
+    if any(epoch != claim.epoch for epoch in done.values()):
         raise fenced(claim)
-    return [seq for seq, epoch in done.items() if epoch is None]
 
 
 def list_taken(rows: Iterable[Row]) -> list[int]:

@@ -42,6 +42,7 @@ KEEP = (
 LIST = "select source, key, conversation, problem, found from damaged order by found desc, id desc limit ?"
 COUNT = "select count(*) from damaged"
 LAST_ACCOUNT = "select account, ext_id from inbox where conversation = ? order by seq desc limit 1"
+COUNT_LOST = "update conversation set pending = pending - 1 where id = ?"
 CLOSE_LOST = (
     "update inbox set done_epoch = :epoch, done = clock() where conversation = :conversation and seq = :seq "
     "and done_epoch is null"
@@ -159,7 +160,7 @@ def _repair_inbox(db: Transaction, key: Key) -> SetAside:
     db.execute(REPLACE_INBOX, {**named, "body": write_inbound(marker)})
     if not db.execute(CLOSE_LOST, named).changed:
         return SetAside(conversation)  # it was dealt with long ago
-    db.run(Sql(sql.DELETE_STEPS, named), Sql(sql.COUNT_OUT, {"conversation": conversation, "closed": 1}))
+    db.run(Sql(sql.DELETE_STEPS, named), Sql(COUNT_LOST, (conversation,)))
     return SetAside(conversation, told=f"inbox:{key[1]!s}", address=address, seq=int(key[1]))
 
 

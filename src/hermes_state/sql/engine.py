@@ -82,6 +82,9 @@ class Engine(Protocol):
     def read(self, work: Callable[[Transaction], T]) -> T:
         """What `work` reads from one state of the database."""
 
+    def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """What one statement finds."""
+
     def may_write(self) -> bool: ...
 
     def now(self) -> float: ...
@@ -122,20 +125,28 @@ class Database:
         return self.engine.write(lambda db: db.run(*batch))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """What `work` reads from one state of the store. A damaged row is set aside, and all is read again."""
+        """What `work` reads from one state of the store."""
+        return self._read_whole(lambda: self.engine.read(work))
+
+    def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """What one statement finds."""
+        return self.engine.find(statement, values)
+
+    def find_as(self, make: Callable[[tuple[Any, ...]], T], statement: str, values: Values = ()) -> list[T]:
+        """What one statement finds, with something made of each row."""
+        return self._read_whole(lambda: [make(row) for row in self.engine.find(statement, values)])
+
+    def _read_whole(self, read: Callable[[], T]) -> T:
+        """A damaged row is set aside, and all is read again."""
         met: set[tuple[object, ...]] = set()
         while True:
             try:
-                return self.engine.read(work)
+                return read()
             except DamagedRow as damaged:
                 if not self.engine.may_write() or (damaged.table, *damaged.key) in met:
                     raise
                 met.add((damaged.table, *damaged.key))
                 self._set_aside(damaged)
-
-    def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """What one statement finds."""
-        return self.read(lambda db: db.execute(statement, values).rows)
 
     def _set_aside(self, damaged: DamagedRow) -> None:
         if self._mend is None:

@@ -1,9 +1,8 @@
 """What goes out: answers wait in the outbox, and the holder of the account's lease sends them in order."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from hermes_base.inbound import Outgoing
 from hermes_state import turn_rules
@@ -36,11 +35,13 @@ class Outbox(StorePart):
         unsure. Fenced when the account's lease (named like the account) has another epoch."""
         wanted = {"account": clean(account), "chat": clean(chat), "lease_epoch": lease_epoch}
         lost = partial(turn_rules.lease_lost, f"The account {account}", lease_epoch)
-        check = Sql(sql.CHECK_LEASE, wanted, lost)
 
         def take(db: Transaction) -> OutboxRow | None:
-            _, taken = db.run(check, Sql(sql.TAKE_UNSENT, wanted))
-            return turn_rules.make_row(taken.one) if taken.rows else None
+            taken = db.execute(sql.TAKE_UNSENT, wanted).first
+            if taken is not None:
+                return turn_rules.make_row(taken)
+            db.run(Sql(sql.CHECK_LEASE, wanted, lost))
+            return None
 
         return self._db.write(take)
 
@@ -65,31 +66,31 @@ class Outbox(StorePart):
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation after this row, sent or not, for a client that comes back."""
         wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
-        return self._read(sql.OUTBOX_SINCE, wanted)
+        return self._db.find_as(turn_rules.make_row, sql.OUTBOX_SINCE, wanted)
 
     def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
         """What was said to the turn of this message (the smallest one of its turn), in order."""
         wanted = {"conversation": clean(conversation), "seq": seq}
-        return self._read(sql.OUTBOX_OF, wanted)
+        return self._db.find_as(turn_rules.make_row, sql.OUTBOX_OF, wanted)
 
     def outbox_from(self, conversation: str, since: float, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation from this time on, in order."""
         wanted = {"conversation": clean(conversation), "since": since, "limit": limit}
-        return self._read(sql.OUTBOX_FROM, wanted)
-
-    def _read(self, query: str, wanted: Mapping[str, Any]) -> list[OutboxRow]:
-        return self._db.read(lambda db: [turn_rules.make_row(row) for row in db.execute(query, wanted).rows])
+        return self._db.find_as(turn_rules.make_row, sql.OUTBOX_FROM, wanted)
 
     def _advance(self, row: int, lease_epoch: int, state: str, platform_id: str = "", **more: float | str) -> bool:
         """Note how far the sender has come; Fenced when the row is another's by now. Whether its chat has more."""
         named = {"row": row, "lease_epoch": lease_epoch, "state": state}
         noted = {"parts": int(bool(platform_id)), "id": json.dumps(platform_id), "over": int(state in (SENT, FAILED))}
-        *_, left = self._db.run(
-            Sql(sql.SET_PROGRESS, {**_UNCHANGED, **named, **noted, **more}),
-            Sql(sql.HAS_PROGRESS, named, partial(turn_rules.lease_lost, f"The outgoing message {row}", lease_epoch)),
-            Sql(sql.HAS_MORE, {"row": row}),
-        )
-        return bool(left.rows)
+        lost = partial(turn_rules.lease_lost, f"The outgoing message {row}", lease_epoch)
+
+        def advance(db: Transaction) -> bool:
+            found = db.execute(sql.SET_PROGRESS, {**_UNCHANGED, **named, **noted, **more})
+            if not found.rows:
+                (found,) = db.run(Sql(sql.HAS_PROGRESS, named, lost))
+            return bool(db.execute(sql.HAS_UNSENT, found.one).rows)
+
+        return self._db.write(advance)
 
 
 # --- the steps of those calls, inside their transaction

@@ -113,14 +113,18 @@ class PeopleStore(StorePart):
         """Whom this identity belongs to; None: a stranger."""
         if not rules.is_identity(platform, sender):
             return None
-        return self._db.read(lambda db: _find_person(db, FIND_PERSON, platform, sender))
+        return self._find_person(FIND_PERSON, platform, sender)
 
     def get(self, person: str) -> Person | None:
-        return self._db.read(lambda db: _find_person(db, GET_PERSON, person))
+        return self._find_person(GET_PERSON, person)
+
+    def _find_person(self, query: str, *key: str) -> Person | None:
+        found = self._db.find_as(_read_person, query, key)
+        return found[0] if found else None
 
     def people(self) -> list[Person]:
         """The earliest first."""
-        return self._db.read(lambda db: [_read_person(row) for row in db.execute(GET_PEOPLE).rows])
+        return self._db.find_as(_read_person, GET_PEOPLE)
 
     def identities(self, person: str | None = None) -> list[Identity]:
         """Those of one person, or all."""
@@ -232,10 +236,10 @@ class PeopleStore(StorePart):
 
     def open_questions(self, conversation: str) -> list[QuestionRow]:
         """The earliest first; expired ones are left out."""
-        return self._db.read(lambda db: _list_questions(db, OPEN_QUESTIONS, clean(conversation)))
+        return self._db.find_as(_read_question, OPEN_QUESTIONS, (clean(conversation),))
 
     def question(self, question: str) -> QuestionRow | None:
-        found = self._db.read(lambda db: _list_questions(db, GET_QUESTION, question))
+        found = self._db.find_as(_read_question, GET_QUESTION, (question,))
         return found[0] if found else None
 
     def void_turn(self, conversation: str, turn: str) -> int:
@@ -264,7 +268,7 @@ class PeopleStore(StorePart):
         return str(found[0][0]) if found else ""
 
     def conversations_of(self, person: str) -> Sequence[str]:
-        return self._db.read(lambda db: _list_conversations(db, person))
+        return [str(key) for (key,) in self._db.find(CONVERSATIONS_OF, (person,))]
 
     def spoken_last_by(self, person: str) -> Sequence[str]:
         """Conversations in which this person spoke last, whosesoever they are (the choice `person`). It reads all
@@ -362,11 +366,10 @@ def _spoke_last(choices: bytes) -> object:
         return None
 
 
-def _list_questions(db: Transaction, query: str, *wanted: str) -> list[QuestionRow]:
-    found = [list(row) for row in db.execute(query, wanted).rows]
-    for columns in found:
-        columns[_CHOICES] = decode("question", (columns[0],), columns[_CHOICES], as_texts)
-    return [QuestionRow(*columns) for columns in found]
+def _read_question(row: Sequence[Any]) -> QuestionRow:
+    columns = list(row)
+    columns[_CHOICES] = decode("question", (columns[0],), columns[_CHOICES], as_texts)
+    return QuestionRow(*columns)
 
 
 def _read_person(row: Sequence[Any]) -> Person:
@@ -374,14 +377,10 @@ def _read_person(row: Sequence[Any]) -> Person:
     return Person(person, name, check_role(person, role), created)
 
 
-def _list_conversations(db: Transaction, person: str) -> list[str]:
-    return [str(row[0]) for row in db.execute(CONVERSATIONS_OF, (person,)).rows]
-
-
 def _forget(db: Transaction, person: str) -> Forgotten:
     counts = dict.fromkeys(("sessions", "messages", "inbox", "outbox", "questions", "calls"), 0)
     db.execute(DROP_OLD_PAIRINGS)
-    conversations = _list_conversations(db, person)
+    conversations = [str(key) for (key,) in db.execute(CONVERSATIONS_OF, (person,)).rows]
     for conversation in conversations:
         for (session,) in db.execute(SESSIONS_OF, (conversation,)).rows:
             counts["sessions"] += 1

@@ -196,6 +196,16 @@ class SqliteEngine:
         except _ERRORS as error:
             raise self._explain(error) from error
 
+    def find(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """As `read`; a statement is one state by itself."""
+        try:
+            if self._readonly:
+                return self._read_alone(lambda db: db.execute(statement, values).rows)
+            with self._lend_reader() as db:
+                return db.execute(statement, values).rows
+        except _ERRORS as error:
+            raise self._explain(error) from error
+
     def may_write(self) -> bool:
         return not self._readonly
 

@@ -16,9 +16,15 @@ LAST_OF_TASK = (
     "order by s.updated desc, s.successor is not null, s.id desc limit 1"
 )
 GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
-GET_HEAD = (
-    "select conversation, task, version, writer, ended, end_reason, successor, messages, preview, platform, model, "
-    "title, (select value from meta where key = 'search') from session where id = ?"
+_HEAD = (
+    "s.conversation, s.task, s.version, s.writer, s.ended, s.end_reason, s.successor, s.messages, s.preview, "
+    "s.platform, s.model, s.title, (select value from meta where key = 'search')"
+)
+GET_HEAD = f"select {_HEAD} from session s where s.id = ?"
+#: For the owner of a conversation alone; nothing but nulls, when there is no such session.
+GET_OWN_HEAD = (
+    f"select {_HEAD} from conversation c left join session s on s.id = :session "
+    "where c.id = :conversation and c.epoch = :epoch and c.owner = :node for update of c"
 )
 #: Whose a conversation is decides about all that hangs on it. The first is for what has few conversations of a person
 #: among many, the second for what is read in its own order.

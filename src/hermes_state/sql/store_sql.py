@@ -77,14 +77,18 @@ class Store:
 
     def current(self, conversation: str) -> SessionInfo | None:
         """The session that the conversation goes on in; None before the first and after one was ended or deleted."""
-        return self._db.read(lambda db: steps.find_info(db, statements.GET_CURRENT, clean(conversation)))
+        return self._find_info(statements.GET_CURRENT, clean(conversation))
 
     def session(self, session: str) -> SessionInfo | None:
-        return self._db.read(lambda db: steps.find_info(db, statements.GET_SESSION, session))
+        return self._find_info(statements.GET_SESSION, session)
 
     def last_of(self, task: str) -> SessionInfo | None:
         """The session of a chain that was touched last; None when all of them are deleted."""
-        return self._db.read(lambda db: steps.find_info(db, statements.LAST_OF_TASK, task))
+        return self._find_info(statements.LAST_OF_TASK, task)
+
+    def _find_info(self, query: str, key: str) -> SessionInfo | None:
+        found = self._db.find(query, (key,))
+        return SessionInfo(*found[0]) if found else None
 
     def sessions(
         self,
@@ -254,7 +258,7 @@ class Store:
         return self._db.read(lambda db: damage_sql.list_damaged(db, limit))
 
     def count_damaged(self) -> int:
-        return self._db.read(lambda db: int(db.execute(damage_sql.COUNT).one[0]))
+        return int(self._db.find(damage_sql.COUNT)[0][0])
 
     @property
     def broken(self) -> str:

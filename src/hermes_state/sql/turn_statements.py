@@ -64,9 +64,11 @@ HOLDINGS = (
 )
 
 # --- messages
+#: A conversation begins with its first message.
 COUNT_IN = (
-    "update conversation set next_seq = next_seq + 1, pending = pending + 1, "
-    "ready_at = case when pending = 0 then clock() else ready_at end where id = :conversation"
+    "insert into conversation (id, next_seq, pending, ready_at) values (:conversation, 1, 1, clock()) "
+    "on conflict (id) do update set next_seq = conversation.next_seq + 1, pending = conversation.pending + 1, "
+    "ready_at = case when conversation.pending = 0 then clock() else conversation.ready_at end"
 )
 #: What was seen before is not added.
 ADD_MESSAGE = (
@@ -105,9 +107,12 @@ GET_DONE = "select done_epoch from inbox where conversation = :conversation and 
 TAKE_MESSAGE = "update inbox set taken = 1 where conversation = :conversation and seq = :seq"
 CLOSE_MESSAGE = (
     "update inbox set done_epoch = :epoch, done = clock() "
-    "where conversation = :conversation and seq = :seq and done_epoch is null"
+    "where conversation = :conversation and seq = :seq and done_epoch is null and exists "
+    "(select 1 from conversation c where c.id = :conversation and c.epoch = :epoch and c.owner = :node)"
 )
-COUNT_OUT = "update conversation set pending = pending - :closed where id = :conversation"
+COUNT_OUT = (
+    "update conversation set pending = pending - :closed where id = :conversation and epoch = :epoch and owner = :node"
+)
 POSTPONE = (
     "update inbox set error = :error, retry_at = :retry_at "
     "where conversation = :conversation and seq = :seq and done_epoch is null"
@@ -138,7 +143,7 @@ HOLD = (
 DROP = "update lease set owner = null, expires = 0 where name = :name and owner = :node"
 DROP_OF_NODE = "update lease set owner = null, expires = 0 where owner = :node"
 DROP_ALL = "update lease set owner = null, expires = 0 where owner is not null"
-CHECK_LEASE = "select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null for update"
+CHECK_LEASE = "select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null"
 
 # --- delivery
 _ROW = "id, conversation, seq, n, bytes_of(body), state, attempts, parts_sent, bytes_of(platform_ids), unsure, created"
@@ -154,6 +159,7 @@ TAKE_UNSENT = (
     "update outbox set state = 'sending', lease_epoch = :lease_epoch, attempts = attempts + 1, "
     "unsure = case when state = 'sending' then 1 else unsure end where retry_at <= clock() and id = (select o.id "
     "from outbox o where o.account = :account and o.chat = :chat and o.ended is null order by o.id limit 1) "
+    "and exists (select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null) "
     f"returning {_ROW}"
 )
 #: Whoever sends it under this lease has come so far. `:id` is the platform's, as JSON; `:keep` is 0 when an older doubt
@@ -163,15 +169,12 @@ SET_PROGRESS = (
     "platform_ids else substr(platform_ids, 1, length(platform_ids) - 1) || "
     "case when platform_ids = '[]' then '' else ', ' end || :id || ']' end, "
     "unsure = greatest(unsure * :keep, :doubt), retry_at = :retry_at, reason = :reason, "
-    "ended = case when :over = 1 then clock() end where id = :row and lease_epoch = :lease_epoch and state = 'sending'"
+    "ended = case when :over = 1 then clock() end where id = :row and lease_epoch = :lease_epoch and state = 'sending' "
+    "returning account, chat"
 )
 #: That it was noted, now or before.
-HAS_PROGRESS = "select 1 from outbox where id = :row and lease_epoch = :lease_epoch and state = :state"
-#: Whether the row's chat has another one that was not sent yet.
-HAS_MORE = (
-    "select 1 from outbox r join outbox o on o.account = r.account and o.chat = r.chat and o.ended is null "
-    "where r.id = :row limit 1"
-)
+HAS_PROGRESS = "select account, chat from outbox where id = :row and lease_epoch = :lease_epoch and state = :state"
+HAS_UNSENT = "select 1 from outbox where account = ? and chat = ? and ended is null limit 1"
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
 OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and seq = :seq order by n"
 OUTBOX_FROM = (

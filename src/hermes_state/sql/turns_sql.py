@@ -36,8 +36,7 @@ class TurnStore(Ownership, Outbox):
         row = {"conversation": name, "account": clean(account), "ext_id": clean(ext_id), "body": clean(body)}
         claim = [Sql(sql.CLAIM_ONE, {"node": node, "conversation": name})] if node else []
         try:
-            _, _, added, *_ = self._db.run(
-                Sql(statements.ADD_CONVERSATION, (name,)),
+            _, added, *_ = self._db.run(
                 Sql(sql.COUNT_IN, {"conversation": name}),
                 Sql(sql.ADD_MESSAGE, row, NothingDone),
                 *claim,
@@ -57,13 +56,13 @@ class TurnStore(Ownership, Outbox):
         """The open messages in order, the first `limit` of them, without those that wait for their `retry_at`; none
         when the claim does not hold any more. A message that `check` cannot read was damaged on the disk: it is set
         aside, its sender is told, and it is not among them."""
-        wanted = {**name_claim(claim), "limit": limit}
-        return self._db.read(
-            lambda db: [
-                Waiting(seq, _read_message(claim.conversation, seq, raw, check), attempts, bool(taken), accepted, begun)
-                for seq, raw, attempts, taken, accepted, begun in db.execute(sql.WAITING, wanted).rows
-            ]
-        )
+
+        def make(row: tuple[Any, ...]) -> Waiting:
+            seq, raw, attempts, taken, accepted, begun = row
+            body = _read_message(claim.conversation, seq, raw, check)
+            return Waiting(seq, body, attempts, bool(taken), accepted, begun)
+
+        return self._db.find_as(make, sql.WAITING, {**name_claim(claim), "limit": limit})
 
     def inbox_since(
         self, conversation: str, after: int, limit: int = 100, check: Callable[[str], object] = str
@@ -72,10 +71,8 @@ class TurnStore(Ownership, Outbox):
         cannot read stands a word that it is lost."""
         name = clean(conversation)
         wanted = {"conversation": name, "after": after, "limit": limit}
-        return self._db.read(
-            lambda db: [
-                (seq, _read_message(name, seq, raw, check)) for seq, raw in db.execute(sql.INBOX_SINCE, wanted).rows
-            ]
+        return self._db.find_as(
+            lambda row: (row[0], _read_message(name, row[0], row[1], check)), sql.INBOX_SINCE, wanted
         )
 
     def open_seqs(self, conversation: str) -> list[int]:
@@ -151,8 +148,8 @@ class TurnStore(Ownership, Outbox):
         rows = [records.write_row(row) for row in written.rows]
 
         def append(db: Transaction) -> None:
-            _, head = db.run(check_claim(claim), steps.look_at(written.session))
-            db.run(*_append(db, claim, seq, written, rows, steps.read_head(head), usage))
+            head = _find_own_head(db, claim, written.session)
+            db.run(*_append(db, claim, seq, written, rows, head, usage))
 
         self._db.write(append)
         return written.base + len(rows)
@@ -162,9 +159,8 @@ class TurnStore(Ownership, Outbox):
         rows = [records.write_row(row) for row in written.rows]
 
         def rotate(db: Transaction) -> SessionInfo:
-            _, found, *_ = db.run(check_claim(claim), steps.look_at(written.session), *_mark_taken(claim, written.rows))
-            head = steps.read_head(found)
-            _check_session(claim, head, written.session)
+            head = _find_own_head(db, claim, written.session)
+            db.run(*_mark_taken(claim, written.rows))
             mark = steps.TurnMark(seq, claim.epoch)
             return steps.rotate_session(db, head, written, rows, reason, mark)
 
@@ -177,14 +173,13 @@ class TurnStore(Ownership, Outbox):
 
     def steps(self, conversation: str, seq: int) -> list[Step]:
         """What a predecessor had done in the turn."""
-        turn = clean(conversation), seq
-        wanted = {"conversation": turn[0], "seq": seq}
-        return self._db.read(
-            lambda db: [
-                Step(n, kind, decode("turn_step", (*turn, n), raw, as_object))
-                for n, kind, raw in db.execute(sql.GET_STEPS, wanted).rows
-            ]
-        )
+        name = clean(conversation)
+
+        def make(row: tuple[Any, ...]) -> Step:
+            n, kind, raw = row
+            return Step(n, kind, decode("turn_step", (name, seq, n), raw, as_object))
+
+        return self._db.find_as(make, sql.GET_STEPS, {"conversation": name, "seq": seq})
 
     def complete(
         self,
@@ -208,22 +203,19 @@ class TurnStore(Ownership, Outbox):
         version = written.base + len(rows) if written and rows else None
 
         def complete(db: Transaction) -> None:
-            closing, head = _look_at_turn(db, claim, seqs, written)
-            if not closing:
+            closed = _close_messages(db, claim, seqs)
+            if not closed:
                 return
             turn, conversation = min(seqs), claim.conversation
-            if written is not None and head is not None:
+            if written is not None:
+                head = _find_own_head(db, claim, written.session)
                 told = _append(db, claim, turn, written, rows, head, usage)
             else:
                 told = _charge(db, claim, turn, usage)
             db.run(
                 *told,
-                *(
-                    _close(claim, seq, statement)
-                    for statement in (sql.CLOSE_MESSAGE, sql.DELETE_STEPS)
-                    for seq in closing
-                ),
-                Sql(sql.COUNT_OUT, {"conversation": conversation, "closed": len(closing)}),
+                *(Sql(sql.DELETE_STEPS, name_message(claim, seq)) for seq in closed),
+                Sql(sql.COUNT_OUT, {**name_claim(claim), "closed": len(closed)}, partial(turn_rules.fenced, claim)),
                 *add_answers(conversation, turn, answers),
                 *(_end_current(conversation, end_session) if end_session else ()),
                 *(steps.go_on_in(go_on_in, conversation, statements.SET_CURRENT) if go_on_in else ()),
@@ -242,11 +234,8 @@ class TurnStore(Ownership, Outbox):
 
     def choices(self, conversation: str) -> dict[str, Any]:
         key = clean(conversation)
-        found = self._db.read(
-            lambda db: [
-                decode("conversation", (key,), raw, as_object)
-                for (raw,) in db.execute(sql.GET_CHOICES, {"conversation": key}).rows
-            ]
+        found = self._db.find_as(
+            lambda row: decode("conversation", (key,), row[0], as_object), sql.GET_CHOICES, {"conversation": key}
         )
         return found[0] if found else {}
 
@@ -268,29 +257,35 @@ def name_message(claim: Claim, seq: int) -> dict[str, Any]:
     return {"conversation": claim.conversation, "seq": seq}
 
 
-def _look_at_turn(
-    db: Transaction, claim: Claim, seqs: Sequence[int], written: Written | None
-) -> tuple[list[int], steps.Head | None]:
-    """Which of the messages are to be closed, and where the session stands that is written to."""
+def _close_messages(db: Transaction, claim: Claim, seqs: Sequence[int]) -> list[int]:
+    """Close those of the messages that are open, and say which. The others were closed under this claim before: the
+    call is the repetition of one whose reply was lost."""
     wanted = turn_rules.sort_seqs(seqs)
+    named = name_claim(claim)
+    found = db.run(*(Sql(sql.CLOSE_MESSAGE, {**named, "seq": seq}) for seq in wanted))
+    closed = [seq for seq, one in zip(wanted, found, strict=True) if one.changed]
+    if len(closed) == len(wanted) > 0:
+        return closed
     _, *found = db.run(
         check_claim(claim),
         *(
             Sql(sql.GET_DONE, name_message(claim, seq), partial(turn_rules.no_message, claim.conversation, seq))
             for seq in wanted
         ),
-        *([Sql(statements.GET_HEAD, (written.session,))] if written else []),
     )
-    closing = turn_rules.pick_open(claim, {seq: one.one[0] for seq, one in zip(wanted, found, strict=False)})
-    if not closing or written is None:
-        return closing, None
-    if not found[-1].rows:
-        raise records.missing(written.session)
-    return closing, steps.read_head(found[-1])
+    turn_rules.check_closed(claim, {seq: one.one[0] for seq, one in zip(wanted, found, strict=True)})
+    return closed
 
 
-def _close(claim: Claim, seq: int, statement: str) -> Sql:
-    return Sql(statement, {**name_message(claim, seq), "epoch": claim.epoch})
+def _find_own_head(db: Transaction, claim: Claim, session: str) -> steps.Head:
+    """Where a session stands, for the owner of its conversation: a claim gives no right to write to another's."""
+    wanted = {**name_claim(claim), "session": session}
+    (found,) = db.run(Sql(statements.GET_OWN_HEAD, wanted, partial(turn_rules.fenced, claim)))
+    if found.one[0] is None:
+        raise records.missing(session)
+    if found.one[0] != claim.conversation:
+        raise records.foreign(session, claim.conversation)
+    return steps.read_head(found)
 
 
 def _end_current(conversation: str, reason: str) -> list[Sql]:
@@ -307,19 +302,12 @@ def _append(
     head: steps.Head,
     usage: Sequence[UsageRow],
 ) -> list[Sql]:
-    _check_session(claim, head, written.session)
     mark = steps.TurnMark(seq, claim.epoch)
     return [*steps.append_rows(db, head, written, rows, usage, mark), *_mark_taken(claim, written.rows)]
 
 
 def _set_choices(conversation: str, choices: Mapping[str, Any]) -> Sql:
     return Sql(sql.SET_CHOICES, {"conversation": conversation, "choices": turn_rules.write_body(choices)})
-
-
-def _check_session(claim: Claim, head: steps.Head, session: str) -> None:
-    """A claim is on one conversation, and gives no right to write to another's session."""
-    if head.conversation != claim.conversation:
-        raise records.foreign(session, claim.conversation)
 
 
 def _mark_taken(claim: Claim, rows: Sequence[Row]) -> list[Sql]:
