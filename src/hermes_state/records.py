@@ -24,12 +24,11 @@ _NUMBERS = (*_TOKENS, "cost", "saved")
 
 @dataclass(frozen=True, slots=True)
 class WrittenRow:
-    """A row with how it is kept: its message as JSON, and the text that search finds."""
+    """A row with how it is kept: its message as JSON."""
 
     row: Row
     body: str
     shown: str | None
-    text: str
     sent: tuple[tuple[str, bytes, bytes], ...]  # dialect, digest, bytes
 
 
@@ -46,12 +45,10 @@ def write_row(row: Row) -> WrittenRow:
     keep = row.message.get("keep") if row.kind == HEAD else 0
     if not isinstance(keep, int) or keep < 0:
         raise StoreFailure(f"A row that takes back needs the number of rows to keep, not {keep!r}.")
-    text = "" if row.kind == HEAD else clean(shown_text(row))
     return WrittenRow(
         row=row,
         body=write_json(row.message),
         shown=None if row.shown is None else clean(row.shown),
-        text=text,
         sent=tuple((dialect, digest(body), bytes(body)) for dialect, body in row.sent.items()),
     )
 
@@ -67,7 +64,7 @@ def write_json(message: Mapping[str, Any]) -> str:
 
 
 def read_text(row: Row) -> str:
-    """The text that search finds, as `write_row` gave it; of a row whose content is lost only what was shown."""
+    """The text that search finds; of a row whose content is lost only what was shown."""
     if row.kind == HEAD or (row.kind == LOST and row.shown is None):
         return ""
     return row.shown if row.shown is not None else clean(shown_text(row))

@@ -52,6 +52,12 @@ def match_title(runs: list[list[str]], title: str) -> bool:
     return all(" ".join(run) in line for run in runs)
 
 
+def match_text(runs: list[list[str]], text: str) -> bool:
+    """Whether every run occurs in a text, as the index finds it."""
+    line = f" {' '.join(split_words(text))} "
+    return all(f" {' '.join(run)}{'' if may_go_on(run) else ' '}" in line for run in runs)
+
+
 def may_go_on(run: list[str]) -> bool:
     """One letter alone is a word: as a beginning it would mean half of all there is."""
     return len(run) > 1 or len(run[-1]) > 1

@@ -539,14 +539,79 @@ def store_has_index(store: Store) -> bool:
     return True
 
 
-def test_a_rebuild_that_was_killed_is_done_again(store: Store) -> None:
-    """F8: rows that a broken-off rebuild had not reached stay out of the index until the next one, and do no harm."""
-    sessions = [begin(store, say(f"word {n}")) for n in range(120)]
-    store._db.write(lambda db: search_index.extend(db, search_index.restart(db)))
-    reached = search_index.BATCH
+def test_a_rebuild_that_was_killed_goes_on_with_what_comes(store: Store) -> None:
+    """F8: rows that a broken-off rebuild had not reached are found all the same, and indexed as others are added."""
+    sessions = [begin(store, say(f"word {n}")) for n in range(170)]
+    store._db.write(search_index.restart)
+    assert store._db.write(search_index.extend) == (search_index.BATCH, search_index.BATCH)
     store.delete(sessions[10])
-    store.delete(sessions[119])
+    store.delete(sessions[169])
     begin(store, say("word in the place of the last"), say("word behind it"))
-    assert len(store.search("word", limit=1000)) == reached - 1 + 1
-    assert store.rebuild_search() == 120
-    assert len(store.search("word", limit=1000)) == 120
+    assert len(store.search("word", limit=1000)) == 170
+    begin(store, say("word to go on with"))
+    assert store._db.read(search_index.find_reach) == 150
+    assert len(store.search("word", limit=1000)) == 171
+    assert store.rebuild_search() == 171
+    assert len(store.search("word", limit=1000)) == 171
+
+
+def test_what_was_said_just_now_is_found_as_the_index_finds_it(store: Store) -> None:
+    """F8: the same words, whether a row is in the index yet or not."""
+    texts = ["Größe der Straße", "東京タワー is tall", "beginning of a word", "two  spaces, one comma", "a", "x y z"]
+    questions = [
+        "grosse",
+        "große",
+        "strasse",
+        "京タ",
+        "begin",
+        "ginning",
+        "spaces one",
+        "spaces-one",
+        "a",
+        "y z",
+        "z y",
+    ]
+    begin(store, *(say(text) for text in texts))
+    looked_through = {asked: [hit.excerpt for hit in store.search(asked)] for asked in questions}
+    store.rebuild_search()
+    assert {asked: [hit.excerpt for hit in store.search(asked)] for asked in questions} == looked_through
+    assert sum(map(len, looked_through.values())) > 6
+
+
+def test_a_number_that_is_given_again_is_indexed_again(store: Store) -> None:
+    """F8: the last row of a whole index is deleted, and another gets its number."""
+    begin(store, say("stays"))
+    last = begin(store, say("goes"))
+    store.rebuild_search()
+    store.delete(last)
+    begin(store, say("comes"))
+    store._db.write(search_index.extend)
+    assert (len(store.search("stays")), store.search("goes"), len(store.search("comes"))) == (1, [], 1)
+
+
+@pytest.mark.parametrize("kept", ["0 0", "7 7", "2 4"])
+def test_an_index_of_an_older_program_is_taken_over(store: Store, kept: str) -> None:
+    """F8: one that was whole is kept; one that was being rebuilt is made anew as rows are added."""
+    sessions = [begin(store, say(f"word {n}")) for n in range(6)]
+    store.rebuild_search()
+    store._db.run(Sql(statements.SET_META, ("search", kept)))
+    assert len(store.search("word")) == 6
+    store.delete(sessions[5])
+    begin(store, say("word in its place"))
+    begin(store, say("word behind it"))
+    assert len(store.search("word")) == 7
+    assert store.rebuild_search() == 7
+    store._db.run(Sql("insert into search (search) values ('integrity-check')"))
+
+
+def test_a_damaged_row_keeps_nobody_from_writing(store: Store, path: Path) -> None:
+    """F8, F6: whoever writes indexes what others wrote, and what is wrong with that is not theirs."""
+    first = begin(store, say("word"))
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("update message set body = '{'")
+        other.commit()
+    for number in range(search_index.BATCH):
+        begin(store, say(f"word {number}"))
+    begin(store, say("word at last"))
+    assert len(store.search("word", limit=100)) == search_index.BATCH + 1
+    assert store.session(first) is not None

@@ -153,7 +153,7 @@ def _reindex(parsed: argparse.Namespace, path: Path) -> int:
     del parsed
     with closing(Store(path, busy_timeout=_PATIENCE)) as store:
         count = store.rebuild_search()
-    print(f"The search index is new: {count} messages are in it.")
+    print(f"The search index is new: {count} messages went into it.")
     return 0
 
 

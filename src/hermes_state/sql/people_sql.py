@@ -284,7 +284,7 @@ class PeopleStore(StorePart):
 
         def forget(db: Transaction) -> Forgotten:
             forgotten = _forget(db, person)
-            if search_index.read_state(db) is not None:
+            if search_index.find_reach(db) is not None:
                 db.execute(statements.TIDY_SEARCH)
             return forgotten
 

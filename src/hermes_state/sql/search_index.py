@@ -1,68 +1,69 @@
-"""The full-text index of the store: derived data that is kept up with each row, dropped and rebuilt online.
+"""The full-text index of the store: derived data that follows the rows, is dropped and rebuilt online.
 
-While it is rebuilt, a row is in the index if its id is at most `done` or above `until`; all writers keep to that rule,
-so a row is never indexed twice and never taken out without having been in.
+It reaches up to the number of a row; the rows behind that are looked through one by one. Whoever adds rows indexes what
+is behind when there is a batch of it, since a batch costs a fraction of its rows' single entries.
+
+Two numbers are stored: how far it reaches, and ALL. With another second number an older program kept it: then it holds
+the rows up to the first and those above the second, all of them if the two are the same.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from hermes_base.journal import Row
-from hermes_state.damage import as_object, decode
+from hermes_base.journal import LOST, Row
+from hermes_state.damage import DamagedRow, as_object, decode
 from hermes_state.records import no_index, read_text
 from hermes_state.sql import statements
 from hermes_state.sql.engine import Sql, Transaction
 from hermes_state.store import TITLE, TITLES_LOOKED_AT, SearchHit
-from hermes_state.texts import cut_excerpt, mark_title, match_title, space_letters, split_query
+from hermes_state.texts import cut_excerpt, mark_title, match_text, match_title, space_letters, split_query
 
-BATCH = 50
-
-
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """How far the index reaches."""
-
-    done: int
-    until: int
-
-    def holds(self, row_id: int) -> bool:
-        return row_id <= self.done or row_id > self.until
+BATCH = 50  # rows
+BATCH_CHARS = 200_000  # of their text; the batch ends with the row that has the last of them
+LOOKED_THROUGH = 1_000  # of the rows that are behind
+ALL = 2**63 - 1
 
 
-def read_state(db: Transaction) -> IndexState | None:
-    """How far the index reaches; None: it was dropped."""
+def find_reach(db: Transaction) -> int | None:
+    """Up to which row the index reaches; None: it was dropped."""
     row = db.execute(statements.GET_META, ("search",)).first
-    return None if row is None else _read_state(row[0])
+    if row is None:
+        return None
+    reach, others = map(int, row[0].split())
+    return reach if others == ALL else ALL
 
 
-def _read_state(stored: str) -> IndexState:
-    done, until = stored.split()
-    return IndexState(int(done), int(until))
-
-
-def add_text(index: str | None, session: str, position: int, text: str) -> list[Sql]:
-    """Index the text of a new row; `index` is how far the index reaches, as stored."""
-    if index is None or not text:
-        return []
-    state = _read_state(index)
-    named = {"session": session, "position": position, "done": state.done, "until": state.until}
-    return [Sql(statements.ADD_NEW_SEARCH, {**named, "text": space_letters(text)})]
+def keep_up(db: Transaction, stored: str | None, last: int) -> None:
+    """Before rows are added behind the last one, with the numbers as they are stored. The numbers of rows that were
+    deleted are given again, so the index reaches no further than the last row."""
+    if stored is None:
+        return
+    reach, others = map(int, stored.split())
+    if others not in (ALL, reach):
+        restart(db)
+    elif others != ALL or last < reach:
+        _keep(db, last)
+    elif last - reach >= BATCH:
+        extend(db)
 
 
 def take_session(db: Transaction, session: str) -> None:
     """Take the rows of a session out of the index, before they are deleted."""
-    state = read_state(db)
-    if state is None:
+    stored = db.execute(statements.GET_META, ("search",)).first
+    if stored is None:
         return
+    keep_up(db, stored[0], int(db.execute(statements.LAST_MESSAGE).one[0]))
+    reach = find_reach(db) or 0
     texts = _read_texts(db.execute(statements.MESSAGES_OF_SESSION, (session,)).rows)
-    held = [(row_id, space_letters(text)) for row_id, text in texts if text and state.holds(row_id)]
+    held = [(row_id, space_letters(text)) for row_id, text in texts if text and row_id <= reach]
     db.run(*(Sql(statements.TAKE_SEARCH, row) for row in held))
 
 
 def find(db: Transaction, words: str, limit: int, person: str | None = None) -> list[SearchHit]:
     """The newest titles, then the newest messages in which all words occur; with `person`, in their conversations."""
-    if read_state(db) is None:
+    reach = find_reach(db)
+    if reach is None:
         raise no_index()
     runs = split_query(words)
     if not runs:
@@ -70,12 +71,18 @@ def find(db: Transaction, words: str, limit: int, person: str | None = None) -> 
     titles = db.execute(statements.TITLES, (person, person, TITLES_LOOKED_AT)).rows
     named = ((session, title, at) for session, title, at in titles if match_title(runs, title))
     hits = [SearchHit(session, -1, TITLE, mark_title(runs, title), at) for session, title, at in islice(named, limit)]
-    wanted = (db.write_match(runs), person, person, limit - len(hits))
-    for row_id, session, position, kind, raw, shown, created in db.execute(statements.SEARCH, wanted).rows:
+    behind = db.execute(statements.MESSAGES_BEHIND, (reach, person, person, LOOKED_THROUGH)).rows
+    hits += islice((hit for hit, text in _read_hits(runs, behind) if match_text(runs, text)), limit - len(hits))
+    indexed = db.execute(statements.SEARCH, (db.write_match(runs), person, person, limit - len(hits))).rows
+    return hits + [hit for hit, _ in _read_hits(runs, indexed)]
+
+
+def _read_hits(runs: list[list[str]], rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[SearchHit, str]]:
+    """Each row as it would be shown, and its whole text."""
+    for row_id, session, position, kind, raw, shown, created in rows:
         row = Row(decode("message", (row_id,), raw, as_object), shown, kind=kind)
-        excerpt = cut_excerpt(runs, read_text(row))
-        hits.append(SearchHit(session, position, str(row.message.get("role", "")), excerpt, created))
-    return hits
+        text = read_text(row)
+        yield SearchHit(session, position, str(row.message.get("role", "")), cut_excerpt(runs, text), created), text
 
 
 def drop(db: Transaction) -> None:
@@ -83,31 +90,41 @@ def drop(db: Transaction) -> None:
     db.execute(statements.STOP_SEARCH)
 
 
-def restart(db: Transaction) -> IndexState:
-    """An empty index that new rows enter at once and the present ones by `extend`."""
+def restart(db: Transaction) -> int:
+    """An empty index, and the last row that is there now."""
     drop(db)
     db.execute(statements.CREATE_SEARCH)
-    (last,) = db.execute(statements.LAST_MESSAGE).one
-    return _keep(db, IndexState(0, last))
+    _keep(db, 0)
+    return int(db.execute(statements.LAST_MESSAGE).one[0])
 
 
-def extend(db: Transaction, state: IndexState) -> tuple[IndexState, int]:
-    """Index the next rows; the state after it (done = until: nothing left) and how many texts went in."""
-    if read_state(db) != state:  # dropped meanwhile: whoever did it has the last word
-        return IndexState(state.until, state.until), 0
-    rows = db.execute(statements.MESSAGES_BETWEEN, (state.done, state.until, BATCH)).rows
-    held = [(row_id, space_letters(text)) for row_id, text in _read_texts(rows) if text]
-    db.run(*(Sql(statements.ADD_SEARCH, row) for row in held))
-    done = rows[-1][0] if len(rows) == BATCH else state.until
-    return _keep(db, IndexState(done, state.until)), len(held)
+def extend(db: Transaction) -> tuple[int, int]:
+    """Index the next rows; how far the index reaches now, and how many texts went in. Of one that was dropped nothing
+    is left to do: whoever did it has the last word."""
+    reach = find_reach(db)
+    if reach is None:
+        return ALL, 0
+    texts: list[tuple[int, str]] = []
+    size = 0
+    for row_id, text in _read_texts(db.execute(statements.MESSAGES_AFTER, (reach, BATCH)).rows):
+        reach, size = row_id, size + len(text)
+        texts += [(row_id, space_letters(text))] if text else []
+        if size >= BATCH_CHARS:
+            break
+    db.run(*(Sql(statements.ADD_SEARCH, text) for text in texts))
+    _keep(db, reach)
+    return reach, len(texts)
 
 
 def _read_texts(rows: Iterable[tuple[int, str, bytes, str | None]]) -> Iterator[tuple[int, str]]:
-    """The texts of rows, by id."""
+    """The texts of rows, by id. One that is damaged is for those to set aside who read it; what was shown is left."""
     for row_id, kind, raw, shown in rows:
-        yield row_id, read_text(Row(decode("message", (row_id,), raw, as_object), shown, kind=kind))
+        try:
+            message = decode("message", (row_id,), raw, as_object)
+        except DamagedRow:
+            message, kind = {}, LOST
+        yield row_id, read_text(Row(message, shown, kind=kind))
 
 
-def _keep(db: Transaction, state: IndexState) -> IndexState:
-    db.execute(statements.SET_META, ("search", f"{state.done} {state.until}"))
-    return state
+def _keep(db: Transaction, reach: int) -> None:
+    db.execute(statements.SET_META, ("search", f"{reach} {ALL}"))

@@ -35,6 +35,7 @@ class Head:
     model: str
     title: str
     index: str | None  # how far the search index reaches
+    last_row: int  # of all sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +179,12 @@ def end_session(session: str, reason: str) -> list[Sql]:
 
 def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows, mark: Mark = None) -> list[Sql]:
     """Add rows; those of a turn are numbered after the ones that it has already."""
+    search_index.keep_up(db, head.index, head.last_row)
     named = {"session": session, "conversation": head.conversation, "writer": clean(writer), **_number(mark)}
     made: list[Sql] = []
     for position, row in enumerate(rows, head.version):
         columns = {"position": position, "kind": row.row.kind, "body": row.body, "shown": row.shown}
         made.append(Sql(statements.ADD_MESSAGE, {**named, **columns}))
-        made += search_index.add_text(head.index, session, position, row.text)
         for dialect, digest, body in row.sent:
             made.append(Sql(statements.ADD_BLOB, (digest, body)))
             made.append(Sql(statements.SET_SENT, (session, position, dialect, digest)))

@@ -102,8 +102,6 @@ _SEARCHES = {
     "(text, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2')",
     statements.DROP_SEARCH: "drop table if exists search",
     statements.ADD_SEARCH: "insert into search (rowid, text) values (?, ?)",
-    statements.ADD_NEW_SEARCH: "insert into search (rowid, text) select id, :text from message "
-    "where session = :session and position = :position and (id <= :done or id > :until)",
     statements.TAKE_SEARCH: "insert into search (search, rowid, text) values ('delete', ?, ?)",
     # Without it, words that were taken out stay in the index's older parts until it tidies itself up.
     statements.TIDY_SEARCH: "insert into search (search) values ('optimize')",

@@ -18,7 +18,8 @@ LAST_OF_TASK = (
 GET_CURRENT = f"select {_INFO} from conversation c join session s on s.id = c.current where c.id = ?"
 _HEAD = (
     "s.conversation, s.task, s.version, s.writer, s.ended, s.end_reason, s.successor, s.messages, s.preview, "
-    "s.platform, s.model, s.title, (select value from meta where key = 'search')"
+    "s.platform, s.model, s.title, (select value from meta where key = 'search'), "
+    "(select coalesce(max(id), 0) from message)"
 )
 GET_HEAD = f"select {_HEAD} from session s where s.id = ?"
 #: For the owner of a conversation alone; nothing but nulls, when there is no such session.
@@ -176,15 +177,15 @@ GET_BREAKS = {asked: f"{_GET_BREAKS}{since} order by created, id" for asked, sin
 CREATE_SEARCH = "create the search index"
 DROP_SEARCH = "drop the search index"
 ADD_SEARCH = "add a row's text to the search index"
-ADD_NEW_SEARCH = "add the text at a session's position, if its row's number is at most `done` or above `until`"
 TAKE_SEARCH = "take a row's text out of the search index"
 TIDY_SEARCH = "let nothing of what was taken out be left"
+_HIT = "m.id, m.session, m.position, m.kind, bytes_of(m.body), m.shown, m.created"
 SEARCH = (
-    "select m.id, m.session, m.position, m.kind, bytes_of(m.body), m.shown, m.created "
-    "from search f join message m on m.id = search_row "
+    f"select {_HIT} from search f join message m on m.id = search_row "
     f"where search_matches(?) and {_READ_BY.format('m')} order by search_row desc limit ?"
 )
-#: "<done> <until>": a row is in the index if its id is at most `done` or above `until`; without the row, no index.
+MESSAGES_BEHIND = f"select {_HIT} from message m where m.id > ? and {_READ_BY.format('m')} order by m.id desc limit ?"
+#: What it says is read in `search_index`; without the entry there is no index.
 START_SEARCH = "insert into meta (key, value) values ('search', '0 0')"
 STOP_SEARCH = "delete from meta where key = 'search'"
 #: The newest sessions by an index, whatever they are called: as many as a person waits for.
@@ -194,5 +195,5 @@ TITLES = (
     "where title <> ''"
 )
 LAST_MESSAGE = "select coalesce(max(id), 0) from message"
-MESSAGES_BETWEEN = "select id, kind, bytes_of(body), shown from message where id > ? and id <= ? order by id limit ?"
+MESSAGES_AFTER = "select id, kind, bytes_of(body), shown from message where id > ? order by id limit ?"
 MESSAGES_OF_SESSION = "select id, kind, bytes_of(body), shown from message where session = ?"

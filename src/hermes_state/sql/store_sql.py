@@ -288,13 +288,14 @@ class Store:
         self._db.write(search_index.drop)
 
     def rebuild_search(self) -> int:
-        """Index all messages anew, in small transactions so that writers go on; the number of messages indexed."""
+        """Index all messages anew, in small transactions so that writers go on; the number of messages that went in
+        here, those that writers took along left out."""
         with self._rebuild_lock:
-            state = self._db.write(search_index.restart)
-            total = 0
-            while state.done < state.until:
+            last = self._db.write(search_index.restart)
+            reach, total = 0, 0
+            while reach < last:
                 begun = time.monotonic()
-                state, indexed = self._db.write(partial(search_index.extend, state=state))
+                reach, indexed = self._db.write(search_index.extend)
                 total += indexed
                 # A lock is not fair: the writers, here and in other processes, get as much time as this took.
                 time.sleep(max(REBUILD_PAUSE, time.monotonic() - begun))
