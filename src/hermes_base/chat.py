@@ -2,8 +2,9 @@
 surface needs of whoever runs the agent (`ChatHost`)."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from hermes_base.inbound import FileRef
@@ -136,6 +137,24 @@ Event = (
     | Idle
     | Closed
 )
+
+#: What a turn does while it runs, by the names under which pages and terminals are told.
+EVENT_NAMES: Mapping[type, str] = MappingProxyType(
+    {
+        TextDelta: "text",
+        ReasoningDelta: "reasoning",
+        TextEnded: "text_ended",
+        ToolStarted: "tool_started",
+        ToolEnded: "tool_ended",
+        LastingNotice: "notice",
+        Notice: "notice",
+    }
+)
+
+
+def list_fields(event: Any) -> dict[str, Any]:
+    """What an event says, by the names of its fields."""
+    return {name: getattr(event, name) for name in event.__match_args__}
 
 
 GAP = "\n\n"  # between the texts of a turn that are read as one

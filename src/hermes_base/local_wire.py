@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from hermes_base.chat import Event, Notice, Question, ReasoningDelta, Said, TextDelta, TextEnded, ToolEnded, ToolStarted
+from hermes_base.chat import EVENT_NAMES, Event, Question, Said
 from hermes_base.inbound import FileRef, Outgoing, read_outgoing
 
 SOCKET_FILE = "hermes.sock"
@@ -137,7 +137,9 @@ Told = Welcome | Happened | Deliver | DealtWith | MovedTo | Closing
 
 def read_told(told: Mapping[str, Any]) -> Told | None:
     """An event of the stream; None for one that is not for terminals."""
-    read = _READERS.get(told["type"])
+    read, kind = _READERS.get(told["type"]), _KINDS.get(told["type"])
+    if kind is not None:
+        return Happened(kind(*(told[name] for name in kind.__match_args__)))
     return read(told) if read is not None else None
 
 
@@ -153,6 +155,7 @@ def _read_snapshot(told: Mapping[str, Any]) -> Welcome:
     )
 
 
+_KINDS: Mapping[str, Any] = MappingProxyType({name: kind for kind, name in EVENT_NAMES.items()})
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Told]] = MappingProxyType(
     {
         "snapshot": _read_snapshot,
@@ -161,13 +164,5 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Told]] = MappingProxyType(
         "heard": lambda told: Happened(Said(told["text"], told["by"]), told["seq"], told["id"]),
         "moved": lambda told: MovedTo(told["seq"], told["conversation"]),
         "closing": lambda told: Closing(told.get("reason", "")),
-        "text": lambda told: Happened(TextDelta(told["text"])),
-        "reasoning": lambda told: Happened(ReasoningDelta(told["text"])),
-        "text_ended": lambda told: Happened(TextEnded(told["kept"])),
-        "tool_started": lambda told: Happened(ToolStarted(told["id"], told["name"], told["preview"])),
-        "tool_ended": lambda told: Happened(
-            ToolEnded(told["id"], told["name"], told["ok"], told["seconds"], told["preview"])
-        ),
-        "notice": lambda told: Happened(Notice(told["text"], told["level"])),
     }
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.http.answers import Refusal
 from gateway.http.api.formats.asking import NOTHING_ASKED, Ask, ClientMessage, fold
 from gateway.http.api.formats.reading_chat import read_chat
-from gateway.http.api.formats.sent_text import SentText
+from gateway.http.api.formats.sent_text import EVENT_NAMES, SentText
 from gateway.http.api.messages import MOST_CHARS, ChatRequest
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome, join_turn, read_outcome
@@ -20,6 +20,7 @@ from gateway.http.api.runs.repeats import FILE_NAME, Repeats
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from gateway.http.reading import parse
+from gateway.platforms.face import Begun
 from hermes_base.chat import TextDelta, TextEnded, ToolStarted
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import ANSWER, NOTE, Address, Outgoing
@@ -129,7 +130,7 @@ def test_c7_who_joins_the_pieces_has_the_text_or_is_told(
     record.end(RunOutcome(text))
     sent, joined = SentText(record), ""
     for told in record.events:
-        joined += sent.take(told) if sent.problem is None else ""
+        joined += sent.take(told.event) if sent.problem is None else ""
     if sent.problem is None:
         sent.finish(text)
     assert joined.strip() == text.strip() or sent.problem is not None
@@ -144,7 +145,7 @@ def test_followers_read_the_same_whenever_they_come() -> None:
         record = Record(Ticket("c", "m"), Caller(), "hermes", 0.0)
         early = asyncio.create_task(_collect(record))
         await asyncio.sleep(0)
-        record.begin(1.0)
+        record.begin(Begun((1,)))
         for event in (TextDelta("One."), TextEnded(True), ToolStarted("1", "t", ""), TextDelta("Two")):
             record.show(event)
             await asyncio.sleep(0)
@@ -157,7 +158,7 @@ def test_followers_read_the_same_whenever_they_come() -> None:
 
 
 async def _collect(record: Record) -> list[tuple[str, str]]:
-    return [(event.kind, event.data.get("text", "")) async for event in record.follow() if event]
+    return [(EVENT_NAMES[type(one.event)], getattr(one.event, "text", "")) async for one in record.follow() if one]
 
 
 # --- files and bodies

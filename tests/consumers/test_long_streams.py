@@ -17,7 +17,7 @@ from gateway.http.api.runs import run_record
 from gateway.http.api.runs.run_record import Record
 from gateway.platforms import hub
 from gateway.platforms import picture as pictures
-from gateway.platforms.face import LiveEvent
+from gateway.platforms.face import Begun, LiveEvent
 from gateway.platforms.hub import Lost, Watch
 from gateway.platforms.picture import Picture
 from gateway.turns import threads
@@ -60,7 +60,7 @@ def _page_that_is_looked_at() -> Take:
 
 def _record() -> Record:
     record = Record(cast(Any, None), Caller(person=None), "m", 0.0)
-    record.begin(0.0)
+    record.begin(Begun((1,)))
     return record
 
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from gateway.http.answers import answer_json
 from gateway.http.api.door import TALK, Api, CallTable
 from gateway.http.api.formats.asking import MODEL, Ask
-from gateway.http.api.formats.writing_chat import problem_with, write_extras, write_usage
+from gateway.http.api.formats.sent_text import EVENT_NAMES, describe_event, problem_with
+from gateway.http.api.formats.writing_chat import write_extras, write_usage
 from gateway.http.api.messages import (
     AnsweredQuestion,
     AnswerRequest,
@@ -19,10 +20,11 @@ from gateway.http.api.messages import (
     StoppedAnswer,
 )
 from gateway.http.api.problems import ApiProblem, wrong
-from gateway.http.api.runs.run_record import CLOSING, ENDED, Record
+from gateway.http.api.runs.run_record import Record, RunEnded
 from gateway.http.api.runs.tickets import RUN
 from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.http.streams import PULSE, PULSE_SECONDS, stream, write_event
+from gateway.platforms.hub import StreamEnded
 from hermes_base.query_values import Caller
 
 CALLS = CallTable()
@@ -48,14 +50,15 @@ async def follow_run(api: Api, request: Request, caller: Caller) -> Response:
     record = await _find(api, request, caller)
 
     async def write_events() -> AsyncIterator[bytes]:
-        async for event in record.follow(request.headers.get("last-event-id", ""), PULSE_SECONDS):
-            if event is None:
+        async for recorded in record.follow(request.headers.get("last-event-id", ""), PULSE_SECONDS):
+            if recorded is None:
                 yield PULSE
                 continue
-            data = {"type": event.kind, **event.data}
-            if event.kind in (ENDED, CLOSING):
+            event, name = recorded.event, EVENT_NAMES[type(recorded.event)]
+            data = {"type": name, **describe_event(event)}
+            if isinstance(event, RunEnded | StreamEnded):
                 data["run"] = write_run(record)
-            yield write_event(data, event=event.kind, id=record.write_id(event))
+            yield write_event(data, event=name, id=record.write_id(recorded))
 
     return stream(write_events(), write_headers(record))
 

@@ -10,8 +10,9 @@ from gateway.http.api.door import TALK, TALK_ERRORS, Api, CallTable
 from gateway.http.api.formats.asking import Ask
 from gateway.http.api.formats.reading_chat import read_chat
 from gateway.http.api.formats.reading_responses import read_response_request
-from gateway.http.api.formats.writing_chat import write_chunks, write_completion
-from gateway.http.api.formats.writing_responses import write_response, write_typed_events
+from gateway.http.api.formats.sent_text import write_stream
+from gateway.http.api.formats.writing_chat import ChatStream, write_completion
+from gateway.http.api.formats.writing_responses import ResponseStream, write_response
 from gateway.http.api.messages import ChatAnswer, ChatRequest, ResponseAnswer, ResponseRequest
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE
@@ -27,8 +28,8 @@ async def complete_chat(api: Api, request: Request, caller: Caller, body: ChatRe
     """Ask, in the Chat Completions format."""
     ask, record = await _begin(api, request, caller, read_chat(body))
     if ask.stream:
-        pieces = write_chunks(record, usage=ask.include_usage, events=ask.events)
-        return stream(pieces, write_headers(record))
+        form = ChatStream(record, usage=ask.include_usage, events=ask.events)
+        return stream(write_stream(record, form), write_headers(record))
     await record.wait()
     check_answered(record)
     return answer_json(write_completion(record), headers=write_headers(record))
@@ -39,7 +40,7 @@ async def create_response(api: Api, request: Request, caller: Caller, body: Resp
     """Ask, in the Responses format."""
     ask, record = await _begin(api, request, caller, read_response_request(body))
     if ask.stream:
-        return stream(write_typed_events(record, events=ask.events), write_headers(record))
+        return stream(write_stream(record, ResponseStream(record, events=ask.events)), write_headers(record))
     if not body.background:
         await record.wait()
         check_answered(record)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from gateway.http.api.door import Api
 from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.images import keep_images
-from gateway.http.api.formats.writing_chat import problem_with
+from gateway.http.api.formats.sent_text import problem_with
 from gateway.http.api.problems import ApiProblem, wrong
 from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request, may_be_unheard
 from gateway.http.api.runs.run_record import Record

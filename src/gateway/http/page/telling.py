@@ -13,13 +13,15 @@ from gateway.http.page.files import FileShelf
 from gateway.http.page.views import Json, view_entry, view_heard
 from gateway.platforms.face import Asking, Begun, Heard, Moved, Taken, Titled
 from gateway.platforms.hub import Sent, StreamEnded, Watch, Watched
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted
+from hermes_base.chat import EVENT_NAMES, list_fields
 from hermes_base.errors import HermesError
 
 log = logging.getLogger(__name__)
 
 PULSE_SECONDS = 15.0  # a comment in this time: who does not take it has gone
 _LONG_TEXT = 200_000  # characters of a row
+#: Events whose fields are what is told.
+_NAMES = {**EVENT_NAMES, Begun: "begun", Taken: "taken", Titled: "title", Moved: "moved"}
 
 
 class View(Protocol):
@@ -38,35 +40,16 @@ class View(Protocol):
 
 def describe_event(event: Watched, shelf: FileShelf) -> list[Json]:
     """What is told of an event; nothing of those that are none of a watcher's business."""
+    if type(event) in _NAMES:
+        return [{"type": _NAMES[type(event)], **list_fields(event)}]
     match event:
-        case TextDelta(text):
-            return [{"type": "text", "text": text}]
-        case ReasoningDelta(text):
-            return [{"type": "reasoning", "text": text}]
-        case TextEnded(kept):
-            return [{"type": "text_ended", "kept": kept}]
-        case ToolStarted(id, name, preview):
-            return [{"type": "tool_started", "id": id, "name": name, "preview": preview}]
-        case ToolEnded(id, name, ok, seconds, preview):
-            shown = {"id": id, "name": name, "ok": ok, "seconds": seconds, "preview": preview}
-            return [{"type": "tool_ended", **shown}]
-        case Notice(text, level):
-            return [{"type": "notice", "text": text, "level": level}]
         case Heard():
             return [{"type": "heard", **view_heard(event, shelf)}]
-        case Begun(seqs, at):
-            return [{"type": "begun", "seqs": seqs, "at": at}]
-        case Taken(seqs):
-            return [{"type": "taken", "seqs": seqs}]
         case Asking(question):
             return [{"type": "asked", "question": write_question(question)}]
         case Sent(row, outgoing):
             entry = describe_row(row, outgoing, time.time())
             return [{"type": "note", "entry": view_entry(entry, shelf)}] if entry else []
-        case Titled(session, title):
-            return [{"type": "title", "session": session, "title": title}]
-        case Moved(seq, conversation):
-            return [{"type": "moved", "seq": seq, "conversation": conversation}]
         case StreamEnded():
             return [{"type": "closing"}]
     return []

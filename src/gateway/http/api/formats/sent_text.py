@@ -1,13 +1,36 @@
-"""The text of a run for a reader who cannot take anything back, such as a client that joins the pieces of a stream.
+"""What a client is sent of a run while it runs, in the form of its format.
 
-A text that begins anew goes on for such a reader if it begins with what was sent. If it does not, the stream has to end
-with an error: what the client has joined is then never taken for the answer.
+Such a reader joins the pieces of the text, and cannot take anything back. A text that begins anew goes on for it if it
+begins with what was sent. If it does not, the stream has to end with an error: what the client has joined is then never
+taken for the answer.
 """
 
-from gateway.http.api.problems import ApiProblem
-from gateway.http.api.runs.run_record import TEXT, TEXT_ENDED, Record, RunEvent
-from gateway.http.api.runs.tickets import RUN
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
 
+from gateway.http.answers import write_question
+from gateway.http.api.problems import ApiProblem
+from gateway.http.api.runs.outcomes import RunOutcome
+from gateway.http.api.runs.run_record import Record, RunEnded, RunEvent, TextVoid
+from gateway.http.api.runs.tickets import RUN
+from gateway.http.streams import PULSE, PULSE_SECONDS
+from gateway.platforms.face import Asking, Begun
+from gateway.platforms.hub import StreamEnded
+from hermes_base import chat
+from hermes_base.chat import TextDelta, TextEnded, ToolEnded, list_fields
+
+#: What clients of the API know the events as.
+EVENT_NAMES: Mapping[type, str] = {
+    **{kind: name.replace("_", ".") for kind, name in chat.EVENT_NAMES.items()},
+    TextVoid: "text.ended",
+    Begun: "run.started",
+    Asking: "question",
+    RunEnded: "run.ended",
+    StreamEnded: "closing",
+}
+STOPPING = (
+    "Hermes is stopping; the message is kept, and the run goes on when Hermes runs again. Ask for it by its id: {id}."
+)
 PARTED = (
     "The model's answer broke off and was begun anew, and it is not the one that was streamed so far. The run goes on, "
     "and nothing has to be asked again: GET /v1/runs/{id} has its whole answer."
@@ -27,13 +50,15 @@ class SentText:
 
     def take(self, event: RunEvent) -> str:
         """What of an event's text is new for the reader."""
-        if event.kind == TEXT_ENDED and event.data["kept"]:
-            self._kept = self._place
-        elif event.kind == TEXT_ENDED:
-            self._kept = 0 if event.data.get("all") else self._kept
-            self._place = self._kept
-        elif event.kind == TEXT:
-            return self._grow(str(event.data["text"]))
+        match event:
+            case TextDelta(text):
+                return self._grow(text)
+            case TextEnded(kept=True):
+                self._kept = self._place
+            case TextEnded():
+                self._place = self._kept
+            case TextVoid():
+                self._place = self._kept = 0
         return ""
 
     def finish(self, text: str) -> None:
@@ -58,3 +83,72 @@ class SentText:
 
     def _part(self) -> None:
         self.problem = ApiProblem(502, PARTED.format(id=self._record.ticket.write(RUN)), "begun_anew")
+
+
+def describe_event(event: RunEvent) -> dict[str, Any]:
+    """What clients of the API are told of an event, beside its name."""
+    match event:
+        case Begun():
+            return {}
+        case TextVoid():
+            return {"kept": False, "all": True}
+        case ToolEnded():
+            return {**list_fields(event), "seconds": round(event.seconds, 3)}
+        case Asking(question):
+            return {"question": write_question(question)}
+    return list_fields(event)
+
+
+def problem_with(record: Record) -> ApiProblem | None:
+    """Why there is no answer; None: there is one."""
+    if record.outcome is None:
+        return ApiProblem(503, STOPPING.format(id=record.ticket.write(RUN)), "closing")
+    if record.outcome.refused:
+        return ApiProblem(429, record.outcome.error, "not_taken")
+    if record.outcome.error:
+        return ApiProblem(502, record.outcome.error, "run_failed")
+    if record.outcome.interrupted and not record.outcome.text:
+        return ApiProblem(502, record.outcome.reason, "interrupted")
+    return None
+
+
+class StreamForm(Protocol):
+    """How a format writes a run in pieces."""
+
+    def begin(self) -> Sequence[bytes]: ...
+
+    def write_text(self, piece: str) -> Sequence[bytes]: ...
+
+    def write_event(self, event: RunEvent) -> Sequence[bytes]:
+        """What happens beside the text."""
+        ...
+
+    def fail(self, problem: ApiProblem) -> Sequence[bytes]: ...
+
+    def finish(self, outcome: RunOutcome) -> Sequence[bytes]: ...
+
+
+async def write_stream(record: Record, form: StreamForm) -> AsyncIterator[bytes]:
+    """The run in pieces, from its beginning, however far it is already."""
+    for piece in form.begin():
+        yield piece
+    sent = SentText(record)
+    async for recorded in record.follow(pulse=PULSE_SECONDS):
+        match recorded.event if recorded is not None else None:
+            case None:
+                pieces: Sequence[bytes] = [PULSE]
+            case TextDelta() | TextEnded() | TextVoid() as event:
+                new = sent.take(event)
+                pieces = form.write_text(new) if new else form.fail(sent.problem) if sent.problem else ()
+            case RunEnded() | StreamEnded():
+                problem = problem_with(record)
+                if problem is None and record.outcome is not None:
+                    sent.finish(record.outcome.text)
+                problem = problem or sent.problem
+                pieces = form.fail(problem) if problem else form.finish(record.outcome) if record.outcome else ()
+            case event:
+                pieces = form.write_event(event)
+        for piece in pieces:
+            yield piece
+        if sent.problem is not None:
+            return

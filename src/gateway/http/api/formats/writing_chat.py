@@ -1,11 +1,11 @@
 """Writes what came of a run in the Chat Completions format, whole or in pieces."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from gateway.http.api.formats.sent_text import SentText
+from gateway.http.api.formats.sent_text import EVENT_NAMES, describe_event
 from gateway.http.api.messages import (
     ChatAnswer,
     ChatChoice,
@@ -16,17 +16,15 @@ from gateway.http.api.messages import (
 )
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
-from gateway.http.api.runs.run_record import CLOSING, ENDED, REASONING, STARTED, TEXT, TEXT_ENDED, Record
-from gateway.http.api.runs.tickets import COMPLETION, RUN
-from gateway.http.streams import DONE, PULSE, PULSE_SECONDS, write_event
+from gateway.http.api.runs.run_record import Record, RunEvent
+from gateway.http.api.runs.tickets import COMPLETION
+from gateway.http.streams import DONE, write_event
+from hermes_base.chat import ReasoningDelta
 from hermes_base.journal import CUT, FILTERED
 
 #: How each format says that an answer stopped before its end.
 FINISH_REASONS: Mapping[str, str] = {CUT: "length", FILTERED: "content_filter"}
 INCOMPLETE: Mapping[str, str] = {CUT: "max_output_tokens", FILTERED: "content_filter"}
-STOPPING = (
-    "Hermes is stopping; the message is kept, and the run goes on when Hermes runs again. Ask for it by its id: {id}."
-)
 
 
 def write_completion(record: Record) -> ChatAnswer:
@@ -59,68 +57,43 @@ def write_extras(outcome: RunOutcome | None) -> Extras | UnsetType:
     )
 
 
-def problem_with(record: Record) -> ApiProblem | None:
-    """Why there is no answer; None: there is one."""
-    if record.outcome is None:
-        return ApiProblem(503, STOPPING.format(id=record.ticket.write(RUN)), "closing")
-    if record.outcome.refused:
-        return ApiProblem(429, record.outcome.error, "not_taken")
-    if record.outcome.error:
-        return ApiProblem(502, record.outcome.error, "run_failed")
-    if record.outcome.interrupted and not record.outcome.text:
-        return ApiProblem(502, record.outcome.reason, "interrupted")
-    return None
+class ChatStream:
+    """The run as chunks."""
 
+    def __init__(self, record: Record, *, usage: bool, events: bool) -> None:
+        self._record = record
+        self._usage = usage
+        self._events = events
 
-def find_problem(record: Record, sent: SentText) -> ApiProblem | None:
-    """The same for whoever was sent the text in pieces."""
-    problem = problem_with(record)
-    if problem is None and record.outcome is not None:
-        sent.finish(record.outcome.text)
-    return problem or sent.problem
+    def begin(self) -> list[bytes]:
+        return [self._chunk({"role": "assistant", "content": ""})]
 
+    def write_text(self, piece: str) -> list[bytes]:
+        return [self._chunk({"content": piece})]
 
-async def write_chunks(record: Record, *, usage: bool, events: bool) -> AsyncIterator[bytes]:
-    """The run as chunks, from its beginning, however far it is already."""
-    yield _chunk(record, {"role": "assistant", "content": ""})
-    sent = SentText(record)
-    async for event in record.follow(pulse=PULSE_SECONDS):
-        if event is None:
-            yield PULSE
-        elif event.kind in (TEXT, TEXT_ENDED):
-            piece = sent.take(event)
-            if piece:
-                yield _chunk(record, {"content": piece})
-            elif sent.problem is not None:
-                yield write_event({"error": sent.problem.describe()})
-                return
-        elif event.kind == REASONING:
-            yield _chunk(record, {"reasoning_content": event.data["text"]})
-        elif event.kind in (ENDED, CLOSING):
-            problem, outcome = find_problem(record, sent), record.outcome
-            if problem is not None:
-                yield write_event({"error": problem.describe()})
-            elif outcome is not None:
-                extras = write_extras(outcome)
-                yield _chunk(
-                    record, {}, FINISH_REASONS.get(outcome.early, "stop"), **({"hermes": extras} if extras else {})
-                )
-                if usage:
-                    yield _write(record, choices=[], usage=write_usage(outcome.usage))
-                yield DONE
-        elif events:
-            # For clients that asked for it: what happens beside the text, in a chunk without choices.
-            told = {"event": event.kind, **({} if event.kind == STARTED else event.data)}
-            yield _write(record, choices=[], hermes=told)
+    def write_event(self, event: RunEvent) -> list[bytes]:
+        """For clients that asked for it: what happens beside the text, in a chunk without choices."""
+        if isinstance(event, ReasoningDelta):
+            return [self._chunk({"reasoning_content": event.text})]
+        told = {"event": EVENT_NAMES[type(event)], **describe_event(event)}
+        return [self._write(choices=[], hermes=told)] if self._events else []
 
+    def fail(self, problem: ApiProblem) -> list[bytes]:
+        return [write_event({"error": problem.describe()})]
 
-def _chunk(record: Record, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return _write(record, choices=[choice], **more)
+    def finish(self, outcome: RunOutcome) -> list[bytes]:
+        extras = write_extras(outcome)
+        more = {"hermes": extras} if extras else {}
+        last = self._chunk({}, FINISH_REASONS.get(outcome.early, "stop"), **more)
+        usage = [self._write(choices=[], usage=write_usage(outcome.usage))] if self._usage else []
+        return [last, *usage, DONE]
 
+    def _chunk(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return self._write(choices=[choice], **more)
 
-def _write(record: Record, **told: Any) -> bytes:
-    return write_event({**_head(record), "object": "chat.completion.chunk", **told})
+    def _write(self, **told: Any) -> bytes:
+        return write_event({**_head(self._record), "object": "chat.completion.chunk", **told})
 
 
 def _head(record: Record) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Writes what came of a run in the Responses format, whole or as typed events."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.http.api.formats.sent_text import SentText
-from gateway.http.api.formats.writing_chat import INCOMPLETE, find_problem, problem_with, write_extras, write_usage
+from gateway.http.api.formats.sent_text import EVENT_NAMES, describe_event, problem_with
+from gateway.http.api.formats.writing_chat import INCOMPLETE, write_extras, write_usage
 from gateway.http.api.messages import (
     OutputItem,
     OutputText,
@@ -16,9 +16,9 @@ from gateway.http.api.messages import (
 )
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
-from gateway.http.api.runs.run_record import CLOSING, ENDED, TEXT, TEXT_ENDED, Record
+from gateway.http.api.runs.run_record import Record, RunEvent
 from gateway.http.api.runs.tickets import ITEM, RESPONSE
-from gateway.http.streams import PULSE, PULSE_SECONDS, write_event
+from gateway.http.streams import write_event
 
 
 def write_response(record: Record) -> ResponseAnswer:
@@ -60,25 +60,22 @@ def _write_usage(usage: Mapping[str, int]) -> ResponseUsage:
     return ResponseUsage(read, details[0], written, details[1], counted.total_tokens)
 
 
-class _Events:
-    """Typed events with their numbers."""
+class ResponseStream:
+    """The run as the typed events of this format, with their numbers."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, *, events: bool) -> None:
         self._record = record
+        self._events = events
         self._number = -1
         self._item = {"item_id": record.ticket.write(ITEM), "output_index": 0}
         self._opened = False
-
-    def write(self, kind: str, data: Mapping[str, Any]) -> bytes:
-        self._number += 1
-        return write_event({"type": kind, "sequence_number": self._number, **data}, event=kind)
 
     def begin(self) -> list[bytes]:
         """A client that reads an ended run again sees it grow as the first one did."""
         whole = write_response(self._record)
         empty = replace(whole, status="in_progress", output=[], error=None, incomplete_details=None, usage=None)
         grown = {"response": empty}
-        return [self.write("response.created", grown), self.write("response.in_progress", grown)]
+        return [self._write("response.created", grown), self._write("response.in_progress", grown)]
 
     def open(self) -> list[bytes]:
         """The item and its part, once, before the first piece of text."""
@@ -87,13 +84,13 @@ class _Events:
         self._opened = True
         item = _write_item(self._record, None, "in_progress")
         return [
-            self.write("response.output_item.added", {"output_index": 0, "item": item}),
-            self.write("response.content_part.added", {**self._item, "content_index": 0, "part": OutputText("")}),
+            self._write("response.output_item.added", {"output_index": 0, "item": item}),
+            self._write("response.content_part.added", {**self._item, "content_index": 0, "part": OutputText("")}),
         ]
 
-    def text(self, piece: str) -> list[bytes]:
+    def write_text(self, piece: str) -> list[bytes]:
         delta = {**self._item, "content_index": 0, "delta": piece, "logprobs": []}
-        return [*self.open(), self.write("response.output_text.delta", delta)]
+        return [*self.open(), self._write("response.output_text.delta", delta)]
 
     def finish(self, outcome: RunOutcome) -> list[bytes]:
         place = {**self._item, "content_index": 0}
@@ -101,40 +98,23 @@ class _Events:
         item = _write_item(self._record, outcome.text, status)
         return [
             *self.open(),
-            self.write("response.output_text.done", {**place, "text": outcome.text, "logprobs": []}),
-            self.write("response.content_part.done", {**place, "part": OutputText(outcome.text)}),
-            self.write("response.output_item.done", {"output_index": 0, "item": item}),
-            self.write(f"response.{status}", {"response": write_response(self._record)}),
+            self._write("response.output_text.done", {**place, "text": outcome.text, "logprobs": []}),
+            self._write("response.content_part.done", {**place, "part": OutputText(outcome.text)}),
+            self._write("response.output_item.done", {"output_index": 0, "item": item}),
+            self._write(f"response.{status}", {"response": write_response(self._record)}),
         ]
 
-    def fail(self, problem: ApiProblem) -> bytes:
+    def write_event(self, event: RunEvent) -> list[bytes]:
+        told = {"event": EVENT_NAMES[type(event)], **describe_event(event)}
+        return [self._write("hermes.event", told)] if self._events else []
+
+    def fail(self, problem: ApiProblem) -> list[bytes]:
         """A run that failed is a failed response; one that goes on, or has ended well, is an error of this stream."""
         if self._record.outcome is not None and problem_with(self._record) is not None:
-            return self.write("response.failed", {"response": replace(write_response(self._record), status="failed")})
-        return self.write("error", {"code": problem.code, "message": problem.message, "param": None})
+            failed = replace(write_response(self._record), status="failed")
+            return [self._write("response.failed", {"response": failed})]
+        return [self._write("error", {"code": problem.code, "message": problem.message, "param": None})]
 
-
-async def write_typed_events(record: Record, *, events: bool) -> AsyncIterator[bytes]:
-    """The run as the typed events of this format, from its beginning."""
-    written = _Events(record)
-    for piece in written.begin():
-        yield piece
-    sent = SentText(record)
-    async for event in record.follow(pulse=PULSE_SECONDS):
-        if event is None:
-            yield PULSE
-        elif event.kind in (TEXT, TEXT_ENDED):
-            new = sent.take(event)
-            for piece in written.text(new) if new else ():
-                yield piece
-            if sent.problem is not None:
-                yield written.fail(sent.problem)
-                return
-        elif event.kind in (ENDED, CLOSING):
-            problem = find_problem(record, sent)
-            outcome = record.outcome
-            pieces = [written.fail(problem)] if problem is not None else written.finish(outcome) if outcome else []
-            for piece in pieces:
-                yield piece
-        elif events:
-            yield written.write("hermes.event", {"event": event.kind, **event.data})
+    def _write(self, kind: str, data: Mapping[str, Any]) -> bytes:
+        self._number += 1
+        return write_event({"type": kind, "sequence_number": self._number, **data}, event=kind)

@@ -4,33 +4,41 @@ A record belongs to no connection: when a client vanishes the run goes on, and i
 """
 
 import asyncio
-import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
-from gateway.http.answers import write_question
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.tickets import Ticket
+from gateway.platforms.face import Asking, Begun
+from gateway.platforms.hub import StreamEnded
 from hermes_base.chat import Notice, Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnTexts
 from hermes_base.query_values import Caller
 
 QUEUED, RUNNING, COMPLETED, FAILED, STOPPED = "queued", "in_progress", "completed", "failed", "stopped"
-#: Kinds of events.
-TEXT, REASONING, TEXT_ENDED = "text", "reasoning", "text.ended"
-TOOL_STARTED, TOOL_ENDED, NOTICE = "tool.started", "tool.ended", "notice"
-STARTED, QUESTION, ENDED, CLOSING = "run.started", "question", "run.ended", "closing"
 MOST_CHARS = 2_000_000  # of events of one run; the answer comes whole at its end
-_TAKEN_BACK: Mapping[str, Any] = {"kept": False, "all": True}  # of TEXT_ENDED: no text that came before counts
 
 
 @dataclass(frozen=True, slots=True)
-class RunEvent:
+class TextVoid:
+    """No text that came before counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The outcome is there."""
+
+
+#: What a turn does while it runs; beyond a size it is left out, but for the text.
+TurnEvent = TextDelta | ReasoningDelta | TextEnded | ToolStarted | ToolEnded | Notice
+RunEvent = TurnEvent | Begun | Asking | TextVoid | RunEnded | StreamEnded
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
     number: int  # counted from 1
-    kind: str
-    data: Mapping[str, Any] = field(default_factory=dict)
+    event: RunEvent
 
 
 class Record:
@@ -51,12 +59,12 @@ class Record:
         self.closing = False  # the gateway ends before the run does
         self.ended = 0.0  # time.monotonic()
         self.lossy = False  # something that was shown was not seen here
-        self.events: list[RunEvent] = []
+        self.events: list[RecordedEvent] = []
         self._life = secrets.token_hex(4)  # the ids of another process, or of a record that was let go, are not ours
         self.size = 0
         self._texts = TurnTexts()
         self._thoughts = TurnTexts()
-        self._woken: set[asyncio.Event] = set()
+        self._more = asyncio.Event()  # of now: something else comes with another one
 
     @property
     def streamed(self) -> str:
@@ -72,42 +80,39 @@ class Record:
 
     # --- writing
 
-    def begin(self, now: float) -> None:
+    def begin(self, begun: Begun) -> None:
         """The turn begins, for the first time or once more."""
         if self.status == QUEUED:
-            self.begun = now
+            self.begun = begun.at
         self.status = RUNNING
-        self._add(STARTED)
+        self._add(begun)
 
-    def show(self, event: TextDelta | ReasoningDelta | TextEnded | ToolStarted | ToolEnded | Notice) -> None:
+    def show(self, event: TurnEvent) -> None:
         """Between the texts of two model calls stands an empty line, the same for everybody who reads along."""
+        is_full = self.size > MOST_CHARS
         match event:
+            case TextDelta() if is_full:
+                self.lossy = True
+                return
+            case ReasoningDelta() if is_full:
+                return
             case TextDelta(text):
-                if self.size > MOST_CHARS:
-                    self.lossy = True
-                else:
-                    self._add(TEXT, text=self._texts.add(text))
-            case ReasoningDelta(text) if self.size <= MOST_CHARS:
-                self._add(REASONING, text=self._thoughts.add(text))
+                event = TextDelta(self._texts.add(text))
+            case ReasoningDelta(text):
+                event = ReasoningDelta(self._thoughts.add(text))
             case TextEnded(kept):
                 self._texts.end(kept)
                 self._thoughts.end(kept)
-                self._add(TEXT_ENDED, kept=kept)
-            case ToolStarted(id, name, preview):
-                self._add(TOOL_STARTED, id=id, name=name, preview=preview)
-            case ToolEnded(id, name, ok, seconds, preview):
-                self._add(TOOL_ENDED, id=id, name=name, ok=ok, seconds=round(seconds, 3), preview=preview)
-            case Notice(text, level):
-                self._add(NOTICE, text=text, level=level)
+        self._add(event)
 
     def note_first(self, question: Question | None) -> None:
         """This question was told to somebody."""
         self.first_question = self.first_question or (question.id if question else "")
 
-    def ask(self, question: Question | None) -> None:
-        self.question = question
-        self.note_first(question)
-        self._add(QUESTION, question=write_question(question))
+    def ask(self, asking: Asking) -> None:
+        self.question = asking.question
+        self.note_first(asking.question)
+        self._add(asking)
 
     def end(self, outcome: RunOutcome) -> None:
         """What is missing of the text is added; another one than was streamed takes its place: whoever joins the
@@ -115,60 +120,54 @@ class Record:
         if not outcome.error and outcome.text.strip() != self.streamed.strip():
             if not outcome.text.startswith(self.streamed):
                 self._texts = TurnTexts()
-                self._add(TEXT_ENDED, **_TAKEN_BACK)
-            self._add(TEXT, text=outcome.text[len(self.streamed) :])
+                self._add(TextVoid())
+            self._add(TextDelta(outcome.text[len(self.streamed) :]))
         self.question = None
         self.outcome = outcome
         self.model = outcome.model or self.model  # from here on it is named who answered, not who was asked for
         self.ended = time.monotonic()
         self.status = FAILED if outcome.error else STOPPED if outcome.interrupted else COMPLETED
-        self._add(ENDED)
+        self._add(RunEnded())
 
     def close(self) -> None:
         self.closing = True
-        self._add(CLOSING)
+        self._add(StreamEnded())
 
-    def _add(self, kind: str, **data: Any) -> None:
+    def _add(self, event: RunEvent) -> None:
         self.judged.set()
-        self.size += 100 + len(data.get("text", ""))
-        if self.size <= MOST_CHARS or kind not in (REASONING, TOOL_STARTED, TOOL_ENDED, NOTICE):
-            self.events.append(RunEvent(len(self.events) + 1, kind, data))
-        for woken in self._woken:
-            woken.set()
+        self.size += 100 + len(event.text if isinstance(event, TextDelta | ReasoningDelta | Notice) else "")
+        if self.size <= MOST_CHARS or not isinstance(event, ReasoningDelta | ToolStarted | ToolEnded | Notice):
+            self.events.append(RecordedEvent(len(self.events) + 1, event))
+        more, self._more = self._more, asyncio.Event()
+        more.set()
 
     # --- reading
 
-    def write_id(self, event: RunEvent) -> str:
-        return f"{self._life}-{event.number}"
+    def write_id(self, recorded: RecordedEvent) -> str:
+        return f"{self._life}-{recorded.number}"
 
-    async def follow(self, last: str = "", pulse: float | None = None) -> AsyncIterator[RunEvent | None]:
+    async def follow(self, last: str = "", pulse: float | None = None) -> AsyncIterator[RecordedEvent | None]:
         """The events after the one with this id, until the run is over, whose end always comes; None whenever nothing
         has come for `pulse` seconds. An id that is not of this record begins anew, and takes back what was read."""
-        after = next((event.number for event in self.events if last and self.write_id(event) == last), 0)
+        after = next((one.number for one in self.events if last and self.write_id(one) == last), 0)
         if last and not after:
-            yield RunEvent(0, TEXT_ENDED, _TAKEN_BACK)
-        woken = asyncio.Event()
-        self._woken.add(woken)
-        try:
-            if self.is_over:
-                after = min(after, len(self.events) - 1)
-            while True:
-                woken.clear()
-                for event in self.events[after:]:
-                    yield event
-                    after = event.number
-                if after >= len(self.events):
-                    if self.is_over:
-                        return
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(pulse):
-                            await woken.wait()
-                    if not woken.is_set():
-                        yield None
-        finally:
-            self._woken.discard(woken)
+            yield RecordedEvent(0, TextVoid())
+        if self.is_over:
+            after = min(after, len(self.events) - 1)
+        while True:
+            more = self._more
+            for recorded in self.events[after:]:
+                yield recorded
+                after = recorded.number
+            if self.is_over and after == len(self.events):
+                return
+            try:
+                async with asyncio.timeout(pulse):
+                    await more.wait()
+            except TimeoutError:
+                yield None
 
     async def wait(self) -> None:
         """Until the run is over."""
-        async for _ in self.follow():
-            pass
+        while not self.is_over:
+            await self._more.wait()

@@ -152,8 +152,8 @@ class Runs:
         match event:
             case Judged(seq) if record.seq == seq:
                 record.judged.set()
-            case Begun(seqs, at) if record.seq in seqs:
-                record.begin(at)
+            case Begun(seqs) if record.seq in seqs:
+                record.begin(event)
             case Dealt(seqs) if record.seq in seqs:
                 await self._end(record, seqs)
             case StreamEnded():
@@ -161,8 +161,8 @@ class Runs:
             case Lost():
                 record.lossy = True
                 await self._check_stored(record)
-            case Asking(question) if record.status == "in_progress":
-                record.ask(question)
+            case Asking() if record.status == "in_progress":
+                record.ask(event)
             case TextDelta() | ReasoningDelta() | TextEnded() | ToolStarted() | ToolEnded() | Notice():
                 if record.status == "in_progress":
                     record.show(event)
@@ -182,7 +182,7 @@ class Runs:
         elif record.status == "queued" and self._queries.threads.is_working(record.ticket.conversation):
             timeline = await self._read(record)
             if timeline is not None and timeline.waiting and timeline.waiting[0].seq == seq:
-                record.begin(time.time())
+                record.begin(Begun((seq,)))
 
     async def _end(self, record: Record, seqs: tuple[int, ...]) -> None:
         conversation, turns = record.ticket.conversation, self._queries.turns
