@@ -1,7 +1,9 @@
 """What happens in a chat, as values: questions to the person and their answers, the events of a turn, and what a chat
 surface needs of whoever runs the agent (`ChatHost`)."""
 
+import sys
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -160,29 +162,57 @@ def list_fields(event: Any) -> dict[str, Any]:
 GAP = "\n\n"  # between the texts of a turn that are read as one
 
 
-class TurnTexts:
-    """The texts of a turn as events tell them: those that stand, and the one that is under way."""
+class Tail:
+    """The end of a growing text. Pieces go as wholes and the rest is cut when it is read, so that a piece costs what it
+    is long."""
 
-    def __init__(self) -> None:
-        self._kept: list[str] = []
-        self._open: list[str] = []
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pieces: deque[str] = deque()
+        self.size = 0
+        self._cut = False
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text[-self._most :])
+        self.size += len(self._pieces[-1])
+        self._cut = self._cut or self.size > self._most or len(text) > self._most
+        while self.size - len(self._pieces[0]) >= self._most:
+            self.size -= len(self._pieces.popleft())
+
+    def read(self) -> str:
+        """The whole, joined so that the next reader finds it joined."""
+        whole = "".join(self._pieces)[-self._most :]
+        self._pieces, self.size = deque([whole] if whole else []), len(whole)
+        return f"…{whole}" if self._cut else whole
+
+
+class TurnTexts:
+    """The texts of a turn as events tell them: those that stand, and the one that is under way; of each the end."""
+
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
+        self._kept, self._open = Tail(most), Tail(most)
 
     @property
-    def whole(self) -> str:
-        """All of them, read as one."""
-        return "".join([*self._kept, *self._open])
+    def kept(self) -> str:
+        return self._kept.read()
+
+    @property
+    def open(self) -> str:
+        return self._open.read()
 
     def add(self, piece: str) -> str:
         """Take a piece of text; how it is read, with the gap before it if it begins another text."""
-        if piece and self._kept and not self._open:
+        if piece and self._kept.size and not self._open.size:
             piece = GAP + piece
-        self._open += [piece] if piece else ()
+        self._open.add(piece)
         return piece
 
     def end(self, kept: bool) -> None:
         """The text under way is over; what is not kept is taken back."""
-        self._kept += self._open if kept else ()
-        self._open = []
+        if kept and self._open.size:
+            self._kept.add(self._open.read())
+        self._open = Tail(self._most)
 
 
 T = TypeVar("T")

@@ -16,11 +16,10 @@ from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, strip_way
 from gateway.platforms import picture as pictures
 from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent, Moved
-from gateway.platforms.hub import MOST_WAITING, Hub, Lost, StreamEnded, Watch, Watched
-from gateway.platforms.picture import Picture, Tail
-from gateway.platforms.pictured import MOST_PICTURES
+from gateway.platforms.hub import MOST_PICTURES, MOST_WAITING, Hub, Lost, StreamEnded, Watch, Watched
+from gateway.platforms.picture import Picture
 from gateway.platforms.web.adapter import WebAdapter
-from hermes_base.chat import Notice, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
+from hermes_base.chat import Notice, ReasoningDelta, Tail, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.inbound import Outgoing
 from hermes_base.query_values import NOTE, USER, Caller, Thread, Timeline, TimelineEntry
 

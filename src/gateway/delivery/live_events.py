@@ -47,11 +47,11 @@ class DraftFeed:
         match event:
             case TextDelta(text) if len(self._head) < MOST_DRAFT:
                 self._texts.add(text[:MOST_DRAFT])
-                self._head = self._texts.whole
+                self._head = self._texts.kept + self._texts.open
                 self._delivery.draft(self._address, self._head, self._turn)
             case TextEnded(kept):
                 self._texts.end(kept)
-                self._head = self._texts.whole
+                self._head = self._texts.kept + self._texts.open
             case ToolStarted() | ToolEnded():
                 line = describe_progress(event, self._progress)
                 if line:

@@ -104,10 +104,11 @@ class Dealt:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Whoever sent this message goes on in another conversation."""
+    """Whoever sent this message, from this platform, goes on in another conversation."""
 
     seq: int
     conversation: str
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,20 @@ not waited for: its events are given up, and it is told to look at the store aga
 import asyncio
 import contextlib
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Core, LiveEvent, Moved, Part
+from gateway.platforms.face import BaseAdapter, Begun, Core, Dealt, LiveEvent, Moved, Part
+from gateway.platforms.picture import Picture
 from hermes_base.chat import ReasoningDelta, TextDelta
 from hermes_base.inbound import FileRef, Outgoing
 
 MOST_WAITING = 2_000  # events for one watcher
 MOST_WAITING_CHARS = 4_000_000  # of their text
+MOST_PICTURES = 1_000  # a turn that another process took over never ends here
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +152,31 @@ class HubAdapter(BaseAdapter):
         return await self.send(part, file)
 
     def show(self, conversation: str, event: LiveEvent) -> None:
+        self.hub.show(self.place(conversation), event)
+
+
+class PicturedAdapter(HubAdapter):
+    """One whose clients find, whenever they come, what a turn under way has said so far."""
+
+    def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
+        super().__init__(account, settings, home)
+        self._pictures: OrderedDict[str, Picture] = OrderedDict()
+
+    def picture(self, conversation: str) -> Picture | None:
+        """The turn under way, as far as every watcher of this moment has been told."""
+        return self._pictures.get(conversation)
+
+    def show(self, conversation: str, event: LiveEvent) -> None:
+        """Keep what a client has to know that comes later, and tell those that are there."""
+        picture = self._pictures.get(conversation)
+        if isinstance(event, Begun):
+            self._pictures[conversation] = Picture(event.seqs, event.at)
+            self._pictures.move_to_end(conversation)
+            if len(self._pictures) > MOST_PICTURES:
+                self._pictures.popitem(last=False)
+        elif picture is not None and isinstance(event, Dealt):
+            if not set(picture.seqs).isdisjoint(event.seqs):
+                del self._pictures[conversation]
+        elif picture is not None:
+            picture.add(event)
         self.hub.show(self.place(conversation), event)

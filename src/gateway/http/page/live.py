@@ -113,8 +113,8 @@ class LiveView:
     async def _tell(self, event: Watched) -> list[Json]:
         if isinstance(event, Dealt):
             return await self._settle(event.seqs)
-        if isinstance(event, Moved) and not self._parts.web.is_said_here(self._conversation, event.seq):
-            return []
+        if isinstance(event, Moved) and event.platform != self._parts.web.spec.name:
+            return []  # it is for whoever said it there
         self.ended = self.ended or isinstance(event, StreamEnded)
         return describe_event(event, self._parts.shelf)
 

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 PULSE_SECONDS = 15.0  # a comment in this time: who does not take it has gone
 _LONG_TEXT = 200_000  # characters of a row
 #: Events whose fields are what is told.
-_NAMES = {**EVENT_NAMES, Begun: "begun", Taken: "taken", Titled: "title", Moved: "moved"}
+_NAMES = {**EVENT_NAMES, Begun: "begun", Taken: "taken", Titled: "title"}
 
 
 class View(Protocol):
@@ -50,6 +50,8 @@ def describe_event(event: Watched, shelf: FileShelf) -> list[Json]:
         case Sent(row, outgoing):
             entry = describe_row(row, outgoing, time.time())
             return [{"type": "note", "entry": view_entry(entry, shelf)}] if entry else []
+        case Moved(seq, conversation):
+            return [{"type": "moved", "seq": seq, "conversation": conversation}]
         case StreamEnded():
             return [{"type": "closing"}]
     return []

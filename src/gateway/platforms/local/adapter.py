@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from gateway.platforms.face import Core, NotNow, Part
-from gateway.platforms.hub import Sent, Watch
+from gateway.platforms.hub import PicturedAdapter, Sent, Watch
 from gateway.platforms.local import SPEC
 from gateway.platforms.local.house import LocalHouse
-from gateway.platforms.pictured import PicturedAdapter
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Outgoing

@@ -68,11 +68,11 @@ class Record:
 
     @property
     def streamed(self) -> str:
-        return self._texts.whole
+        return self._texts.kept + self._texts.open
 
     @property
     def reasoning(self) -> str:
-        return self._thoughts.whole
+        return self._thoughts.kept + self._thoughts.open
 
     @property
     def is_over(self) -> bool:
