@@ -375,8 +375,9 @@ def test_words_are_shown_once_and_the_cursor_leaves_no_gap(order: list[int], aga
 
 
 def test_the_house_of_these_tests_is_whole() -> None:
-    """The protocol that the adapter asks for is the one that these tests give it."""
-    from gateway.platforms.local.house import LocalHouse
+    """What terminals ask of a gateway is what these tests answer."""
+    from gateway.service.local_door import LocalDoor
 
-    wanted = {name for name in vars(LocalHouse) if not name.startswith("_")} | {"take", "wake_delivery", "version"}
+    wanted = {name for name in vars(LocalDoor) if not name.startswith("_")}
+    wanted |= {"take", "wake_delivery", "version", "question", "perform"}
     assert [name for name in wanted if not hasattr(EchoHouse, name)] == []

@@ -26,7 +26,7 @@ KEY = "agent:main:local:dm:talk"
 
 
 class ListeningHouse(HeardCore):
-    """Implements `LocalHouse`: keeps what it hears, and has the rows that were sent."""
+    """Answers as `LocalDoor` does: keeps what it hears, and has the rows that were sent."""
 
     version = "test"
 
@@ -69,9 +69,9 @@ class StoringAdapter(LocalAdapter):
     """What is sent stands in the store before, as in a gateway."""
 
     async def send(self, part: Part, file: FileRef | None = None) -> str:
-        assert isinstance(self.house, ListeningHouse)
+        assert isinstance(self.core, ListeningHouse)
         assert part.outgoing is not None
-        self.house.rows[part.row] = StoredRow(part.row, part.outgoing, waits=True)
+        self.core.rows[part.row] = StoredRow(part.row, part.outgoing, waits=True)
         return await super().send(part, file)
 
 

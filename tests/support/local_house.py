@@ -41,7 +41,7 @@ from hermes_state.turns import SENDING, WAITING, Claim, NodeInfo, Waiting
 
 
 class EchoHouse:
-    """Implements `LocalHouse`. What it does with a message, its first word says."""
+    """Answers as `LocalDoor` does. What it does with a message, its first word says."""
 
     version = "test"
 
@@ -95,7 +95,7 @@ class EchoHouse:
     def wake_delivery(self, address: Address) -> None:
         self.delivery.wake(address)
 
-    # --- LocalHouse
+    # --- LocalDoor
 
     async def open(self, hello: Hello) -> OpenedConversation:
         if hello.resume == "unknown":

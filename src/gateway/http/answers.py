@@ -1,15 +1,17 @@
-"""What goes back to the page: JSON, and for every failure a status, a code and a sentence; decided here alone."""
+"""What goes back to whoever asks: JSON, server-sent events, and for every failure a status, a code and a sentence;
+decided here alone."""
 
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
@@ -40,6 +42,13 @@ _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (StoreFailure, 503, "store"),
     (HermesError, 422, "not_possible"),
 )
+PULSE_SECONDS = (
+    15.0  # in which something is sent: a proxy closes a silent connection, and who does not take it has gone
+)
+#: A comment, which every client skips.
+PULSE = b": still here\n\n"
+DONE = b"data: [DONE]\n\n"
+_STREAM_HEADERS: Mapping[str, str] = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 NOT_READ = 499  # nobody reads it: the client has gone
 
 
@@ -81,6 +90,19 @@ def write_question(question: Question | None) -> dict[str, Any] | None:
         "reason": question.reason,
         "expires_in": question.expires_in,
     }
+
+
+def write_event(data: Any, *, event: str = "", id: str = "") -> bytes:
+    numbered, named = (f"{name}: {value}\n" if value else "" for name, value in (("id", id), ("event", event)))
+    return b"%b%bdata: %b\n\n" % (numbered.encode(), named.encode(), write_json(data))
+
+
+def write_events(told: Sequence[Any]) -> bytes:
+    return b"".join([b"data: %b\n\n" % write_json(one) for one in told]) or PULSE
+
+
+def stream(pieces: AsyncIterator[bytes], headers: Mapping[str, str] = MappingProxyType({})) -> StreamingResponse:
+    return StreamingResponse(pieces, media_type="text/event-stream", headers={**_STREAM_HEADERS, **headers})
 
 
 def name_failure(error: HermesError) -> tuple[int, str]:

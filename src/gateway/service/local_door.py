@@ -1,4 +1,4 @@
-"""What the terminals of this machine may ask of the gateway beyond sending messages: `LocalHouse`, for the owner."""
+"""What the terminals of this machine may ask of the gateway beyond sending messages, for the owner."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ USE = "/help shows the commands, Ctrl-C stops an answer, /quit leaves."
 
 
 class LocalDoor:
-    """Implements `LocalHouse`. Whoever got this far is the owner of the machine."""
+    """The gateway as terminals see it. Whoever got this far is the owner of the machine."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway

@@ -5,7 +5,7 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.http.answers import answer_json
+from gateway.http.answers import answer_json, stream
 from gateway.http.api.door import TALK, TALK_ERRORS, Api, CallTable
 from gateway.http.api.formats.asking import Ask
 from gateway.http.api.formats.reading_chat import read_chat
@@ -17,7 +17,6 @@ from gateway.http.api.messages import ChatAnswer, ChatRequest, ResponseAnswer, R
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE
 from gateway.http.api.saying import check_answered, read_wish, say, write_headers
-from gateway.http.streams import stream
 from hermes_base.query_values import Caller
 
 CALLS = CallTable()

@@ -5,8 +5,9 @@ Whenever the two could differ (another session, messages taken back, a reader th
 
 from collections.abc import Iterable, Sequence
 
+from gateway.http.answers import PULSE_SECONDS
 from gateway.http.page.parts import Parts
-from gateway.http.page.telling import PULSE_SECONDS, describe_event
+from gateway.http.page.telling import describe_event
 from gateway.http.page.views import Json, view_end, view_entry, view_models, view_snapshot, view_thread
 from gateway.platforms.face import Asking, Dealt, Heard, Moved, Titled
 from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
@@ -71,8 +72,8 @@ class LiveView:
         told: list[Json] = []
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
         shown = self._shown
-        if any(isinstance(event, Lost) for event in events):
-            self.ended = any(isinstance(event, StreamEnded) for event in events)
+        if Lost() in events:
+            self.ended = StreamEnded() in events
             if self.ended:
                 return [{"type": "closing"}]
             told += await self.begin()

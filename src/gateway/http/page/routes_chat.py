@@ -10,11 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.answers import Refusal
+from gateway.http.answers import Refusal, stream
 from gateway.http.page.telling import View, stream_view
 from gateway.http.page.views import Json
 from gateway.http.reading import NAME, SmallText, read_message, served, wrong_field
-from gateway.http.streams import stream
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import HubAdapter, Watch
 from hermes_base import command_table

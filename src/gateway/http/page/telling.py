@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from gateway.core.timeline import describe_row
-from gateway.http.answers import write_json, write_question
+from gateway.http.answers import write_events, write_question
 from gateway.http.page.files import FileShelf
 from gateway.http.page.views import Json, view_entry, view_heard
 from gateway.platforms.face import Asking, Begun, Heard, Moved, Taken, Titled
@@ -18,7 +18,6 @@ from hermes_base.errors import HermesError
 
 log = logging.getLogger(__name__)
 
-PULSE_SECONDS = 15.0  # a comment in this time: who does not take it has gone
 _LONG_TEXT = 200_000  # characters of a row
 #: Events whose fields are what is told.
 _NAMES = {**EVENT_NAMES, Begun: "begun", Taken: "taken", Titled: "title"}
@@ -65,9 +64,13 @@ async def stream_view(
     try:
         with watching as watch:
             view = make_view(watch)
-            yield await _write(await view.begin())
-            while not view.ended:
-                yield await _write(await view.go_on())
+            told = await view.begin()
+            while True:
+                large = any(map(_may_be_large, told))
+                yield await asyncio.to_thread(write_events, told) if large else write_events(told)
+                if view.ended:
+                    return
+                told = await view.go_on()
     except HermesError as problem:
         log.warning("somebody's view of a conversation ended: %s", problem)
         yield write_events([{"type": "closing", "reason": str(problem)}])
@@ -75,17 +78,8 @@ async def stream_view(
         log.exception("somebody's view of a conversation broke")
 
 
-async def _write(told: Sequence[Json]) -> bytes:
-    return await asyncio.to_thread(write_events, told) if any(map(_may_be_large, told)) else write_events(told)
-
-
 def _may_be_large(told: Json) -> bool:
     """What may hold megabytes is not written on the event loop."""
     if told["type"] == "row":
         return len(told["outgoing"]["text"]) > _LONG_TEXT
     return told["type"] == "snapshot" or "entries" in told
-
-
-def write_events(told: Sequence[Json]) -> bytes:
-    """Nothing at all is a comment, by which a connection is seen to be alive."""
-    return b"".join(b"data: " + write_json(one) + b"\n\n" for one in told) or b":\n\n"

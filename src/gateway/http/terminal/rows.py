@@ -4,17 +4,18 @@ The store may be ahead of the events. An answer is told when they have told the 
 its own text; and what they tell of a turn whose answer was there before the terminal came is left out.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
-from gateway.http.answers import write_question
+from gateway.http.answers import PULSE_SECONDS, write_question
 from gateway.http.page.files import FileShelf
-from gateway.http.page.telling import PULSE_SECONDS, describe_event
-from gateway.http.page.views import Json, view_picture
-from gateway.http.terminal.missed import Word, find_missed, read_rows
+from gateway.http.page.telling import describe_event
+from gateway.http.page.views import Json, view_heard, view_picture
 from gateway.platforms.face import Begun, Dealt, Heard, Taken
 from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
 from gateway.platforms.local.adapter import LocalAdapter
-from gateway.platforms.local.house import StoredRow
+from gateway.platforms.local.house import PAGE, StoredRow
+from gateway.service.local_door import LocalDoor
 from hermes_base.chat import Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
 from hermes_base.inbound import ANSWER, Inbound, Outgoing, as_fields
 from hermes_base.local_wire import Cursor
@@ -23,17 +24,25 @@ MISSED_AT_ONCE = 100  # of what was missed, in one piece
 MISSED_CHARS = 1_000_000  # of its text
 #: What the picture of a turn has in it.
 _PICTURED = (Begun, Taken, TextDelta, ReasoningDelta, TextEnded, ToolStarted, ToolEnded)
+Word = tuple[int, Inbound]  # its seq, and the message
+_Item = TypeVar("_Item", Word, StoredRow)
 
 
 class RowsView:
     """What one terminal knows of a conversation, and what it is told next."""
 
     def __init__(
-        self, adapter: LocalAdapter, conversation: str, watch: Watch, after: Cursor | None, shelf: FileShelf
+        self,
+        adapter: LocalAdapter,
+        door: LocalDoor,
+        conversation: str,
+        watch: Watch,
+        after: Cursor | None,
+        shelf: FileShelf,
     ) -> None:
         """`after`: what the terminal has seen; None: it is new, and nothing of what was before is for it."""
         self._adapter = adapter
-        self._house = adapter.house
+        self._door = door
         self._conversation = conversation
         self._watch = watch
         self._after = after
@@ -59,7 +68,7 @@ class RowsView:
         first = self._snapshot(newest, None, None)
         if self._after is not None:
             self._row, self._word = min(self._after.outbox, newest.outbox), self._after.seq
-            self._missed = find_missed(self._house, self._conversation, Cursor(self._row, self._word))
+            self._missed = self._find_missed()
             self._blocked = False
             return [first]
         self._row, self._word = newest.outbox, newest.seq
@@ -68,8 +77,8 @@ class RowsView:
 
     async def _look(self) -> Cursor:
         """Find out which messages are open: by the store, or by the events, which may be behind it."""
-        newest = Cursor(*await self._house.latest(self._conversation))
-        waiting = await self._house.open_seqs(self._conversation)
+        newest = Cursor(*await self._door.latest(self._conversation))
+        waiting = await self._door.open_seqs(self._conversation)
         picture = self._adapter.picture(self._conversation)
         self._open = {*waiting, *(picture.seqs if picture is not None else ())}
         self._seq = max(self._seq, newest.seq)
@@ -79,7 +88,9 @@ class RowsView:
         if self._missed is not None:
             return await self._tell_missed(self._missed)
         events = join_deltas(await self._watch.wait(PULSE_SECONDS))
-        return await self._tell_all(events) if not _is_lost(events) else await self._begin_again(events)
+        if Lost() in events:
+            return await self._begin_again(events)
+        return [told for event in events for told in await self._tell(event)]
 
     async def _begin_again(self, events: Iterable[Watched]) -> list[Json]:
         """Events were given up: what they told is in the store, but for what is passing."""
@@ -93,10 +104,10 @@ class RowsView:
         size = 0
         async for item in missed:
             if not isinstance(item, StoredRow):
-                told += self._tell_word(*item)
+                told.append(self._tell_word(*item))
                 size += len(item[1].text)
             elif not self._blocked and self._may_tell(item):
-                told += self._tell_row(item)
+                told.append(self._tell_row(item))
                 size += len(item.outgoing.text)
             else:
                 self._blocked = True  # it comes with the end of its turn, and so do those behind it
@@ -111,10 +122,11 @@ class RowsView:
         self._note_begun(picture.seqs if picture is not None else ())
         live = None if self._over else view_picture(picture)
         came, self._late = [*self._late, *self._watch.take_all()], []
-        if _is_lost(came):
+        if Lost() in came:
             return await self._begin_again(came)
-        told = await self._tell_all(event for event in came if not isinstance(event, _PICTURED))
-        question = self._house.question(self._conversation)
+        others = [event for event in came if not isinstance(event, _PICTURED)]
+        told = [one for event in others for one in await self._tell(event)]
+        question = self._door.question(self._conversation)
         return [*told, self._snapshot(Cursor(self._row, self._seq), live, question)]
 
     def _snapshot(self, cursor: Cursor, live: Json | None, question: Question | None) -> Json:
@@ -129,14 +141,11 @@ class RowsView:
 
     # --- what happens
 
-    async def _tell_all(self, events: Iterable[Watched]) -> list[Json]:
-        return [told for event in events for told in await self._tell(event)]
-
     async def _tell(self, event: Watched) -> list[Json]:
         match event:
             case Heard(seq, inbound):
                 self._note(seq)
-                return self._tell_word(seq, inbound)
+                return [self._tell_word(seq, inbound)]
             case Begun(seqs):
                 self._note_begun(seqs)
             case Dealt(seqs):
@@ -187,35 +196,59 @@ class RowsView:
 
     async def _tell_rows(self) -> list[Json]:
         told: list[Json] = []
-        async for row in read_rows(self._house, self._conversation, self._row):
+        async for row in self._read_rows():
             if not self._may_tell(row):
                 break
-            told += self._tell_row(row)
+            told.append(self._tell_row(row))
         return told
+
+    def _read_rows(self) -> AsyncIterator[StoredRow]:
+        return _read_pages(lambda last: self._door.outbox_since(self._conversation, last), self._row)
+
+    async def _find_missed(self) -> AsyncGenerator[Word | StoredRow]:
+        """What came while it was away, in the order in which it happened: messages and rows have an order each, and are
+        merged by their time."""
+        said = _read_pages(lambda last: self._door.inbox_since(self._conversation, last), self._word)
+        rows = self._read_rows()
+        word, row = await anext(said, None), await anext(rows, None)
+        while word is not None or row is not None:
+            if row is None or (word is not None and word[1].received <= row.created):
+                if word is not None:
+                    yield word
+                word = await anext(said, None)
+            else:
+                yield row
+                row = await anext(rows, None)
 
     def _may_tell(self, row: StoredRow) -> bool:
         """Not the answer of a turn whose end is not told yet."""
         return row.outgoing.kind != ANSWER or (row.seq <= self._seq and row.seq not in self._open)
 
-    def _tell_row(self, row: StoredRow) -> list[Json]:
+    def _tell_row(self, row: StoredRow) -> Json:
         self._row = row.id
         ours = row.outgoing.address.account_key == f"{self._adapter.spec.name}:{self._adapter.account}"
         if ours:
             self._told.add(row.id)
-        return [self._write_row(row.id, row.outgoing, waits=ours and row.waits)]
+        return self._write_row(row.id, row.outgoing, waits=ours and row.waits)
 
     def _write_row(self, row: int, outgoing: Outgoing, *, waits: bool) -> Json:
         fields = as_fields(outgoing)
         address, file = as_fields(outgoing.address), outgoing.file and as_fields(outgoing.file)
         return {"type": "row", "row": row, "outgoing": {**fields, "address": address, "file": file}, "waits": waits}
 
-    def _tell_word(self, seq: int, inbound: Inbound) -> list[Json]:
+    def _tell_word(self, seq: int, inbound: Inbound) -> Json:
         """A message has its id where terminals gave it one: by that they know their own."""
         self._word = max(self._word, seq)
         own = inbound.address.platform == self._adapter.spec.name
         named = {"id": inbound.message if own else "", "by": inbound.sender_name or ("" if own else inbound.sender)}
-        return [{**told, **named} for told in describe_event(Heard(seq, inbound), self._shelf)]
+        return {"type": "heard", **view_heard(Heard(seq, inbound), self._shelf), **named}
 
 
-def _is_lost(events: Iterable[Watched]) -> bool:
-    return any(isinstance(event, Lost) for event in events)
+async def _read_pages(fetch: Callable[[int], Awaitable[Sequence[_Item]]], after: int) -> AsyncIterator[_Item]:
+    while True:
+        page = await fetch(after)
+        for item in page:
+            yield item
+            after = item.id if isinstance(item, StoredRow) else item[0]
+        if len(page) < PAGE:
+            return

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from gateway.http.terminal.rows import RowsView
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import Watch
 from gateway.platforms.local.adapter import LocalAdapter
+from gateway.service.local_door import LocalDoor
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import FileRef, Inbound
@@ -53,7 +54,7 @@ class TerminalSide:
 
     def __init__(self, adapter: LocalAdapter) -> None:
         self.adapter = adapter
-        self._house = adapter.house
+        self._door = cast(LocalDoor, adapter.core)
         self._shelf = FileShelf(adapter.home, lambda: 0)  # terminals fetch nothing: they have the paths
 
     def list(self) -> Sequence[BaseRoute]:
@@ -75,7 +76,7 @@ class TerminalSide:
         if said and found is None:
             raise wrong_field("after", "must be two numbers with a dash between them")
         after = Cursor(int(found[1]), int(found[2])) if found else None
-        return RowsView(self.adapter, conversation, watch, after, self._shelf)
+        return RowsView(self.adapter, self._door, conversation, watch, after, self._shelf)
 
     async def find_files(self, said: SaidInTerminal) -> tuple[FileRef, ...]:
         return tuple(FileRef(file.path, file.name, file.kind, file.size) for file in said.files)
@@ -100,26 +101,26 @@ class TerminalSide:
     async def describe_seen(self, inbound: Inbound, conversation: str) -> Mapping[str, Any]:
         """With the newest row: when that has come, all has come that was said to the message."""
         try:
-            found = await self._house.find(inbound)
-            newest, _ = await self._house.latest(conversation)
+            found = await self._door.find(inbound)
+            newest, _ = await self._door.latest(conversation)
         except StoreFailure as problem:
             raise Refusal(503, "ask_again", str(problem)) from problem
         return {"seq": found and found.seq, "done": bool(found and found.done), "outbox": newest}
 
     async def stop(self, conversation: str) -> bool:
-        stopped, _ = await self._house.stop(conversation, OWNER_ID)
+        stopped, _ = await self._door.stop(conversation, OWNER_ID)
         return stopped
 
     async def answer(self, question: str, text: str) -> bool:
-        return await self._house.answer(question, text, OWNER_ID)
+        return await self._door.answer(question, text, OWNER_ID)
 
     # --- the owner's alone
 
     async def open(self, request: Request) -> Json:
         """Find or make a conversation."""
-        opened = await self._house.open(await read_message(request, Hello))
+        opened = await self._door.open(await read_message(request, Hello))
         told = {"conversation": opened.conversation, "banner": opened.banner, "hint": opened.hint}
-        return {**told, "version": self._house.version}
+        return {**told, "version": self._door.version}
 
     async def confirm(
         self, conversation: SmallText, rows: Annotated[tuple[Count, ...], Meta(max_length=10_000)] = ()
@@ -130,4 +131,4 @@ class TerminalSide:
 
     async def operate(self, request: Request) -> Json:
         asked = await read_message(request, Operation)
-        return dict(await self._house.perform(asked.name, asked.args))
+        return dict(await self._door.perform(asked.name, asked.args))

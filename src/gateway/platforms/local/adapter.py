@@ -10,12 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from gateway.platforms.face import Core, NotNow, Part
+from gateway.platforms.face import NotNow, Part
 from gateway.platforms.hub import PicturedAdapter, Sent, Watch
 from gateway.platforms.local import SPEC
-from gateway.platforms.local.house import LocalHouse
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Outgoing
@@ -33,10 +32,6 @@ class LocalAdapter(PicturedAdapter):
         self._asked: dict[int, tuple[str, asyncio.Future[None]]] = {}  # rows that delivery waits for, and their chat
         self._early: OrderedDict[int, str] = OrderedDict()  # confirmed before delivery asked: row -> chat
         self._sent: OrderedDict[int, None] = OrderedDict()
-
-    async def connect(self, core: Core) -> None:
-        await super().connect(core)
-        self.house = cast(LocalHouse, core)  # it is offered more than other platforms
 
     def address_of(self, conversation: str) -> Address:
         """Where a client of this conversation is spoken to; the chat of a foreign conversation is its whole key."""

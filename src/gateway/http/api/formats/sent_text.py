@@ -8,12 +8,11 @@ taken for the answer.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from gateway.http.answers import write_question
+from gateway.http.answers import PULSE, PULSE_SECONDS, write_question
 from gateway.http.api.problems import ApiProblem
 from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.run_record import Record, RunEnded, RunEvent, TextVoid
 from gateway.http.api.runs.tickets import RUN
-from gateway.http.streams import PULSE, PULSE_SECONDS
 from gateway.platforms.face import Asking, Begun
 from gateway.platforms.hub import StreamEnded
 from hermes_base import chat
