@@ -532,7 +532,7 @@ def test_stop_reaches_the_turn_or_says_that_it_did_not(house: HouseThread, home:
     client.send(Stop("s1"))
     assert client.wait(Stopped) == Stopped(False, "s1")
     client.say("hold it")
-    client.wait(wire.Happened)
+    client.wait(wire.Happened, lambda line: line.event == TextDelta("holding"))
     other.send(Stop("s2"))
     assert other.wait(Stopped).ok
     assert client.wait(wire.Deliver).outgoing.interrupted

@@ -59,7 +59,7 @@ class Account:
         self._looked.set()
         tasks = [running, *(chat.task for chat in self.chats.values() if chat.task)]
         for chat in self.chats.values():
-            chat.poke()
+            chat.poked.set()
         _, late = await asyncio.wait(tasks, timeout=grace)
         for task in late:
             task.cancel()
@@ -167,7 +167,7 @@ class Account:
 
     def _begin(self, chat: ChatSender) -> None:
         """Give the chat a sender, if there is a place; fresh messages do not wait for old ones."""
-        chat.poke()
+        chat.poked.set()
         if chat.task or chat.is_parked or self.closing or self.epoch is None:
             return
         if self._busy >= self.pace.busy:

@@ -56,7 +56,7 @@ class ChatSender:
         self._account = account
         self._budget = open_budget(account.adapter.spec, time.monotonic())
         self._failures = 0
-        self._poked = asyncio.Event()
+        self.poked = asyncio.Event()  # something changed: look again
         self._drafting = asyncio.Lock()
 
     @property
@@ -69,17 +69,13 @@ class ChatSender:
         kept = self.task or self.has_rows or self.draft or self.is_parked
         return not kept and self._budget.is_fresh(time.monotonic())
 
-    def poke(self) -> None:
-        """Something changed: look again."""
-        self._poked.set()
-
     async def work(self) -> None:
         """Do what there is to do; returns when nothing is left or nothing may be done."""
         while not self._account.closing and not self.is_parked and self._account.epoch is not None:
-            self._poked.clear()
+            self.poked.clear()
             if await self._send_first_row():
                 continue
-            pause = await self._step_draft()
+            pause = await self._step_draft() if self.draft is not None else math.inf
             if self.has_rows:
                 pause = 0.0 if self._account.may_call() else _LEASE_PAUSE
             if pause == math.inf:
@@ -135,7 +131,9 @@ class ChatSender:
         if not account.adapter.reachable(outgoing.address):
             await self._give_back(row, epoch, SendAgain(math.inf, certain=True))
             return
-        parts = await self._render(row)
+        rendered = (outgoing, account.adapter.spec, row.id)
+        is_long = len(outgoing.text) > _LONG_TEXT
+        parts = await account.call(render_parts, *rendered) if is_long else render_parts(*rendered)
         platform_id = ""
         for index in range(row.parts_sent, len(parts)):
             if platform_id:
@@ -160,12 +158,6 @@ class ChatSender:
             await self._account.call(self._account.drop_file, file)
         except OSError as problem:
             _log.warning("The copy of a file that was sent stays behind: %s", problem)
-
-    async def _render(self, row: OutboxRow) -> list[Part]:
-        spec = self._account.adapter.spec
-        if len(row.outgoing.text) > _LONG_TEXT:
-            return await self._account.call(render_parts, row.outgoing, spec, row.id)
-        return render_parts(row.outgoing, spec, row.id)
 
     async def _deliver(self, row: OutboxRow, parts: list[Part], index: int, epoch: int) -> str:
         """One part; an answer's first part takes the place of its draft. The platform's id of the message."""
@@ -219,7 +211,7 @@ class ChatSender:
         """Returns when the budget and the lease allow the call, which then counts as made."""
         account = self._account
         while True:
-            self._poked.clear()
+            self.poked.clear()
             now = time.monotonic()
             if account.closing:
                 raise Halted
@@ -337,7 +329,7 @@ class ChatSender:
         """Wait so long, or until poked."""
         try:
             async with asyncio.timeout(min(seconds, 3600.0)):
-                await self._poked.wait()
+                await self.poked.wait()
         except TimeoutError:
             pass
 

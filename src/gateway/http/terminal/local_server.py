@@ -6,12 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import cast
 
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
-from gateway.http.answers import answer_failure
 from gateway.http.page.routes_chat import ChatRoutes
 from gateway.http.terminal import listening
 from gateway.http.terminal.owner_connection import OwnerConnection
@@ -51,14 +47,9 @@ class LocalServer:
         sock = listening.listen(self._path)
         self._file = listening.identify(self._path)
         self._server = await asyncio.get_running_loop().create_unix_server(
-            lambda: OwnerConnection(self._answer, self._connections, closing=self._closing), sock=sock
+            lambda: OwnerConnection(self._calls, self._connections, closing=self._closing), sock=sock
         )
         self._adapter.last_seen = time.time()
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = self._calls.get((scope["method"], scope["path"]))
-        answer = answer_failure(HTTPException(404)) if call is None else await call(Request(scope, receive))
-        await answer(scope, receive, send)
 
     async def _look_after_file(self) -> None:
         """The socket is alive while its file is there; one that was swept away is made anew."""

@@ -1,17 +1,23 @@
-"""One connection at the socket of the home: HTTP/1.1 for an ASGI application. Small, since a terminal that hosts the
-gateway loads it at its start, and short, since each message of a terminal passes it several times."""
+"""One connection at the socket of the home: HTTP/1.1, and the calls that are made over it. Small, since a terminal that
+hosts the gateway loads it at its start, and short, since each message of a terminal passes it several times."""
 
 import asyncio
 import logging
 import os
 from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import cast
 
 import httptools
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Scope
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Message
 
+from gateway.http.answers import Handler, answer_failure
 from gateway.http.terminal import listening
 from hermes_base.local_wire import MOST_BODY
 
@@ -28,32 +34,18 @@ OLDER = (
 )
 
 
+Calls = Mapping[tuple[str, str], Handler]  # by method and path
+
+
+@dataclass(slots=True)
 class OwnerRequest:
     """A request as it comes in."""
 
-    def __init__(self) -> None:
-        self.url = b""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.body = bytearray()
-        self.method = ""
-        self.keeps = True  # another may follow on this connection
-
-    def make_scope(self) -> Scope:
-        path, _, query = self.url.partition(b"?")
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1",
-            "method": self.method,
-            "scheme": "http",
-            "path": path.decode("ascii", "replace"),
-            "raw_path": path,
-            "root_path": "",
-            "query_string": query,
-            "headers": self.headers,
-            "client": None,
-            "server": None,
-        }
+    url: bytes = b""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: bytearray = field(default_factory=bytearray)
+    method: str = ""
+    keeps: bool = True  # another may follow on this connection
 
     async def receive(self) -> Message:
         return {"type": "http.request", "body": bytes(self.body), "more_body": False}
@@ -63,9 +55,9 @@ class OwnerConnection(asyncio.Protocol):
     """Requests of one client, which is the owner of the home and nobody else, one after the other. When it goes away, a
     stream is cut, and a call goes on to its end: half of it may be done."""
 
-    def __init__(self, app: ASGIApp, connections: "set[OwnerConnection]", *, closing: bool) -> None:
+    def __init__(self, calls: Calls, connections: "set[OwnerConnection]", *, closing: bool) -> None:
         """`closing`: it comes while the socket closes, and is closed with it."""
-        self._app = app
+        self._calls = calls
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
@@ -76,10 +68,7 @@ class OwnerConnection(asyncio.Protocol):
         self._waiting: deque[OwnerRequest] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._closing = closing
-        self._head = b""  # of an answer; it goes with the first piece
         self._streams = False  # what is being answered
-        self._for_head = False
-        self._chunked = False
         self._room: asyncio.Future[None] | None = None  # while the client does not read
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -146,9 +135,6 @@ class OwnerConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._coming.headers.append((name.lower(), value))
 
-    def on_headers_complete(self) -> None:
-        self._head_bytes = 0
-
     def on_body(self, body: bytes) -> None:
         """One that is too long is read to its end, so that whoever sends it hears why it is refused."""
         self._head_bytes = 0
@@ -183,11 +169,10 @@ class OwnerConnection(asyncio.Protocol):
         try:
             while self._waiting and not self._transport.is_closing():
                 request = self._waiting.popleft()
-                self._streams, self._for_head = False, request.method == "HEAD"
-                await self._app(request.make_scope(), request.receive, self._send)
+                await self._answer(request)
                 if self._closing or not request.keeps:
                     self._transport.close()
-        except (OSError, ClientDisconnect):
+        except OSError:
             log.debug("a client went away, or does not read")
             self._transport.abort()
         except Exception:  # the boundary to a client
@@ -196,32 +181,31 @@ class OwnerConnection(asyncio.Protocol):
         finally:
             self._answering = None
 
-    async def _send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            status, headers = message["status"], message["headers"]
-            self._chunked = not any(name == b"content-length" for name, _ in headers)
-            lines = [b"%b: %b\r\n" % (name, value) for name, value in headers]
-            if self._chunked:
-                lines.append(b"transfer-encoding: chunked\r\n")
-            self._head = b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, _name(status), b"".join(lines))
+    async def _answer(self, request: OwnerRequest) -> None:
+        self._streams = False
+        path, _, query = request.url.partition(b"?")
+        place = path.decode("ascii", "replace")
+        scope = {"type": "http", "method": request.method, "path": place, "query_string": query}
+        call = self._calls.get((request.method, place))
+        asked = Request({**scope, "headers": request.headers}, request.receive)
+        answer = answer_failure(HTTPException(404)) if call is None else await call(asked)
+        status, lines = HTTPStatus(answer.status_code), [b"%b: %b\r\n" % header for header in answer.raw_headers]
+        head = b"HTTP/1.1 %d %b\r\n%b" % (status, status.phrase.encode(), b"".join(lines))
+        if not isinstance(answer, StreamingResponse):
+            await self._write(b"%b\r\n%b" % (head, b"" if request.method == "HEAD" else bytes(answer.body)))
             return
-        body, more = message.get("body", b""), message.get("more_body", False)
-        self._streams = self._streams or more
-        if self._for_head:
-            body = b""
-        elif self._chunked:
-            body = b"%b%b" % (b"%x\r\n%b\r\n" % (len(body), body) if body else b"", b"" if more else b"0\r\n\r\n")
-        head, self._head = self._head, b""
-        if self._transport.is_closing():
-            if more:
-                raise ConnectionAbortedError("nobody reads this any more")
-            return
-        if head or body:
-            self._transport.write(head + body)
+        self._streams = True
+        await self._write(head + b"transfer-encoding: chunked\r\n\r\n")
+        async with aclosing(cast(AsyncGenerator[bytes], answer.body_iterator)) as pieces:
+            async for piece in pieces:
+                if self._transport.is_closing():
+                    raise ConnectionAbortedError("nobody reads this any more")
+                await self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await self._write(b"0\r\n\r\n")
+
+    async def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
         if self._room is not None:
             async with asyncio.timeout(READ_SECONDS):
                 await self._room
-
-
-def _name(status: int) -> bytes:
-    return HTTPStatus(status).phrase.encode("ascii")
