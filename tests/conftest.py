@@ -12,11 +12,15 @@ from fresh_store import close_fresh_stores
 from hypothesis import HealthCheck, settings
 
 from agent.providers.health import health
+from gateway import platforms
 from hermes_lab.server import LabServer
 
 # These machines are noisy: how long an example takes says nothing about the code.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+# A chat service that misbehaves as told: a platform like any other, which only tests have.
+platforms.__path__.append(str(Path(__file__).parent / "support" / "platforms"))
 
 
 def pytest_configure() -> None:

@@ -98,7 +98,7 @@ def test_its_light_part_loads_no_adapter() -> None:
     """Reading a spec costs next to nothing: the adapter's module is loaded when an account is opened."""
     code = (
         "import sys; from gateway.platforms import platform_list; "
-        "platform_list.find_spec('pretend'); print('asyncio' in sys.modules)"
+        "platform_list.find_spec('local'); print('asyncio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

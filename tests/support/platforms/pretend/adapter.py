@@ -110,7 +110,7 @@ class PretendAdapter(BaseAdapter):
             self.last_seen = time.time()
             try:
                 settled = await self._hand_over(core, self._decode(update))
-            except Exception:  # noqa: BLE001 - it could not be stored: it is not confirmed, so it comes again
+            except Exception:
                 _log.exception("A message could not be handed over; it is read again.")
                 settled = False
             if settled:
