@@ -335,7 +335,7 @@ def test_a_lease_that_cannot_be_renewed_stops_the_sending(turns: TurnStore) -> N
         nonlocal locked
         delivery = post.new_delivery(replace(QUICK, lease=1.0, call=0.7), call)
         await delivery.start()
-        account = delivery._accounts["pretend:bot"]
+        account = delivery._senders["pretend:bot"]
         await until(account.may_call)
         locked = True
         await until(lambda: not account.may_call())

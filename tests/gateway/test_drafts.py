@@ -76,10 +76,6 @@ def test_where_nothing_can_be_edited_only_typing_is_shown() -> None:
     assert next_step(draft, replace(TYPING, has_typing=False), 0.0) == Wait(math.inf)
 
 
-def test_a_platform_that_shows_events_has_no_drafts() -> None:
-    assert next_step(Draft(text="x"), replace(SPEC, shows_events=True), 0.0) == Wait(math.inf)
-
-
 def test_a_draft_that_was_given_up_is_left_alone() -> None:
     assert next_step(Draft(text="x", given_up=True), SPEC, 0.0) == Wait(math.inf)
 

@@ -48,12 +48,6 @@ def test_buttons_need_no_words() -> None:
     assert render_parts(asked, replace(SPEC, has_buttons=True), 1)[0].text == "Run it?"
 
 
-def test_a_platform_of_events_gets_the_message_whole() -> None:
-    spec = replace(SPEC, shows_events=True)
-    assert [part.text for part in render_parts(Outgoing(PLACE, "x" * 500), spec, 1)] == ["x" * 500]
-    assert len(render_parts(Outgoing(PLACE, ""), spec, 1)) == 1
-
-
 def test_an_empty_answer_is_no_message() -> None:
     assert render_parts(Outgoing(PLACE, " \n"), SPEC, 1) == []
 

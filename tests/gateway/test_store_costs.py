@@ -16,7 +16,7 @@ from hermes_state.sql.sqlite import SqliteEngine, SqliteTransaction
 
 T = TypeVar("T")
 #: Of a message from its arrival until its answer is known to have arrived; who joins is looked after in a first one.
-FIRST_TURN, LATER_TURN = 8, 6
+FIRST_TURN, LATER_TURN = 7, 5
 #: What a gateway writes by the clock, whether there is a turn or not, and who looks in.
 BY_THE_CLOCK = {sql.BEAT, sql.CLAIM, sql.TAKE_CONTROLS, sql.ADD_LEASE}
 
@@ -50,7 +50,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_a_turn_without_tools_is_few_transactions(settings: None, home: Path, written: list[list[str]]) -> None:
-    """C1, C2, C9: message, turn, rows, end, delivery begun, delivered; a first one opens its session besides."""
+    """C1, C2, C9: message, turn, rows, end, shown; a first one opens its session besides."""
     config.set_value("titles.enabled", "false")
     house = LocalHouse(home)
     try:

@@ -20,7 +20,6 @@ from gateway.delivery.live_events import LiveEvents
 from gateway.http.terminal import listening, local_server
 from gateway.platforms import hub
 from gateway.platforms.face import Begun, Dealt, Heard, LiveEvent
-from gateway.platforms.local import adapter as local_adapter
 from hermes_base import local_wire as wire
 from hermes_base.chat import Notice, Question, Said, TextDelta, ToolStarted
 from hermes_base.errors import ConfigProblem, StoreFailure
@@ -312,7 +311,7 @@ def test_an_answer_for_nobody_waits_until_somebody_comes(house: HouseThread, hom
     first.say("hold it")
     first.wait(wire.Happened)
     first.close()
-    wait_until(lambda: not house.house.adapter.reachable(Address("local", "local", "talk")))
+    wait_until(lambda: not house.house.adapter.hub.is_watched("talk"))
     house.run(house.house.stop(KEY, "owner"))
     wait_until(lambda: house.house.turns.latest(KEY)[0] > 0)
     late = RawClient(home, "b", conversation=KEY)
@@ -330,7 +329,7 @@ def test_an_answer_that_nobody_confirms_waits_for_the_next(house: HouseThread, h
     silent.say("hello")
     first = silent.wait(wire.Deliver)
     silent.close()
-    wait_until(lambda: not house.house.adapter.reachable(Address("local", "local", "talk")))
+    wait_until(lambda: not house.house.adapter.hub.is_watched("talk"))
     back = RawClient(home, "b", conversation=KEY)
     assert back.wait(wire.Deliver) == first
     wait_until(lambda: house.house.delivery.counts["sent"] == 1)
@@ -463,12 +462,11 @@ def store_turn(house: HouseThread, seq: int, text: str, place: Address) -> None:
 
 
 def test_an_answer_that_delivery_brings_does_not_overtake_its_own_text(house: HouseThread, home: Path) -> None:
-    """C7: delivery asks for the row while every event of the turn is still on its way."""
+    """C7: the row is there while every event of the turn is still on its way."""
     place = Address("local", "local", "talk")
     client = RawClient(home, "a", conversation=KEY)
     store_turn(house, 1, "one", place)
     house.house.delivery.wake(place)
-    wait_until(lambda: bool(house.house.adapter._asked))
     for event in (Heard(1, Inbound(place, "x-1", "owner", "hello")), Begun((1,)), TextDelta("one"), Dealt((1,))):
         house.run(house.house.show(KEY, event))
     client.wait(wire.DealtWith)
@@ -511,13 +509,11 @@ def test_who_comes_between_an_answer_and_its_events_gets_the_answer_alone(house:
     assert [welcome.text for welcome in client.find(wire.Welcome)] == ["", ""]
 
 
-def test_an_answer_whose_end_nobody_tells_comes_when_it_is_asked_for_again(
-    house: HouseThread, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_whose_end_nobody_tells_comes_when_it_is_told_again(house: HouseThread, home: Path) -> None:
     """C9: a lost event delays it."""
-    monkeypatch.setattr(local_adapter, "CONFIRM_SECONDS", 0.2)
     client = RawClient(home, "a", conversation=KEY)
     store_turn(house, 1, "one", Address("local", "local", "talk"))
+    house.house.delivery.wake(Address("local", "local", "talk"))
     house.house.delivery.wake(Address("local", "local", "talk"))
     client.wait(wire.Deliver)
     assert client.answers() == ["one"]

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from pretending import HeardCore
 from gateway.http.terminal.local_server import LocalServer
 from gateway.platforms import platform_list
 from gateway.platforms.face import Part
+from gateway.platforms.hub import Posted
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import OpenedConversation, SeenMessage, StoredRow
 from hermes_base import local_wire as wire
 from hermes_base.chat import FileSent, Question, TurnEnded
+from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_cli.chat.local_client import Gone, LocalConnection, connect
 from hermes_cli.chat.local_follow import Follower
@@ -52,6 +54,12 @@ class ListeningHouse(HeardCore):
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
         return [self.rows[id] for id in sorted(self.rows) if id > row]
 
+    async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
+        return [row for row in self.rows.values() if row.waits]
+
+    async def confirm(self, address: Address, rows: Sequence[int]) -> None:
+        self.rows |= {row: replace(self.rows[row], waits=False) for row in rows}
+
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return []
 
@@ -66,13 +74,22 @@ class ListeningHouse(HeardCore):
 
 
 class StoringAdapter(LocalAdapter):
-    """What is sent stands in the store before, as in a gateway."""
+    """Sends as delivery does for those who read the store: the row is put there, whoever looks is told, and one of them
+    confirms it."""
 
-    async def send(self, part: Part, file: FileRef | None = None) -> str:
+    async def send(self, part: Part) -> str:
         assert isinstance(self.core, ListeningHouse)
         assert part.outgoing is not None
         self.core.rows[part.row] = StoredRow(part.row, part.outgoing, waits=True)
-        return await super().send(part, file)
+        while self.core.rows[part.row].waits:
+            if not self.hub.is_watched(part.address.chat):
+                raise DeliveryFailure("Nobody looks.")
+            self.hub.show(part.address.chat, Posted(late=True))
+            await asyncio.sleep(0.01)
+        return str(part.row)
+
+    async def send_file(self, part: Part, file: FileRef) -> str:
+        return await self.send(part)
 
 
 class LocalRig(Rig):

@@ -75,8 +75,6 @@ DraftStep = SendDraft | EditDraft | ShowTyping | Wait
 
 def next_step(draft: Draft, spec: PlatformSpec, now: float) -> DraftStep:
     """What to do for the draft now."""
-    if spec.shows_events:
-        return Wait(math.inf)
     text = show_draft(draft, spec) if spec.can_edit and not draft.given_up else ""
     until_typing = draft.typed_at + TYPING_SECONDS - now if spec.has_typing else math.inf
     until_text = draft.shown_at + spec.edit_seconds - now if text and text != draft.shown else math.inf

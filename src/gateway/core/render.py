@@ -43,14 +43,11 @@ def cut_pieces(text: str, limit: int, unit: str = "chars", markup: str = "markdo
 
 def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]:
     """What is sent for an outbox row, in order. Keys are the same whenever the same row is rendered."""
-    if spec.shows_events:
-        texts = [outgoing.text]  # such a platform takes the whole message as it is
-    else:
-        text = _compose_text(outgoing, spec)
-        text = text if spec.markup == "markdown" else strip_markdown(text)
-        texts = split_text(text, _room(spec), spec.length_unit, spec.markup)
-        if carries_file(outgoing, spec) and len(texts) != 1:
-            texts.append("")  # a long caption goes ahead of its file
+    text = _compose_text(outgoing, spec)
+    text = text if spec.markup == "markdown" else strip_markdown(text)
+    texts = split_text(text, _room(spec), spec.length_unit, spec.markup)
+    if carries_file(outgoing, spec) and len(texts) != 1:
+        texts.append("")  # a long caption goes ahead of its file
     last = len(texts) - 1
     return [
         Part(

@@ -1,15 +1,17 @@
-"""Drains the outbox: whoever holds an account's lease sends its messages, each chat in order, fresh chats first."""
+"""Empties the outbox: whoever holds an account's lease sends its messages, each chat in order, fresh chats first."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft, add_line
 from gateway.delivery.accounts import Account
 from gateway.delivery.chats import CallStore, DropFile, NoteShown
+from gateway.delivery.read_accounts import ReadAccount
 from gateway.platforms.face import Adapter
+from gateway.platforms.hub import HubAdapter
 from hermes_base.inbound import Address
 from hermes_state.sql.turns_sql import TurnStore
 
@@ -30,32 +32,46 @@ class Delivery:
         """`drop_file` is called, on a store thread, with a file that was sent; `note_shown`, on the event loop, with
         the id of a question when the whole of it has arrived."""
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
-        self._accounts: dict[str, Account] = {}
+        self._senders: dict[str, Account] = {}
+        self._readers: dict[str, ReadAccount] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
-            account = Account(turns, adapter, node, call, pace or Pace(), self.counts)
+            account: Account | ReadAccount
+            if isinstance(adapter, HubAdapter):
+                account = ReadAccount(turns, adapter, call, pace or Pace(), self.counts)
+                self._readers[account.name] = account
+            else:
+                account = Account(turns, adapter, node, call, pace or Pace(), self.counts)
+                self._senders[account.name] = account
             account.drop_file, account.note_shown = drop_file, note_shown
-            self._accounts[account.name] = account
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        for account in self._accounts.values():
+        for account in self._list():
             account.start()
 
     async def stop(self, grace: float = 5.0) -> None:
         """End the calls under way, give back what was not sent, let go of the leases."""
-        await asyncio.gather(*(account.stop(grace) for account in self._accounts.values()))
+        await asyncio.gather(*(account.stop(grace) for account in self._list()))
         self._loop = None
+
+    def _list(self) -> list[Account | ReadAccount]:
+        return [*self._senders.values(), *self._readers.values()]
 
     def rejoin(self, node: str) -> None:
         """The process has another node id now; its leases are taken anew."""
-        for account in self._accounts.values():
+        for account in self._senders.values():
             account.rejoin(node)
 
     def wake(self, address: Address) -> None:
         """There is something for this chat, or somebody who could not be reached is there again."""
-        if self._loop is not None and address.account_key in self._accounts:
-            self._loop.call_soon_threadsafe(self._accounts[address.account_key].wake, address)
+        account = self._senders.get(address.account_key) or self._readers.get(address.account_key)
+        if self._loop is not None and account is not None:
+            self._loop.call_soon_threadsafe(account.wake, address)
+
+    async def confirm(self, address: Address, rows: Sequence[int]) -> None:
+        """Clients of this account have shown these messages."""
+        await self._readers[address.account_key].confirm(rows)
 
     def draft(self, address: Address, text: str, turn: str = "") -> None:
         """The answer of the turn so far, from its beginning; shown as the platform and its budget allow."""
@@ -72,7 +88,7 @@ class Delivery:
     def find_draft(self, address: Address, turn: str) -> str:
         """Where the answer of the turn goes, as far as it is known by now, for `Outgoing.draft`. Any thread may ask;
         nothing is waited for."""
-        account = self._accounts.get(address.account_key)
+        account = self._senders.get(address.account_key)
         chat = account.chats.get(address.chat_key) if account else None
         draft = chat.draft if chat else None
         return draft.place if draft and draft.turn == turn else ""
@@ -85,11 +101,11 @@ class Delivery:
 
     def leases(self) -> dict[str, int | None]:
         """The accounts with the epoch of their lease; None: it is not ours."""
-        return {name: account.epoch for name, account in self._accounts.items()}
+        return {name: account.epoch for name, account in self._senders.items()}
 
     def at_work(self) -> int:
         """Chats that are held in memory."""
-        return sum(len(account.chats) for account in self._accounts.values())
+        return sum(len(account.chats) for account in self._senders.values())
 
     def _show(self, address: Address, turn: str, change: Callable[[Draft], Draft]) -> None:
         account = self._find_account(address)
@@ -98,5 +114,4 @@ class Delivery:
 
     def _find_account(self, address: Address) -> Account | None:
         """Who says what is not stored, while delivery runs; None where events are shown instead."""
-        account = self._accounts.get(address.account_key) if self._loop is not None else None
-        return None if account is None or account.adapter.spec.shows_events else account
+        return self._senders.get(address.account_key) if self._loop is not None else None

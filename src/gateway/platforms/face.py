@@ -30,7 +30,8 @@ class PlatformSpec:
     takes_files: bool = False
     fetches_files: bool = False  # its clients fetch files from here later: a copy is kept for them
     max_file_bytes: int = 0  # 0: no limit
-    shows_events: bool = False  # it takes live events (`show`) instead of drafts that are edited
+    shows_events: bool = False  # it takes live events (`show`), and its clients read the rest in the store
+    confirms: bool = False  # those say what they have shown: until then a message waits for whoever comes
     shows_titles: bool = False  # its people see a list of conversations by name: new ones are given a title
     # --- limits: calls to one chat
     calls_per_second: float = 0.0  # 0: no limit

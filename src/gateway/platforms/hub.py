@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Begun, Core, Dealt, LiveEvent, Moved, Part
+from gateway.platforms.face import BaseAdapter, Begun, Core, Dealt, LiveEvent, Moved, NeverTaken, Part
 from gateway.platforms.picture import Picture
 from hermes_base.chat import ReasoningDelta, TextDelta
-from hermes_base.inbound import FileRef, Outgoing
+from hermes_base.inbound import Outgoing
 
 MOST_WAITING = 2_000  # events for one watcher
 MOST_WAITING_CHARS = 4_000_000  # of their text
@@ -32,6 +32,13 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """There is something new in the outbox; `late`: it is there for some time, and nobody has confirmed it."""
+
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """Events were given up: what the watcher knows is not the whole truth any more."""
 
@@ -41,7 +48,7 @@ class StreamEnded:
     """The gateway closes."""
 
 
-Watched = LiveEvent | Sent | Lost | StreamEnded
+Watched = LiveEvent | Sent | Posted | Lost | StreamEnded
 
 
 class Watch:
@@ -143,13 +150,8 @@ class HubAdapter(BaseAdapter):
         """Under which name a conversation is watched: the chat of its address, which is its key."""
         return conversation
 
-    async def send(self, part: Part, file: FileRef | None = None) -> str:
-        outgoing = part.outgoing or Outgoing(part.address, part.text, file=file)
-        self.hub.show(part.address.chat, Sent(part.row, outgoing))
-        return str(part.row)
-
-    async def send_file(self, part: Part, file: FileRef) -> str:
-        return await self.send(part, file)
+    async def send(self, part: Part) -> str:
+        raise NeverTaken(f"{self.spec.label} reads its messages in the store.")
 
     def show(self, conversation: str, event: LiveEvent) -> None:
         self.hub.show(self.place(conversation), event)

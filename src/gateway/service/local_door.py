@@ -121,6 +121,15 @@ class LocalDoor:
             for each in found
         ]
 
+    async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
+        """What waits there for somebody who confirms it."""
+        gateway = self._gateway
+        found = await gateway.call(gateway.turns.outbox_unsent, address.account_key, address.chat_key)
+        return [StoredRow(each.id, each.outgoing, each.created, each.seq, waits=True) for each in found]
+
+    async def confirm(self, address: Address, rows: Sequence[int]) -> None:
+        await self._gateway.delivery.confirm(address, rows)
+
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         gateway = self._gateway
         found = await gateway.call(gateway.turns.inbox_since, conversation, seq, PAGE, read_inbound)

@@ -63,6 +63,20 @@ class Outbox(StorePart):
         """The platform will never take it; it is kept with the reason."""
         self._advance(row, lease_epoch, FAILED, reason=clean(reason))
 
+    def outbox_unsent(self, account: str, chat: str) -> list[OutboxRow]:
+        """The chat's messages that have not arrived, in order."""
+        return self._db.find_as(turn_rules.make_row, sql.UNSENT, {"account": clean(account), "chat": clean(chat)})
+
+    def outbox_arrived(self, account: str, rows: Sequence[int]) -> list[OutboxRow]:
+        """Clients of the account have read these here; those of them that waited for it."""
+        found = self._db.run(*(Sql(sql.ARRIVED, {"account": clean(account), "row": row}) for row in rows))
+        return [turn_rules.make_row(row) for one in found for row in one.rows]
+
+    def outbox_arrived_all(self, account: str, chat: str) -> list[OutboxRow]:
+        """The same for all messages of a chat, in order."""
+        (found,) = self._db.run(Sql(sql.ARRIVED_ALL, {"account": clean(account), "chat": clean(chat)}))
+        return [turn_rules.make_row(row) for row in sorted(found.rows)]
+
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation after this row, sent or not, for a client that comes back."""
         wanted = {"conversation": clean(conversation), "after": after, "limit": limit}

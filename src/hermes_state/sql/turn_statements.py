@@ -175,6 +175,11 @@ SET_PROGRESS = (
 #: That it was noted, now or before.
 HAS_PROGRESS = "select account, chat from outbox where id = :row and lease_epoch = :lease_epoch and state = :state"
 HAS_UNSENT = "select 1 from outbox where account = ? and chat = ? and ended is null limit 1"
+#: Nobody sends these: they stand where their clients look.
+_ARRIVED = "update outbox set state = 'sent', ended = clock() where account = :account and ended is null and "
+ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
+ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
+UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
 OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and seq = :seq order by n"
 OUTBOX_FROM = (

@@ -5,6 +5,7 @@ its own text; and what they tell of a turn whose answer was there before the ter
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from gateway.http.answers import PULSE_SECONDS, write_question
@@ -12,12 +13,12 @@ from gateway.http.page.files import FileShelf
 from gateway.http.page.telling import describe_event
 from gateway.http.page.views import Json, view_heard, view_picture
 from gateway.platforms.face import Begun, Dealt, Heard, Taken
-from gateway.platforms.hub import Lost, Sent, StreamEnded, Watch, Watched
+from gateway.platforms.hub import Lost, Posted, StreamEnded, Watch, Watched
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.platforms.local.house import PAGE, StoredRow
 from gateway.service.local_door import LocalDoor
 from hermes_base.chat import Question, ReasoningDelta, TextDelta, TextEnded, ToolEnded, ToolStarted, join_deltas
-from hermes_base.inbound import ANSWER, Inbound, Outgoing, as_fields
+from hermes_base.inbound import ANSWER, Inbound, as_fields
 from hermes_base.local_wire import Cursor
 
 MISSED_AT_ONCE = 100  # of what was missed, in one piece
@@ -52,9 +53,8 @@ class RowsView:
         self._seq = 0  # the newest message that we know of
         self._open: set[int] = set()  # messages whose end was not told
         self._over: frozenset[int] = frozenset()  # messages of a turn whose answer came before its events
-        self._told: set[int] = set()  # rows that delivery has not asked for since
-        self._asked: set[int] = set()  # rows that delivery has asked for
-        self._held: dict[int, Outgoing] = {}  # answers from before we came, while a turn is under way
+        self._waits_for_end = 0  # the row that was not told last time, since its turn goes on
+        self._held: list[StoredRow] = []  # answers from before we came, while a turn is under way
         self._late: list[Watched] = []  # what no store has, of events that were given up
         self._missed: AsyncIterator[Word | StoredRow] | None = None  # until it is abreast
         self._blocked = False  # of those, a row may not be told yet
@@ -70,10 +70,11 @@ class RowsView:
             self._row, self._word = min(self._after.outbox, newest.outbox), self._after.seq
             self._missed = self._find_missed()
             self._blocked = False
-            return [first]
+            return [first, *await self._tell_unseen()]
         self._row, self._word = newest.outbox, newest.seq
+        unseen = await self._tell_unseen()
         *came, abreast = await self._catch_up_with_events()
-        return [first, *came, abreast] if came else [abreast]
+        return [first, *unseen, *came, abreast] if unseen or came else [abreast]
 
     async def _look(self) -> Cursor:
         """Find out which messages are open: by the store, or by the events, which may be behind it."""
@@ -95,7 +96,7 @@ class RowsView:
     async def _begin_again(self, events: Iterable[Watched]) -> list[Json]:
         """Events were given up: what they told is in the store, but for what is passing."""
         self._after = Cursor(self._row, self._word)
-        self._late = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Sent, Lost))]
+        self._late = [event for event in events if not isinstance(event, (*_PICTURED, Heard, Dealt, Posted, Lost))]
         return await self.begin()
 
     async def _tell_missed(self, missed: AsyncIterator[Word | StoredRow]) -> list[Json]:
@@ -150,8 +151,8 @@ class RowsView:
                 self._note_begun(seqs)
             case Dealt(seqs):
                 return await self._settle(seqs)
-            case Sent(row, outgoing):
-                return await self._tell_sent(row, outgoing)
+            case Posted(late):
+                return [*(await self._tell_unseen() if late else ()), *await self._tell_posted()]
             case StreamEnded():
                 self.ended = True
         return [] if self._over and isinstance(event, _PICTURED) else describe_event(event, self._shelf)
@@ -171,33 +172,35 @@ class RowsView:
         self._open.difference_update(seqs)
         self._over = frozenset() if self._over & set(seqs) else self._over
         told = await self._tell_rows()
-        held, self._held = self._held, {}
-        waiting = [self._write_row(row, outgoing, waits=True) for row, outgoing in held.items()]
-        return [*waiting, *told, {"type": "settled", "seqs": seqs}]
+        held, self._held = self._held, []
+        return [*map(_write_row, held), *told, {"type": "settled", "seqs": seqs}]
 
-    async def _tell_sent(self, row: int, outgoing: Outgoing) -> list[Json]:
-        """Delivery asks for a row: it was told, is told with those before it, waits for the end of its turn, or was
-        there before a new terminal came. One that is asked for again waits for the end of no turn that is over."""
-        if row in self._asked:
-            await self._look()
-        old = row <= self._row
-        told = [] if old else await self._tell_rows()
-        if row in self._told:
-            self._told = {one for one in self._told if one > row}  # asked for again, it was not confirmed
+    async def _tell_unseen(self) -> list[Json]:
+        """What nobody has confirmed, of the rows that this terminal is past: they were there before it came, or what it
+        said of them did not get through. The answers among them wait for the end of a turn under way."""
+        unseen = await self._door.unseen_rows(self._adapter.address_of(self._conversation))
+        passed = [row for row in unseen if row.id <= self._row]
+        self._held = [row for row in passed if row.outgoing.kind == ANSWER and self._open]
+        return [_write_row(row) for row in passed if row not in self._held]
+
+    async def _tell_posted(self) -> list[Json]:
+        """There is something new. A row that waits for the end of its turn still, when there is, looks whether that was
+        over and nobody told us."""
+        waited = self._waits_for_end
+        told = await self._tell_rows()
+        if not waited or self._waits_for_end != waited:
             return told
-        self._asked.add(row)
-        if old and outgoing.kind == ANSWER and self._open:
-            self._held[row] = outgoing
-        elif old:
-            told.append(self._write_row(row, outgoing, waits=True))
-        return told
+        await self._look()
+        return told + await self._tell_rows()
 
     # --- rows and words
 
     async def _tell_rows(self) -> list[Json]:
         told: list[Json] = []
+        self._waits_for_end = 0
         async for row in self._read_rows():
             if not self._may_tell(row):
+                self._waits_for_end = row.id
                 break
             told.append(self._tell_row(row))
         return told
@@ -227,14 +230,7 @@ class RowsView:
     def _tell_row(self, row: StoredRow) -> Json:
         self._row = row.id
         ours = row.outgoing.address.account_key == f"{self._adapter.spec.name}:{self._adapter.account}"
-        if ours:
-            self._told.add(row.id)
-        return self._write_row(row.id, row.outgoing, waits=ours and row.waits)
-
-    def _write_row(self, row: int, outgoing: Outgoing, *, waits: bool) -> Json:
-        fields = as_fields(outgoing)
-        address, file = as_fields(outgoing.address), outgoing.file and as_fields(outgoing.file)
-        return {"type": "row", "row": row, "outgoing": {**fields, "address": address, "file": file}, "waits": waits}
+        return _write_row(row if ours else replace(row, waits=False))
 
     def _tell_word(self, seq: int, inbound: Inbound) -> Json:
         """A message has its id where terminals gave it one: by that they know their own."""
@@ -242,6 +238,12 @@ class RowsView:
         own = inbound.address.platform == self._adapter.spec.name
         named = {"id": inbound.message if own else "", "by": inbound.sender_name or ("" if own else inbound.sender)}
         return {"type": "heard", **view_heard(Heard(seq, inbound), self._shelf), **named}
+
+
+def _write_row(row: StoredRow) -> Json:
+    fields, file = as_fields(row.outgoing), row.outgoing.file
+    outgoing = {**fields, "address": as_fields(row.outgoing.address), "file": file and as_fields(file)}
+    return {"type": "row", "row": row.id, "outgoing": outgoing, "waits": row.waits}
 
 
 async def _read_pages(fetch: Callable[[int], Awaitable[Sequence[_Item]]], after: int) -> AsyncIterator[_Item]:

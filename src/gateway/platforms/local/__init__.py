@@ -10,6 +10,7 @@ SPEC = PlatformSpec(
     has_buttons=True,
     takes_files=True,
     shows_events=True,
+    confirms=True,
     burst_seconds=0.05,  # what is pasted at once is one message; whoever types does not notice the wait
     trusted=True,
     joins=True,

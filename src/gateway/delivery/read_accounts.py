@@ -1,0 +1,102 @@
+"""The account of a platform whose clients read what was said in the store: nothing is sent to them.
+
+Whoever looks is told that there is something. Where clients say what they have shown (`spec.confirms`), a message waits
+for that; elsewhere it has arrived when it stands in the store.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from gateway.core.delivery_rules import Pace
+from gateway.delivery.chats import CallStore, DropFile, NoteShown
+from gateway.platforms.hub import HubAdapter, Posted, Sent
+from hermes_base.errors import StoreFailure
+from hermes_base.inbound import Address
+from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import OutboxRow
+
+_log = logging.getLogger(__name__)
+
+
+class ReadAccount:
+    def __init__(
+        self, turns: TurnStore, adapter: HubAdapter, call: CallStore, pace: Pace, counts: Counter[str]
+    ) -> None:
+        self.name = f"{adapter.spec.name}:{adapter.account}"
+        self.adapter = adapter
+        self.drop_file: DropFile = lambda file: None
+        self.note_shown: NoteShown = lambda question: None
+        self._turns = turns
+        self._call = call
+        self._pace = pace
+        self._counts = counts
+        self._working: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._begin(self._look_out())
+
+    async def stop(self, grace: float) -> None:
+        """What is not noted now is noted by whoever comes next."""
+        for task in self._working:
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working, timeout=grace)
+
+    def wake(self, address: Address) -> None:
+        """A message was stored for this chat."""
+        if self.adapter.spec.confirms:
+            self.adapter.hub.show(address.chat, Posted())
+        else:
+            self._begin(self._take(address.chat_key))
+
+    async def confirm(self, rows: Sequence[int]) -> None:
+        """Clients have shown these."""
+        self._note(await self._call(self._turns.outbox_arrived, self.name, rows))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"delivery {self.name}")
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _look_out(self) -> None:
+        """Now and then, for what nobody told us of, and for what nobody has confirmed."""
+        while True:
+            try:
+                for chat in await self._call(self._turns.outbox_chats, self.name):
+                    if self.adapter.spec.confirms:
+                        self.adapter.hub.show(chat, Posted(late=True))
+                    else:
+                        await self._take(chat)
+            except StoreFailure as problem:
+                _log.warning("The store does not answer the delivery of %s: %s", self.name, problem)
+            except Exception:  # noqa: BLE001 - the top of a task that must not end
+                _log.exception("The delivery of %s failed; it goes on.", self.name)
+            await asyncio.sleep(self._pace.poll)
+
+    async def _take(self, chat: str) -> None:
+        try:
+            rows = await self._call(self._turns.outbox_arrived_all, self.name, chat)
+        except StoreFailure as problem:
+            _log.warning("The store could not note a delivery (%s); it is noted later.", problem)
+            return
+        for row in rows:
+            self.adapter.hub.show(row.outgoing.address.chat, Sent(row.id, row.outgoing))
+        self._note(rows)
+
+    def _note(self, rows: Sequence[OutboxRow]) -> None:
+        self._counts["sent"] += len(rows)
+        for row in rows:
+            if row.outgoing.question:
+                self.note_shown(row.outgoing.question)
+            if row.outgoing.file is not None:
+                self._begin(self._drop(row))
+
+    async def _drop(self, row: OutboxRow) -> None:
+        """It has arrived, whatever becomes of the copy: one that stays goes with the sweep of old files."""
+        try:
+            await self._call(self.drop_file, row.outgoing.file)
+        except OSError as problem:
+            _log.warning("The copy of a file that was sent stays behind: %s", problem)
