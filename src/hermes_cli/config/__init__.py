@@ -26,7 +26,7 @@ from hermes_base.text.addresses import describe_address, find_in_addresses
 from hermes_base.text.placeholders import refuse_placeholder
 from hermes_base.text.redact import SHORTEST_SECRET, RedactingFilter, Redactor
 from hermes_cli.config import config_edit
-from hermes_cli.config.own_files import UNCHANGED, WatchedFile, hold_folder, read_text, replace_file, take_stamp
+from hermes_cli.config.own_files import UNCHANGED, WatchedFile, hold_folder, read_text, replace_file
 from hermes_constants import WEB_TOKEN_FILE
 from hermes_constants import get_hermes_home as get_hermes_home
 
@@ -272,17 +272,17 @@ def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
 
 
 def redactor() -> Redactor:
-    """Takes today's secrets out of a text. Asked for in every turn, so a change of the environment alone is noticed
-    a second later; a change of the files is noticed at once."""
+    """Takes today's secrets out of a text. Asked for many times in a turn: a change of `.env` is noticed at once, one
+    of the settings as soon as anybody reads them, one of the environment alone a second later."""
     global _known_redactor
-    files = _find_files(get_hermes_home())
-    key: list[object] = [files.config.path]
-    for file in files:
-        with suppress(ConfigProblem):
-            key.append(take_stamp(file.path))
-    now = time.monotonic()
+    files, now = _find_files(get_hermes_home()), time.monotonic()
+    with suppress(ConfigProblem):
+        files.env.read()
+    key = files.env.path, files.env.made, files.config.made
     if _known_redactor is None or _known_redactor[0] != key or now - _known_redactor[1] > _REDACTOR_SECONDS:
-        _known_redactor = (key, now, _make_redactor(tuple(secrets().items())))
+        found = secrets()  # which reads the settings
+        key = files.env.path, files.env.made, files.config.made
+        _known_redactor = key, now, _make_redactor(tuple(found.items()))
     return _known_redactor[2]
 
 

@@ -55,17 +55,6 @@ def replace_file(path: Path, text: str) -> None:
         os.close(folder)
 
 
-def take_stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes whenever the file does; None when there is no file."""
-    try:
-        facts = path.stat()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    return facts.st_mtime_ns, facts.st_size, facts.st_ino
-
-
 def read_text(path: Path) -> str:
     """The text of a file, empty when there is none."""
     try:
@@ -107,7 +96,13 @@ class WatchedFile(Generic[T]):
     def read(self) -> T:
         """What the file holds now; ConfigProblem when it cannot be used."""
         with self._guard:
-            stamp = take_stamp(self.path)
+            try:
+                facts = self.path.stat()
+                stamp = facts.st_mtime_ns, facts.st_size, facts.st_ino
+            except FileNotFoundError:
+                stamp = None
+            except (OSError, ValueError) as error:
+                raise _unreadable(self.path, error) from error
             if stamp != self._stamp or not self._settled:
                 settled = stamp is None or abs(time.time_ns() - stamp[0]) > _CLOCK_STEP
                 text = read_text(self.path)
@@ -127,9 +122,12 @@ class WatchedFile(Generic[T]):
         good, problem = self._good, ""
         try:
             found = self.read()
-            check(found)
-            if good is None or not self._is_being_written():
-                good = self._good = found
+            if found is not good:
+                check(found)
+                # Who writes a file in place empties it first: an empty one counts when it has been so for a moment.
+                emptied = self._stamp[0] if self._stamp and not self._text else 0
+                if good is None or abs(time.time_ns() - emptied) >= _WRITING:
+                    good = self._good = found
         except ConfigProblem as error:
             if good is None:
                 raise
@@ -138,7 +136,3 @@ class WatchedFile(Generic[T]):
         if problem and problem != told:
             log.warning("The changed %s are not used: %s", self._holds, problem)
         return good
-
-    def _is_being_written(self) -> bool:
-        """Who writes a file in place empties it first: an empty one counts when it has been so for a moment."""
-        return not self._text and self._stamp is not None and abs(time.time_ns() - self._stamp[0]) < _WRITING

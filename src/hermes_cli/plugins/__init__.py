@@ -98,6 +98,7 @@ class PluginManager(PluginRecords):
     def __init__(self) -> None:
         super().__init__()
         self._discovered = False
+        self._ready = False  # and all of them have registered
         self._registrars: dict[str, Register] = {}
         # Held while plugins register: other threads wait for them, a plugin that asks on its own thread passes.
         self._sweeping = threading.RLock()
@@ -118,6 +119,7 @@ class PluginManager(PluginRecords):
             self._discovered = True  # first, so that a plugin which asks for discovery does not start it again
             try:
                 self._sweep()
+                self._ready = True
             except BaseException:
                 self._discovered = False
                 raise
@@ -162,6 +164,7 @@ class PluginManager(PluginRecords):
 
     def clear(self) -> None:
         super().clear()
+        self._ready = False
         self._registrars.clear()
 
     # --- calling
@@ -237,6 +240,14 @@ def discover_plugins(force: bool = False) -> None:
     get_plugin_manager().discover_and_load(force=force)
 
 
+def _find_loaded() -> PluginManager:
+    """The manager, with its plugins loaded."""
+    if _plugin_manager is not None and _plugin_manager._ready:
+        return _plugin_manager
+    discover_plugins()
+    return get_plugin_manager()
+
+
 def list_changed() -> list[str]:
     """A line for each plugin that was left out because its code is not what the owner enabled."""
     return [str(plugin.error) for plugin in get_plugin_manager()._plugins.values() if plugin.changed]
@@ -262,19 +273,14 @@ class PluginHooks:
     """The host as a turn sees it (`hermes_base.hooks.Hooks`); costs a look-up where nobody registered anything."""
 
     def __init__(self, manager: PluginManager | None = None) -> None:
-        self._given = manager
-
-    @property
-    def _manager(self) -> PluginManager:
-        return self._given or get_plugin_manager()
+        self._manager = manager or get_plugin_manager()
 
     def has(self, name: str) -> bool:
         """Whether a hook or a kind of middleware of this name has callbacks."""
-        manager = self._manager
-        return bool(manager._hooks.get(name) or manager._middleware.get(name))
+        return bool(self._manager._hooks.get(name) or self._manager._middleware.get(name))
 
     def invoke(self, name: str, **facts: Any) -> list[Any]:
-        return self._manager.invoke_hook(name, **facts)
+        return self._manager.invoke_hook(name, **facts) if name in self._manager._hooks else []
 
     def refuse_tool(
         self, name: str, args: Mapping[str, Any], approve: Callable[[str], bool] | None, **facts: Any
@@ -428,14 +434,12 @@ def _read_continuation(answer: Any) -> str | None:
 
 def get_plugin_context_engine() -> Any:
     """The engine that a plugin registered, or None; an agent gets its own from `make_context_engine`."""
-    discover_plugins()
-    return get_plugin_manager()._context_engine
+    return _find_loaded()._context_engine
 
 
 def get_plugin_commands() -> dict[str, dict[str, Any]]:
     """Slash commands of plugins: name -> handler, description, plugin, args_hint."""
-    discover_plugins()
-    return get_plugin_manager()._plugin_commands
+    return _find_loaded()._plugin_commands
 
 
 def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
@@ -445,16 +449,14 @@ def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
     """The helper calls that plugins declared, sorted by key."""
-    discover_plugins()
-    tasks = get_plugin_manager()._aux_tasks
+    tasks = _find_loaded()._aux_tasks
     return [tasks[key] for key in sorted(tasks)]
 
 
 def get_plugin_toolsets() -> list[tuple[str, str, str]]:
     """The toolsets that plugins brought: key, label, and the names of their tools."""
-    discover_plugins()
     tools: dict[str, list[str]] = {}
-    for name in sorted(get_plugin_manager()._plugin_tool_names):
+    for name in sorted(_find_loaded()._plugin_tool_names):
         entry = registry.get_entry(name)
         if entry is not None:
             tools.setdefault(entry.toolset, []).append(name)
