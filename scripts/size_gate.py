@@ -14,7 +14,7 @@ FIXED_SIGNATURES = {
     ("agent/auxiliary_client.py", "call_llm"),
     ("agent/context_compressor.py", "__init__"),
     ("hermes_cli/plugins/plugin_context.py", "register_tool"),
-    ("hermes_cli/plugins/plugin_offers.py", "register_platform"),
+    ("hermes_cli/plugins/plugin_context.py", "register_platform"),
     ("tools/registry.py", "register"),
 }
 

@@ -14,10 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from agent.auxiliary_client import find_runtime
 from agent.probing import probe
@@ -25,6 +26,7 @@ from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
 from gateway.platforms.platform_list import find_misspelt
 from hermes_base.errors import ConfigProblem, StoreFailure
+from hermes_base.settings import Settings
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
 from hermes_cli.cmds.config_cmd import read_key_names
@@ -72,7 +74,8 @@ class DoctorFinding:
     fix: str = ""
 
 
-Check = Callable[[Path], Iterator[DoctorFinding]]
+T = TypeVar("T")
+Check = Callable[[T], Iterator[DoctorFinding]]
 
 
 def main(args: list[str]) -> int:
@@ -80,8 +83,11 @@ def main(args: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--offline", action="store_true", help="do not ask the model whether it answers")
     parsed = parser.parse_args(args)
-    checks = [check for check in CHECKS if not (parsed.offline and check is _check_answer)]
-    findings = examine(get_hermes_home(), checks)
+    findings = examine(CHECKS, get_hermes_home())
+    with suppress(ConfigProblem):
+        settings = config.load_settings()
+        checks = [check for check in SETTINGS_CHECKS if not (parsed.offline and check is _check_answer)]
+        findings += [more for more in examine(checks, settings) if more not in findings]
     if parsed.json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
     else:
@@ -93,12 +99,12 @@ def main(args: list[str]) -> int:
     return 1 if any(finding.level == FAIL for finding in findings) else 0
 
 
-def examine(home: Path, checks: Sequence[Check]) -> list[DoctorFinding]:
+def examine(checks: Sequence[Check[T]], subject: T) -> list[DoctorFinding]:
     """All findings; what a check could not read, and a check that breaks, become findings themselves."""
     findings: list[DoctorFinding] = []
     for check in checks:
         try:
-            findings += list(check(home))
+            findings += list(check(subject))
         except (ConfigProblem, StoreFailure) as error:
             findings.append(DoctorFinding(FAIL, error.what, error.fix))
         except Exception as error:
@@ -221,11 +227,9 @@ def _check_owner(home: Path) -> Iterator[DoctorFinding]:
     yield DoctorFinding(INFO, f"{who} owns this home; chats join it.", "`hermes gateway stop` ends it.")
 
 
-def _check_model(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+def _check_model(settings: Settings) -> Iterator[DoctorFinding]:
     """Which model would answer, found in the way the chat finds it; nothing is asked of a provider."""
-    found = _find_model()
-    if found is None:
-        return
+    found = find_runtime(settings)
     if _lacks_key(found):
         name = found.facts.key_env[0]
         yield DoctorFinding(FAIL, f"No key for {found.facts.label} is set.", f"Set it with: hermes config set {name}")
@@ -233,33 +237,22 @@ def _check_model(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
     yield DoctorFinding(OK, f"Answers: {found.model} ({found.facts.label}); {found.source}.")
 
 
-def _check_answer(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+def _check_answer(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether it does answer: a key that is refused and a name that is not known show nowhere else."""
     try:
-        found = _find_model()
+        found = find_runtime(settings)
     except ConfigProblem:
         return  # reported by the check before
-    if found is None or _lacks_key(found) or found.provider == "embedded":
+    if _lacks_key(found) or found.provider == "embedded":
         return  # the built-in model is there or not; to load it would take longer than all the rest
     result = probe(found, ANSWER_PATIENCE)
     if result.probed.ok:
         yield DoctorFinding(OK, result.probed.text)
-        return
-    settings = "Look at model.provider, model.default, model.base_url and the key; `hermes setup` asks for them."
-    if result.passing and not is_local(found.base_url):
+    elif result.passing and not is_local(found.base_url):
         yield DoctorFinding(WARN, result.probed.text, "Without a network this can be left out: hermes doctor --offline")
     else:  # a server on this machine needs no network
-        yield DoctorFinding(FAIL, result.probed.text, settings)
-
-
-def _find_model() -> Runtime | None:
-    """None: the settings cannot be read, which their own check reports."""
-    try:
-        settings = config.load_settings()
-        config.load_env()
-    except ConfigProblem:
-        return None
-    return find_runtime(settings)
+        fix = "Look at model.provider, model.default, model.base_url and the key; `hermes setup` asks for them."
+        yield DoctorFinding(FAIL, result.probed.text, fix)
 
 
 def _lacks_key(found: Runtime) -> bool:
@@ -274,13 +267,9 @@ def _check_tools(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
             yield DoctorFinding(INFO, f"{tool} is not installed: {without}.", "Your system's packages have it.")
 
 
-def _check_sandbox(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+def _check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
     """Which boundary the model's commands run in (G5)."""
-    try:
-        settings = config.load_settings()
-        active, walls = describe_walls(settings)
-    except ConfigProblem:
-        return  # reported by its own check
+    active, walls = describe_walls(settings)
     if active == BUBBLEWRAP:
         yield DoctorFinding(OK, walls)
     elif is_bubblewrap_usable():
@@ -295,12 +284,8 @@ def _check_sandbox(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
         yield DoctorFinding(WARN, what, fix)
 
 
-def _check_plugins(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether the code of enabled plugins is what the owner agreed to (G10); none of it is run."""
-    try:
-        settings = config.load_settings()
-    except ConfigProblem:
-        return  # reported by its own check
     names = set(settings.plugins.enabled)
     manifests = [manifest for manifest in find_manifests() if names & {manifest.id, manifest.name}]
     codes = [(manifest.id, code) for manifest in manifests if (code := find_code(manifest)) is not None]
@@ -311,28 +296,24 @@ def _check_plugins(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
         yield DoctorFinding(OK, "The enabled plugins are as they were enabled.")
 
 
-def _check_platforms(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
-    try:
-        sections = config.load_settings().platforms
-    except ConfigProblem:
-        return  # reported by its own check
-    for problem in find_misspelt(map(str, sections)):
+def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
+    for problem in find_misspelt(map(str, settings.platforms)):
         yield DoctorFinding(WARN, problem, "`hermes config unset platforms.NAME` takes a mistake back.")
 
 
-def _check_engine(home: Path) -> Iterator[DoctorFinding]:  # noqa: ARG001
+def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
     """Whether the context engine that the settings name is there; none of it is run."""
     missing = context_engine.find_missing()
     if not missing:
         return
-    if config.load_settings().plugins.enabled:
+    if settings.plugins.enabled:
         what = f"No folder holds a context engine called '{missing}'. If no enabled plugin brings it, the built-in one"
         yield DoctorFinding(INFO, f"{what} is used.", context_engine.MISSING_FIX)
         return
     yield DoctorFinding(WARN, context_engine.MISSING.format(name=missing), context_engine.MISSING_FIX)
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check[Path], ...] = (
     _check_python,
     _check_home,
     _check_disk,
@@ -340,9 +321,12 @@ CHECKS: tuple[Check, ...] = (
     _check_env,
     _check_store,
     _check_owner,
+    _check_tools,
+)
+#: Of settings that can be read; those that cannot are a finding of the check above.
+SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_model,
     _check_answer,
-    _check_tools,
     _check_sandbox,
     _check_plugins,
     _check_platforms,

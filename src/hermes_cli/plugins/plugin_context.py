@@ -11,7 +11,6 @@ from hermes_base.errors import ConfigProblem
 from hermes_base.settings import PluginSettings
 from hermes_cli import config as cli_config
 from hermes_cli.middleware import VALID_MIDDLEWARE
-from hermes_cli.plugins.plugin_offers import PluginOffers
 from hermes_cli.plugins.plugin_records import (
     VALID_HOOKS,
     LoadedPlugin,
@@ -44,7 +43,16 @@ def load_plugin_settings() -> PluginSettings:
         return PluginSettings()
 
 
-class PluginContext(PluginOffers):
+def _keep_as(kind: str) -> Callable[["PluginContext", Any], None]:
+    """What a plugin may register although this host does not use it yet: it is kept, so that the plugin loads."""
+
+    def register(self: "PluginContext", provider: Any) -> None:
+        self._keep(kind, provider)
+
+    return register
+
+
+class PluginContext:
     """One plugin's door into the host. There is no `llm` here yet; plugins ask for it with `hasattr`."""
 
     def __init__(self, manifest: PluginManifest, manager: PluginRecords) -> None:
@@ -193,6 +201,44 @@ class PluginContext(PluginOffers):
             "defaults": {**_TASK_DEFAULTS, "extra_body": {}, **(defaults or {})},
             "plugin": self.manifest.name,
         }
+
+    # --- what is kept and not used yet
+
+    def _keep(self, kind: str, offer: Any) -> None:
+        self._manager._offers.setdefault(kind, []).append(offer)
+        log.info("plugin %s offers a %s; it is kept, this host does not use it yet", self.manifest.id, kind)
+
+    register_memory_provider = _keep_as("memory_provider")
+    register_image_gen_provider = _keep_as("image_gen_provider")
+    register_video_gen_provider = _keep_as("video_gen_provider")
+    register_web_search_provider = _keep_as("web_search_provider")
+    register_browser_provider = _keep_as("browser_provider")
+    register_tts_provider = _keep_as("tts_provider")
+    register_transcription_provider = _keep_as("transcription_provider")
+    register_dashboard_auth_provider = _keep_as("dashboard_auth_provider")
+
+    def register_secret_source(self, source: Any) -> None:
+        self._keep("secret_source", source)
+
+    def register_slack_action_handler(self, action_id: str, callback: Callable[..., Any]) -> None:
+        if not action_id or not callable(callback):
+            raise ValueError("A Slack action needs an id and a function.")
+        self._keep("slack_action_handler", (action_id, callback))
+
+    def register_platform(
+        self,
+        name: str,
+        label: str,
+        adapter_factory: Callable[..., Any],
+        check_fn: Callable[[], Any],
+        validate_config: Callable[..., Any] | None = None,
+        required_env: list[str] | None = None,
+        install_hint: str = "",
+        **entry: Any,
+    ) -> None:
+        facts = {"name": name, "label": label, "adapter_factory": adapter_factory, "check_fn": check_fn}
+        checks = {"validate_config": validate_config, "required_env": required_env, "install_hint": install_hint}
+        self._keep("platform", {**entry, **facts, **checks})
 
 
 class EngineProbe(PluginContext):
