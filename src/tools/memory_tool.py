@@ -61,10 +61,10 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
     path = (context.own or context.home or get_hermes_home()) / "memories" / target.file
     if action == "list":
         return _report(target, _read_blocks(path), context)
-    if action not in CHANGES:
+    if action not in NEEDS:
         raise ToolFailure("The action is 'add', 'replace', 'remove' or 'list'.")
     texts = {name: clean_text(args.get(name), context.redact) for name in ("content", "old_text")}
-    missing = [name for name in CHANGES[action].needs if not texts[name]]
+    missing = [name for name in NEEDS[action] if not texts[name]]
     if missing:
         raise ToolFailure(f"To {action} a note, give {' and '.join(missing)}.")
     change = NoteChange(action, texts["content"], texts["old_text"])
@@ -91,6 +91,14 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
 
 # --- changes
 
+#: What each action has to be given, and what is said of it.
+NEEDS = {"add": ("content",), "replace": ("content", "old_text"), "remove": ("old_text",)}
+WORDS = {
+    "add": "added to {file}: {content}",
+    "replace": "replaced in {file}: '{old}' is now: {content}",
+    "remove": "removed from {file}: {old}",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class NoteChange:
@@ -103,65 +111,35 @@ class NoteChange:
 
     def apply(self, blocks: Sequence[str]) -> list[str]:
         """The notes after it, or a ToolFailure that says why not."""
-        return CHANGES[self.action].apply(self, blocks)
+        place = len(blocks) if self.action == "add" else self.find(blocks)
+        if self.action == "remove":
+            return [*blocks[:place], *blocks[place + 1 :]]
+        if self.content.casefold() in (_text_of(block).casefold() for block in blocks):
+            raise ToolFailure("This is there already; nothing was changed.")
+        return [*blocks[:place], f"- {self.content}", *blocks[place + 1 :]]
 
     def bound_to(self, blocks: Sequence[str]) -> "NoteChange":
         """The same change, naming the note it is about in full: that one and no other."""
-        needs_note = "old_text" in CHANGES[self.action].needs
-        return replace(self, old_text=_text_of(blocks[_find(self, blocks)]), whole=True) if needs_note else self
+        if self.action == "add":
+            return self
+        return replace(self, old_text=_text_of(blocks[self.find(blocks)]), whole=True)
 
     def describe(self, target: Target) -> str:
-        return CHANGES[self.action].words.format(file=target.file, content=self.content, old=self.old_text)
+        return WORDS[self.action].format(file=target.file, content=self.content, old=self.old_text)
 
-
-@dataclass(frozen=True, slots=True)
-class ChangeKind:
-    apply: Callable[[NoteChange, Sequence[str]], list[str]]
-    needs: tuple[str, ...]
-    words: str
-
-
-def _add(change: NoteChange, blocks: Sequence[str]) -> list[str]:
-    _refuse_duplicate(change.content, blocks)
-    return [*blocks, f"- {change.content}"]
-
-
-def _replace(change: NoteChange, blocks: Sequence[str]) -> list[str]:
-    place = _find(change, blocks)
-    _refuse_duplicate(change.content, blocks)
-    return [*blocks[:place], f"- {change.content}", *blocks[place + 1 :]]
-
-
-def _remove(change: NoteChange, blocks: Sequence[str]) -> list[str]:
-    place = _find(change, blocks)
-    return [*blocks[:place], *blocks[place + 1 :]]
-
-
-CHANGES = {
-    "add": ChangeKind(_add, ("content",), "added to {file}: {content}"),
-    "replace": ChangeKind(_replace, ("content", "old_text"), "replaced in {file}: '{old}' is now: {content}"),
-    "remove": ChangeKind(_remove, ("old_text",), "removed from {file}: {old}"),
-}
-
-
-def _refuse_duplicate(content: str, blocks: Sequence[str]) -> None:
-    if content.casefold() in (_text_of(block).casefold() for block in blocks):
-        raise ToolFailure("This is there already; nothing was changed.")
-
-
-def _find(change: NoteChange, blocks: Sequence[str]) -> int:
-    """The one note that is meant: equal to the words, or the only one that holds them."""
-    texts = [_text_of(block).casefold() for block in blocks]
-    wanted = change.old_text.casefold()
-    if texts.count(wanted) == 1:
-        return texts.index(wanted)
-    places = [place for place, text in enumerate(texts) if wanted in text and not change.whole]
-    if len(places) == 1:
-        return places[0]
-    if places:
-        found = _show([blocks[place] for place in places])
-        raise ToolFailure(f"{len(places)} notes hold these words; give more of the one you mean:\n{found}")
-    raise ToolFailure(f"No note holds these words. What is there:\n{_show(blocks)}")
+    def find(self, blocks: Sequence[str]) -> int:
+        """The one note that is meant: equal to the words, or the only one that holds them."""
+        texts = [_text_of(block).casefold() for block in blocks]
+        wanted = self.old_text.casefold()
+        if texts.count(wanted) == 1:
+            return texts.index(wanted)
+        places = [place for place, text in enumerate(texts) if wanted in text and not self.whole]
+        if len(places) == 1:
+            return places[0]
+        if places:
+            found = _show([blocks[place] for place in places])
+            raise ToolFailure(f"{len(places)} notes hold these words; give more of the one you mean:\n{found}")
+        raise ToolFailure(f"No note holds these words. What is there:\n{_show(blocks)}")
 
 
 def _check_limit(target: Target, before: Sequence[str], after: Sequence[str]) -> None:
