@@ -12,10 +12,9 @@ from hermes_base.tool_context import ToolContext
 from hermes_constants.ordinary_files import read_file
 from tools.builtin.file_tools import search_files
 from tools.files import searching
-from tools.files.ignore_rules import read_rules
+from tools.files.patterns import read_rules
 from tools.files.roots import FilePlace, read_bytes
-from tools.shell.folder_scan import find_shared_git
-from tools.shell.git_objects import is_committed
+from tools.shell.folder_scan import find_shared_git, is_committed
 from tools.shell.shell_state import take_state
 
 

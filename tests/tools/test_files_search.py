@@ -14,7 +14,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.builtin.file_tools import search_files
 from tools.files import roots, searching
-from tools.files.ignore_rules import IgnoreRules, make_rule
+from tools.files.patterns import IgnoreRules, make_rule
 
 Search = Callable[..., str]
 

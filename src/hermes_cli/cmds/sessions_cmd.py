@@ -16,7 +16,6 @@ from types import MappingProxyType
 from gateway.core.session_export import FORMS, dump, name_session, write_markdown
 from hermes_base.errors import HermesError
 from hermes_cli import config
-from hermes_cli.chat.terminal_words import clean_shown
 from hermes_cli.cmds import owner
 from hermes_constants import get_hermes_home
 from hermes_state.sql.schema import STORE_FILE
@@ -74,7 +73,7 @@ def _list(parsed: argparse.Namespace, store: Store) -> int:
     elif not found:
         print("There are no sessions yet. `hermes` starts one.")
     for info in () if parsed.json else found:
-        print(clean_shown(f"{info.id}  {_write_time(info.updated)}  {info.messages:>4} messages  {name_session(info)}"))
+        print(f"{info.id}  {_write_time(info.updated)}  {info.messages:>4} messages  {name_session(info)}")
     return 0
 
 
@@ -84,16 +83,16 @@ def _search(parsed: argparse.Namespace, store: Store) -> int:
     if parsed.json:
         print(dump([asdict(hit) for hit in found]))
     elif not found:
-        print(f"Nothing was found for: {clean_shown(words)}")
+        print(f"Nothing was found for: {words}")
     for hit in () if parsed.json else found:
         excerpt = " ".join(hit.excerpt.split())
-        print(clean_shown(f"{hit.session}  {_write_time(hit.created)}  {hit.role}: {excerpt}"))
+        print(f"{hit.session}  {_write_time(hit.created)}  {hit.role}: {excerpt}")
     return 0
 
 
 def _show(parsed: argparse.Namespace, store: Store) -> int:
     info = find_session(store, parsed.session)
-    print(clean_shown(write_markdown(info, store.load(info.id).rows)))
+    print(write_markdown(info, store.load(info.id).rows))
     return 0
 
 
@@ -128,7 +127,7 @@ def find_session(store: Store, wanted: str) -> SessionInfo:
 
 
 def _say_unknown(wanted: str) -> HermesError:
-    return HermesError(f"There is no session {clean_shown(wanted)!r}.", fix="`hermes sessions list` shows the ids.")
+    return HermesError(f"There is no session {wanted!r}.", fix="`hermes sessions list` shows the ids.")
 
 
 # --- deleting
@@ -137,7 +136,7 @@ def _say_unknown(wanted: str) -> HermesError:
 def _delete(parsed: argparse.Namespace, path: Path) -> int:
     with closing(Store.open_readonly(path)) as store:
         info = find_session(store, parsed.session)
-    what = f"{info.id} ({info.messages} messages, {clean_shown(name_session(info))})"
+    what = f"{info.id} ({info.messages} messages, {name_session(info)})"
     if not parsed.yes and not owner.confirm("Deleting", f"Delete {what} for good?"):
         print("Nothing was deleted.")
         return 1

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -60,7 +60,13 @@ def collect(home: Path) -> dict[str, Any]:
     }
     told = ask_gateway(home)
     if "model" not in told:
-        here |= {"model": describe_model(), **read_walls()}
+        try:
+            settings = config.load_settings()
+            here["model"] = describe_model(settings)
+        except ConfigProblem:
+            settings = Settings()
+            here["model"] = {"problem": "The settings are broken."}
+        here["sandbox"], here["walls"] = describe_walls(settings)  # where the model's commands run (G5)
     return {**here, **told}
 
 
@@ -85,12 +91,8 @@ def find_config_problem() -> str:
     return str(problems[0]) if problems else ""
 
 
-def describe_model() -> dict[str, Any]:
+def describe_model(settings: Settings) -> dict[str, Any]:
     """Which model would answer, its window and where both come from (E11)."""
-    try:
-        settings = config.load_settings()
-    except ConfigProblem:
-        return {"problem": "The settings are broken."}
     try:
         runtime = find_runtime(settings)
     except HermesError as problem:
@@ -105,21 +107,10 @@ def describe_model() -> dict[str, Any]:
     }
 
 
-def read_walls() -> dict[str, str]:
-    """Where the model's commands run, and which walls stand (G5)."""
-    try:
-        settings = config.load_settings()
-    except ConfigProblem:
-        settings = Settings()
-    backend, walls = describe_walls(settings)
-    return {"sandbox": backend, "walls": walls}
-
-
 def measure_free(home: Path) -> int:
     """Bytes on the disk that the home is on, or will be."""
     existing = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
-    disk = os.statvfs(existing)
-    return disk.f_bavail * disk.f_frsize
+    return shutil.disk_usage(existing).free
 
 
 def read_today(home: Path) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants.ordinary_files import open_file
 from tools.files.encodings import decode, printable
-from tools.files.ignore_rules import IgnoreRules, read_rules
-from tools.files.patterns import LinearPattern
+from tools.files.patterns import IgnoreRules, LinearPattern, read_rules
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
 from tools.files.roots import (
     READ,

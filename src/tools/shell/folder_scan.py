@@ -5,18 +5,19 @@ has a budget; a folder that is too large for it is said to be so.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import stat
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
 from hermes_constants.ordinary_files import open_file
 from tools.files.sensitive import compile_secrets, is_startup_entry, names_prompt
-from tools.shell.git_objects import is_committed
 
 MOST_FOLDERS = 10_000
 MOST_ENTRIES = 150_000
@@ -37,6 +38,9 @@ DEEP = frozenset({".git", "node_modules"})
 BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 CREDENTIALS = re.compile(rb"://[^/\s:@]+:[^/\s@]+@|extraheader\s*=", re.IGNORECASE)
 SMALL_BYTES = 64 * 1024
+LARGEST_OBJECT = 1024 * 1024
+INDEX_HEAD = b"\xfftOc\x00\x00\x00\x02"  # of a pack
+FAN, OBJECT_NAME = 256 * 4, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,50 @@ def find_shared_git(root: str) -> str:
         return ""
     shared = os.path.realpath(os.path.join(own, _read_line(os.path.join(own, "commondir")) or "."))
     return shared if os.path.isdir(os.path.join(shared, "objects")) else ""
+
+
+def is_committed(path: str, git: str) -> bool:
+    """Whether the content of an ordinary file is an object of the repository whose git folder this is: git shows that
+    to whoever sees the repository, hidden or not.
+
+    Read without git, since the repository may be a command's making. Nobody can put a name there without the content.
+    """
+    try:
+        with open_file(path) as file:
+            data = file.read(LARGEST_OBJECT + 1)
+    except OSError:
+        return False
+    if len(data) > LARGEST_OBJECT:
+        return False
+    name = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
+    objects = os.path.join(git, "objects")
+    loose = os.path.join(objects, name.hexdigest()[:2], name.hexdigest()[2:])
+    if os.path.isfile(loose):
+        return True
+    try:
+        packs = os.scandir(os.path.join(objects, "pack"))
+        indexes = [entry.path for entry in packs if entry.name.endswith(".idx") and entry.is_file()]
+        return any(_is_in_index(index, name.digest()) for index in indexes)
+    except OSError:
+        return False
+
+
+def _is_in_index(path: str, name: bytes) -> bool:
+    with open(path, "rb") as file:
+        if file.read(len(INDEX_HEAD)) != INDEX_HEAD:
+            return False
+        fan = file.read(FAN)
+        if len(fan) != FAN:
+            return False
+        ends = [int.from_bytes(fan[at : at + 4], "big") for at in range(0, FAN, 4)]
+        places = range(ends[name[0] - 1] if name[0] else 0, ends[name[0]])  # of the names with this first byte
+
+        def read_name(place: int) -> bytes:
+            file.seek(len(INDEX_HEAD) + FAN + OBJECT_NAME * place)
+            return file.read(OBJECT_NAME)
+
+        at = bisect_left(places, name, key=read_name)
+        return at < len(places) and read_name(places[at]) == name
 
 
 def _read_line(path: str, start: str = "") -> str:
