@@ -19,13 +19,12 @@ from tools.shell.shells import (
     Launched,
     ShellStart,
     find_new_obeyed,
-    forget_all_shells,
     forget_shell,
     launch,
     note_end,
     shell_of,
 )
-from tools.shell.spawning import END_SECONDS, HEAD_BYTES, Spool, keeper
+from tools.shell.spawning import END_SECONDS, HEAD_BYTES, Spool
 
 log = logging.getLogger(__name__)
 
@@ -97,13 +96,6 @@ def cleanup_vm(task_id: str) -> None:
     """Forget the shell of a task and end the commands that still run in it."""
     process_registry.kill_commands(task_id)
     forget_shell(task_id)
-
-
-def close_all() -> None:
-    """End every command, every background process and the keeper."""
-    process_registry.kill_all()
-    forget_all_shells()
-    keeper.close()
 
 
 def run_start(start: ShellStart, context: ToolContext, seconds: float, *, pty: bool) -> str:

@@ -82,7 +82,8 @@ def ends_house(home: Path, base_url: str, **settings: Any) -> Iterator[House]:
             yield house
     finally:
         process_registry.kill_all()
-        shells.forget_all_shells()
+        for task in list(shells._shells):
+            shells.forget_shell(task)
         plugins.get_plugin_manager().clear()
         plugins._plugin_manager = None
         for name in [name for name in sys.modules if name.startswith(("hermes_plugins", "plugins.context_engine."))]:

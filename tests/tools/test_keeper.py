@@ -19,7 +19,7 @@ from hermes_base.cancel import CancelToken
 from tools.process_registry import process_registry
 from tools.shell.sandbox import BACKENDS, is_bubblewrap_usable
 from tools.shell.spawning import Order, Running, Spool, keeper
-from tools.terminal_tool import cleanup_vm, close_all
+from tools.terminal_tool import cleanup_vm
 
 TASK = "keeper"
 
@@ -148,7 +148,8 @@ def test_closing_ends_everything_and_a_command_after_it_still_runs(hands: Hands)
     hands.process("start", command=f"{daemon(mark)}; sleep 300")
     wait_until(lambda: len(find_marked(mark)) >= 1)
     pid, scratch = keeper.pid, keeper.scratch()
-    close_all()
+    process_registry.kill_all()
+    keeper.close()
     assert find_marked(mark) == []
     assert pid is not None
     assert not is_there(pid)

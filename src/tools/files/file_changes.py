@@ -141,13 +141,6 @@ def forget_last(home: Path, task: str, count: int) -> None:
             _write_journal(folder, changes[:-count])
 
 
-def list_changes(home: Path, task: str, turn: str | None = None) -> list[FileChange]:
-    """What can still be taken back, oldest first; one line for each file and turn."""
-    with write_lock:
-        changes = _merge(_read_journal(_task_folder(home, task)))
-    return [change for change in changes if turn is None or change.turn == turn]
-
-
 def describe(home: Path, task: str, secrets: Sequence[str] = SECRET_FILES) -> str:
     """A unified diff of what undoing the last turn's changes would do; empty when there is nothing to undo.
 
@@ -158,26 +151,25 @@ def describe(home: Path, task: str, secrets: Sequence[str] = SECRET_FILES) -> st
         return "\n".join(_describe_one(folder, change, secrets) for change in _last_turn(folder))
 
 
-def undo_last_turn(home: Path, task: str, *, skip_changed: bool = False) -> list[str]:
+def undo_last_turn(home: Path, task: str) -> list[str]:
     """Put the files of the last turn back and forget the turn; returns their paths.
 
-    A file that somebody changed meanwhile is named in a ToolFailure and nothing is done, unless `skip_changed`.
+    A file that somebody changed meanwhile is named in a ToolFailure, and nothing is done.
     """
     with write_lock:
         folder = _task_folder(home, task)
         changes = _last_turn(folder)
         blocked = [change for change in changes if not _is_as_left(change) or _load(folder, change) is None]
-        if blocked and not skip_changed:
+        if blocked:
             raise ToolFailure(
                 "These files changed since, or what they were is not kept: " + ", ".join(c.path for c in blocked) + ".",
                 kept="Nothing was undone.",
             )
-        wanted = [change for change in changes if change not in blocked]
-        _restore_all(folder, wanted)
+        _restore_all(folder, changes)
         if changes:
             kept = [change for change in _read_journal(folder) if change.turn != changes[0].turn]
             _write_journal(folder, kept)
-    return [change.path for change in wanted]
+    return [change.path for change in changes]
 
 
 def _last_turn(folder: Path) -> list[FileChange]:

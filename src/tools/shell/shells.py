@@ -122,11 +122,6 @@ def forget_shell(task: str) -> None:
         remove_folder(shell.folder)
 
 
-def forget_all_shells() -> None:
-    for task in list(_shells):
-        forget_shell(task)
-
-
 def find_state(shell: TaskShell, context: ToolContext, *, outside: bool = False) -> ShellState:
     """The state that the next command would find: in the folder it was left in, by its real name, or at the beginning
     if that is gone or out of sight."""
