@@ -98,8 +98,6 @@ class PluginManager(PluginRecords):
     def __init__(self) -> None:
         super().__init__()
         self._discovered = False
-        self._ready = False  # and all of them have registered
-        self._registrars: dict[str, Register] = {}
         # Held while plugins register: other threads wait for them, a plugin that asks on its own thread passes.
         self._sweeping = threading.RLock()
 
@@ -162,10 +160,10 @@ class PluginManager(PluginRecords):
             plugin.error = str(problem) or type(problem).__name__
             log.warning("plugin %s could not be loaded: %s", manifest.id, plugin.error, exc_info=True)
 
-    def clear(self) -> None:
-        super().clear()
-        self._ready = False
-        self._registrars.clear()
+    def _begin(self) -> None:
+        super()._begin()
+        self._ready = False  # all of them have registered
+        self._registrars: dict[str, Register] = {}
 
     # --- calling
 

@@ -89,6 +89,10 @@ class PluginRecords:
     """Everything that plugins registered. The fields' names are part of the interface: tests of plugins read them."""
 
     def __init__(self) -> None:
+        self._cli_ref: Any = None  # the terminal chat, while there is one
+        self._begin()
+
+    def _begin(self) -> None:
         self._plugins: dict[str, LoadedPlugin] = {}
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
         self._middleware: dict[str, list[Callable[..., Any]]] = {}
@@ -101,7 +105,6 @@ class PluginRecords:
         self._offers: dict[str, list[Any]] = {}  # what this host keeps and does not use yet, by kind
         self._replaced_tools: dict[str, ToolEntry] = {}
         self._engine_owner = ""  # the plugin that registered the context engine
-        self._cli_ref: Any = None  # the terminal chat, while there is one
 
     def clear(self) -> None:
         """Forget all plugins and take their tools back; tools that they replaced return."""
@@ -109,20 +112,7 @@ class PluginRecords:
             registry.deregister(name)
         for entry in self._replaced_tools.values():
             registry.register(**{part.name: getattr(entry, part.name) for part in dataclasses.fields(entry)})
-        self._context_engine, self._engine_owner = None, ""
-        for records in (
-            self._plugins,
-            self._hooks,
-            self._middleware,
-            self._plugin_tool_names,
-            self._plugin_commands,
-            self._cli_commands,
-            self._plugin_skills,
-            self._aux_tasks,
-            self._offers,
-            self._replaced_tools,
-        ):
-            records.clear()
+        self._begin()
 
     def note_tool(self, name: str, replaced: ToolEntry | None) -> None:
         if replaced is not None and name not in self._plugin_tool_names:
