@@ -48,7 +48,7 @@ class _Loaded:
 
     raw: dict[Any, Any]
     merged: dict[str, Any]
-    problems: tuple[Problem, ...]
+    problems: list[Problem]  # each with the file and the line that it stands in
     settings: Settings  # the defaults, where a value is wrong
     told: bool = False  # the log knows its warnings
 
@@ -72,19 +72,22 @@ class _HomeFiles(NamedTuple):
     env: WatchedFile[dict[str, tuple[str, int]]]  # name -> value and line
 
 
+def _find_files() -> _HomeFiles:
+    return _watch_files(get_hermes_home())
+
+
 @lru_cache(maxsize=64)
-def _find_files(home: Path) -> _HomeFiles:
-    """Paths are slow to make, and these are asked for many times in a turn."""
+def _watch_files(home: Path) -> _HomeFiles:
     config = WatchedFile(home / CONFIG_FILE, "settings", _make_config)
     return _HomeFiles(config, WatchedFile(home / ENV_FILE, "variables", _make_env))
 
 
 def get_config_path() -> Path:
-    return _find_files(get_hermes_home()).config.path
+    return _find_files().config.path
 
 
 def get_env_path() -> Path:
-    return _find_files(get_hermes_home()).env.path
+    return _find_files().env.path
 
 
 # --- reading config.yaml
@@ -97,30 +100,29 @@ def load_config() -> dict[str, Any]:
 
 def load_config_readonly() -> dict[str, Any]:
     """The settings merged over the defaults, shared by all callers: read it, never change it."""
-    return _check(_load()).merged
+    return _check(_find_files().config.read()).merged
 
 
 def load_settings() -> Settings:
     """The settings; ConfigProblem when they cannot be read or one of them is wrong."""
-    return _check(_load()).settings
+    return _check(_find_files().config.read()).settings
 
 
 def load_last_good() -> Settings:
     """The settings; while the file is broken, those that were read last, and the log says so once for each problem."""
-    return _find_files(get_hermes_home()).config.read_last_good(_check).settings
+    return _find_files().config.read_last_good(_check).settings
 
 
 def _check(loaded: _Loaded) -> _Loaded:
     """The log is told of warnings once; the first error is raised."""
-    warnings = [problem for problem in loaded.problems if problem.warning]
-    errors = [problem for problem in loaded.problems if not problem.warning]
     told, loaded.told = loaded.told, True
-    for problem in () if told else warnings:
-        log.warning("%s: %s", get_config_path(), problem)
+    for problem in () if told else loaded.problems:
+        if problem.warning:
+            log.warning("%s", problem)
+    errors = [problem for problem in loaded.problems if not problem.warning]
     if errors:
-        first = add_lines(errors[:1])[0]
         more = f" ({len(errors) - 1} more: see `hermes doctor`.)" if len(errors) > 1 else ""
-        raise ConfigProblem(first.what, kept=UNCHANGED, fix=first.fix + more)
+        raise ConfigProblem(errors[0].what, kept=UNCHANGED, fix=errors[0].fix + more)
     return loaded
 
 
@@ -135,36 +137,22 @@ def cfg_get(cfg: Any, *keys: str, default: Any = None) -> Any:
 
 def find_problems() -> list[Problem]:
     """Everything that is wrong in `config.yaml`, with lines; raises ConfigProblem when it cannot be read at all."""
-    return add_lines(list(_load().problems))
+    return _find_files().config.read().problems
 
 
-def add_lines(problems: list[Problem]) -> list[Problem]:
-    """The problems, each with the file and line it stands in."""
-    path = get_config_path()
-    return list(_add_lines(path, read_text(path), tuple(problems)))
-
-
-@lru_cache(maxsize=8)
-def _add_lines(path: Path, text: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """The file is read with its lines once, however often its problems are asked for."""
-    tree = config_edit.load_round_trip(text) if problems else {}
-    return tuple(replace(problem, what=f"{_place(path, tree, problem.key)}: {problem.what}") for problem in problems)
+def _make_config(path: Path, text: str) -> _Loaded:
+    raw = _parse(path, text)
+    problems = list(settings.check(raw))
+    is_good = all(problem.warning for problem in problems)
+    if problems:
+        tree = config_edit.load_round_trip(text)
+        problems = [replace(each, what=f"{_place(path, tree, each.key)}: {each.what}") for each in problems]
+    return _Loaded(raw, _merge(settings.defaults(), raw), problems, settings.make_settings(raw if is_good else {}))
 
 
 def _place(path: Path, tree: Any, key: str) -> str:
     line = config_edit.find_line(tree, key.partition("[")[0].split("."))
     return f"{path}, line {line}" if line else str(path)
-
-
-def _load() -> _Loaded:
-    return _find_files(get_hermes_home()).config.read()
-
-
-def _make_config(path: Path, text: str) -> _Loaded:
-    raw = _parse(path, text)
-    problems = tuple(settings.check(raw))
-    is_good = all(problem.warning for problem in problems)
-    return _Loaded(raw, _merge(settings.defaults(), raw), problems, settings.make_settings(raw if is_good else {}))
 
 
 def _parse(path: Path, text: str) -> dict[Any, Any]:
@@ -202,18 +190,14 @@ def _merge(base: dict[str, Any], over: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def load_env() -> dict[str, str]:
-    """The names set in `.env`; where the environment sets one too, its value counts."""
-    return {name: os.environ.get(name) or value for name, (value, _) in _load_env_file().items()}
+    """The names set in `.env`; where the environment sets one too, its value counts. While the file cannot be read,
+    as it was read last, and the log says so once."""
+    return {name: os.environ.get(name) or value for name, (value, _) in _find_files().env.read_last_good().items()}
 
 
 def env_value(name: str) -> str:
     """The value of a name from the environment, else from `.env`, else empty."""
-    return os.environ.get(name) or _load_env_file().get(name, ("", 0))[0]
-
-
-def _load_env_file() -> dict[str, tuple[str, int]]:
-    """Name -> value and line; while the file cannot be read, as it was read last, and the log says so once."""
-    return _find_files(get_hermes_home()).env.read_last_good()
+    return os.environ.get(name) or load_env().get(name, "")
 
 
 def _make_env(path: Path, text: str) -> dict[str, tuple[str, int]]:  # noqa: ARG001 - both files are made alike
@@ -238,7 +222,12 @@ def secrets() -> dict[str, str]:
     """Every configured secret by name, for redaction; never raises, since broken files are reported elsewhere."""
     found = {name: value for name, value in os.environ.items() if name.endswith(_SECRET_ENDINGS)}
     found |= find_in_addresses(os.environ.items())
-    raw = _load_raw()
+    files = _find_files()
+    with suppress(ConfigProblem):
+        files.config.read()
+    raw = (
+        files.config.made.raw if files.config.made else {}
+    )  # of a broken file what it said last: that is still in force
     found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
     found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
     found |= find_in_addresses(settings.walk(raw))
@@ -246,20 +235,12 @@ def secrets() -> dict[str, str]:
         found["the page's token"] = (get_hermes_home() / WEB_TOKEN_FILE).read_text("ascii").strip()
     with suppress(ConfigProblem):
         # The environment may hold another value of the same name: both are secrets.
-        lines = {name: value for name, (value, _) in _load_env_file().items()}
+        lines = {name: value for name, (value, _) in files.env.read_last_good().items()}
         found |= find_in_addresses(lines.items(), f" in {ENV_FILE}")
         for name, value in lines.items():
             if not name.endswith(_PLAIN_ENDINGS) or "@" in value:
                 found[name if found.get(name, value) == value else f"{name} in {ENV_FILE}"] = value
     return {name: value for name, value in found.items() if len(value) >= SHORTEST_SECRET}
-
-
-def _load_raw() -> Mapping[Any, Any]:
-    """What the file says; while it is broken, what it said last: that is still in force, and as secret."""
-    with suppress(ConfigProblem):
-        return _load().raw
-    known = _find_files(get_hermes_home()).config.made
-    return known.raw if known else {}
 
 
 def _find_key_names(raw: Mapping[Any, Any]) -> Iterator[str]:
@@ -275,7 +256,7 @@ def redactor() -> Redactor:
     """Takes today's secrets out of a text. Asked for many times in a turn: a change of `.env` is noticed at once, one
     of the settings as soon as anybody reads them, one of the environment alone a second later."""
     global _known_redactor
-    files, now = _find_files(get_hermes_home()), time.monotonic()
+    files, now = _find_files(), time.monotonic()
     with suppress(ConfigProblem):
         files.env.read()
     key = files.env.path, files.env.made, files.config.made
@@ -431,7 +412,7 @@ def _hide_secrets(key: str, value: Any) -> Any:
 
 
 def _explain_env(name: str) -> Explanation:
-    value, line = _load_env_file().get(name, ("", 0))
+    value, line = _find_files().env.read_last_good().get(name, ("", 0))
     in_file = f"{get_env_path()}, line {line}" if line else ""
     in_environment = os.environ.get(name, "")
     shadows = (f"{mask(value) or 'empty'} from {in_file}",) if in_environment and in_file else ()
@@ -442,7 +423,7 @@ def _explain_env(name: str) -> Explanation:
 
 def _explain_config(key: str) -> Explanation:
     row = settings.find(key)
-    value = cfg_get(_load().raw, *key.split("."))
+    value = cfg_get(_find_files().config.read().raw, *key.split("."))
     if row is None and value is None and not settings.is_open(key):
         raise unknown_key(key)
     if row is None:  # a key of a plugin, a provider or another program

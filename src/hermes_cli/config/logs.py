@@ -51,14 +51,12 @@ def log_path(home: Path) -> Path:
 # --- writing
 
 
-class TurnFilter(logging.Filter):
-    """Names the turn that a line belongs to, where its thread works for one."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        turn = current_turn.get()
-        if turn is not None and "conversation" not in vars(record):
-            record.conversation, record.turn = turn.conversation, turn.turn
-        return True
+def name_turn(record: logging.LogRecord) -> bool:
+    """A filter: names the turn that a line belongs to, where its thread works for one."""
+    turn = current_turn.get()
+    if turn is not None and "conversation" not in vars(record):
+        record.conversation, record.turn = turn.conversation, turn.turn
+    return True
 
 
 class FloodFilter(logging.Filter):
@@ -131,8 +129,23 @@ class LogFile(logging.Handler):
         self._open()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self._file < 0:
+            return  # a thread that outlived the gateway
         try:
-            self._append(self._encode(self.format(record)))
+            text = self.format(record)
+            if self._lost:
+                lost = _LOST.format(count=self._lost, reason=self._why)
+                told = logging.LogRecord(__name__, logging.WARNING, "", 0, lost, None, None)
+                text = f"{self.format(told)}\n{text}"
+            line = ("\n" * self._torn + text + "\n").encode("utf-8", "backslashreplace")
+            if self._size and self._size + len(line) > self._limit:
+                self._begin_anew()
+            written = os.write(self._file, line)  # one call: lines of two processes do not mix
+            self._size += written
+            self._torn = written < len(line)
+            if self._torn:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._lost = 0
         except OSError as error:
             self._lost, self._why = self._lost + 1, error.strerror or str(error)
         except (TypeError, ValueError):  # a record that cannot be written must not end what wrote it
@@ -147,27 +160,6 @@ class LogFile(logging.Handler):
         finally:
             self.release()
         super().close()
-
-    def _encode(self, line: str) -> bytes:
-        return (line + "\n").encode("utf-8", "backslashreplace")
-
-    def _append(self, line: bytes) -> None:
-        if self._file < 0:
-            return  # a thread that outlived the gateway
-        if self._lost:
-            lost = _LOST.format(count=self._lost, reason=self._why)
-            told = logging.LogRecord(__name__, logging.WARNING, "", 0, lost, None, None)
-            line = self._encode(self.format(told)) + line
-        if self._torn:
-            line = b"\n" + line
-        if self._size and self._size + len(line) > self._limit:
-            self._begin_anew()
-        written = os.write(self._file, line)  # one call: lines of two processes do not mix
-        self._size += written
-        self._torn = written < len(line)
-        if self._torn:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._lost = 0
 
     def _begin_anew(self) -> None:
         """Rename and open: the old file keeps every line, and nobody waits for more than a few names to change."""
@@ -207,7 +199,7 @@ def keep_log(home: Path) -> Iterator[None]:
         yield
         return
     handler.setFormatter(JsonLines())
-    handler.addFilter(TurnFilter())
+    handler.addFilter(name_turn)
     handler.addFilter(RedactingFilter(config.redactor))
     handler.set_name(FILE)
     # What is shown in a terminal is a file, too, where a service runs the gateway.
