@@ -258,7 +258,7 @@ def test_a_write_that_fails_in_the_middle_is_taken_back(work: Path, monkeypatch:
             raise OSError(28, "No space left on device")
         replace_by_staged(place, staged)
 
-    monkeypatch.setattr("tools.files.writing.replace_by_staged", fail_third)
+    monkeypatch.setattr("tools.files.file_changes.replace_by_staged", fail_third)
     with pytest.raises(ToolFailure, match="No space left"):
         patch(work, *({"path": n, "old": n, "new": n + "2"} for n in "abc"), {"path": "s/d", "old": "", "new": "d"})
     assert {path.name: path.read_text() for path in work.iterdir()} == {"a": "a", "b": "b", "c": "c"}

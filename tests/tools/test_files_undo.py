@@ -137,7 +137,7 @@ def test_a_failed_patch_leaves_nothing_to_undo(work: Path, home: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     (work / "a").write_text("old")
-    monkeypatch.setattr("tools.files.writing.replace_by_staged", fail)
+    monkeypatch.setattr("tools.files.file_changes.replace_by_staged", fail)
     with pytest.raises(ToolFailure, match="No space"):
         patch(work, home, "t1", {"path": "a", "old": "old", "new": "new"})
     assert list_changes(home, TASK) == []

@@ -24,6 +24,7 @@ from tools.files.encodings import decode, printable
 from tools.files.roots import (
     FileBytes,
     FilePlace,
+    explain,
     make_folders,
     read_bytes,
     remove_empty_folder,
@@ -110,6 +111,59 @@ def _spell(text: str) -> str:
     return "".join(s if s.isprintable() or s == "\t" else s.encode("unicode_escape").decode() for s in text)
 
 
+def replace_all(rewrites: Sequence[Rewrite], note: Callable[[Rewrite, Sequence[str]], None] | None = None) -> None:
+    """Make all the changes or none. All are staged first, so a full disk leaves the files as they are, and `note` hears
+    of each, with the folders that were made for it. The caller holds `write_lock`."""
+    staged: list[tuple[Rewrite, str]] = []
+    created: list[str] = []
+    finished: list[Rewrite] = []
+    place = FilePlace("", ())
+    try:
+        for rewrite in rewrites:
+            place, before = rewrite.place, rewrite.before
+            folders = make_folders(place.folder) if rewrite.after is not None else []
+            created += folders
+            mode = rewrite.mode if rewrite.mode is not None or before is None else before.status.st_mode
+            staged.append((rewrite, "" if rewrite.after is None else stage_bytes(place, rewrite.after, mode)))
+            if note is not None:
+                note(rewrite, folders)
+        for rewrite, name in staged:
+            place = rewrite.place
+            now = read_bytes(place, READ_LIMIT)
+            if (now.data if now else None) != (rewrite.before.data if rewrite.before else None):
+                raise ToolFailure(f"{place.path} changed meanwhile; nothing was written.", fix="Read it again.")
+            _put(place, name)
+            finished.append(rewrite)
+    except BaseException as problem:
+        _take_back(finished, staged, created)
+        if isinstance(problem, OSError):
+            raise ToolFailure(str(explain(place.path, problem)), kept="Nothing was changed.") from problem
+        raise
+
+
+def _put(place: FilePlace, staged: str) -> None:
+    if staged:
+        replace_by_staged(place, staged)
+    else:
+        remove_name(place, place.name)
+
+
+def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]], created: Sequence[str]) -> None:
+    """Undo the part that was done; each file is tried, whatever happens to the others."""
+    for rewrite, name in staged:
+        if name and rewrite not in finished:
+            with contextlib.suppress(OSError, ToolFailure):
+                remove_name(rewrite.place, name)
+    for rewrite in reversed(finished):
+        try:
+            before = rewrite.before
+            _put(rewrite.place, stage_bytes(rewrite.place, before.data, before.status.st_mode) if before else "")
+        except (OSError, ToolFailure):
+            log.exception("%s could not be put back", rewrite.place.path)
+    for folder in reversed(created):
+        remove_empty_folder(folder)
+
+
 def record(home: Path, task: str, turn: str, rewrite: Rewrite, folders: Sequence[str] = ()) -> None:
     """Keep what a file was; called before it is changed, so that a crash in between loses nothing."""
     path, before = rewrite.place.path, rewrite.before
@@ -165,7 +219,16 @@ def undo_last_turn(home: Path, task: str) -> list[str]:
                 "These files changed since, or what they were is not kept: " + ", ".join(c.path for c in blocked) + ".",
                 kept="Nothing was undone.",
             )
-        _restore_all(folder, changes)
+        back = [None if change.before is None else _load(folder, change) for change in changes]
+        places = [FilePlace(change.path, ()) for change in changes]
+        try:
+            now = [read_bytes(place, READ_LIMIT) for place in places]
+            modes = [change.mode for change in changes]
+            replace_all([Rewrite(*each) for each in zip(places, now, back, modes, strict=True)])
+        except ToolFailure as problem:
+            raise ToolFailure(f"Undoing failed: {problem.what}", kept="Nothing was undone.") from problem
+        for made in reversed([made for change in changes for made in change.folders]):
+            remove_empty_folder(made)
         if changes:
             kept = [change for change in _read_journal(folder) if change.turn != changes[0].turn]
             _write_journal(folder, kept)
@@ -205,28 +268,6 @@ def _load(folder: Path, change: FileChange) -> bytes | None:
         data = (folder / change.before).read_bytes()
         return data if hash_bytes(data) == change.before else None
     return None
-
-
-def _restore_all(folder: Path, changes: Sequence[FileChange]) -> None:
-    """Stage everything first: a full disk then leaves all files as they are."""
-    staged: list[tuple[FileChange, str]] = []
-    try:
-        for change in changes:
-            place = FilePlace(change.path, ())
-            if change.before is not None:
-                make_folders(place.folder)
-                staged.append((change, stage_bytes(place, _load(folder, change) or b"", change.mode)))
-    except OSError as problem:
-        for change, name in staged:
-            remove_name(FilePlace(change.path, ()), name)
-        raise ToolFailure(f"Undoing failed: {problem.strerror or problem}.", kept="Nothing was undone.") from problem
-    for change, name in staged:
-        replace_by_staged(FilePlace(change.path, ()), name)
-    for change in changes:
-        if change.before is None:
-            remove_name(FilePlace(change.path, ()), os.path.basename(change.path))
-        for made in reversed(change.folders):
-            remove_empty_folder(made)
 
 
 def _describe_one(folder: Path, change: FileChange, secrets: Sequence[str]) -> str:

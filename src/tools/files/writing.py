@@ -1,7 +1,6 @@
 """Writes files, several at once, all or nothing; remembers what a task has read so that nothing is lost silently."""
 
 import contextlib
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -11,21 +10,7 @@ from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from tools.files import file_changes
 from tools.files.file_changes import Rewrite, hash_bytes, show_rewrite, write_lock
-from tools.files.roots import (
-    WRITE,
-    FileBytes,
-    FilePlace,
-    ask_for_consent,
-    explain,
-    make_folders,
-    read_bytes,
-    remove_empty_folder,
-    remove_name,
-    replace_by_staged,
-    stage_bytes,
-)
-
-log = logging.getLogger(__name__)
+from tools.files.roots import WRITE, FileBytes, ask_for_consent, read_bytes
 
 FILE_BYTES = 32 * 1024 * 1024
 READ_FIRST = "Read it first, or set overwrite to true."
@@ -75,31 +60,17 @@ def change_files(context: ToolContext, plan: Callable[[], Sequence[Rewrite]]) ->
 def _apply(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
     """Make all the changes or none, and keep what the files were. The caller holds `write_lock`."""
     rewrites = [rewrite for rewrite in rewrites if rewrite.changes]
-    home, done = context.own or context.home or get_hermes_home(), 0
-    staged: list[tuple[Rewrite, str]] = []
-    created: list[str] = []
-    finished: list[Rewrite] = []
+    home, recorded = context.own or context.home or get_hermes_home(), 0
+
+    def keep(rewrite: Rewrite, folders: Sequence[str]) -> None:
+        nonlocal recorded
+        file_changes.record(home, context.task, context.turn, rewrite, folders)
+        recorded += 1
+
     try:
-        for rewrite in rewrites:
-            folders = make_folders(rewrite.place.folder) if rewrite.after is not None else []
-            created += folders
-            mode = rewrite.before.status.st_mode if rewrite.before else rewrite.mode
-            name = "" if rewrite.after is None else stage_bytes(rewrite.place, rewrite.after, mode)
-            staged.append((rewrite, name))
-            file_changes.record(home, context.task, context.turn, rewrite, folders)
-            done += 1
-        for rewrite, name in staged:
-            now = read_bytes(rewrite.place, FILE_BYTES)
-            if (now.data if now else None) != (rewrite.before.data if rewrite.before else None):
-                raise ToolFailure(f"{rewrite.place.path} changed meanwhile; nothing was written.", fix="Read it again.")
-            _put(rewrite.place, name)
-            finished.append(rewrite)
-    except BaseException as problem:
-        _take_back(finished, staged, created)
-        file_changes.forget_last(home, context.task, done)
-        if isinstance(problem, OSError):
-            where = rewrites[min(len(finished), len(rewrites) - 1)].place.path
-            raise ToolFailure(str(explain(where, problem)), kept="Nothing was changed.") from problem
+        file_changes.replace_all(rewrites, keep)
+    except BaseException:
+        file_changes.forget_last(home, context.task, recorded)
         raise
     for rewrite in rewrites:
         file = None
@@ -110,26 +81,3 @@ def _apply(context: ToolContext, rewrites: Sequence[Rewrite]) -> None:
             continue
         with _known_lock:
             _known.pop((context.task, rewrite.place.path), None)
-
-
-def _put(place: FilePlace, staged: str) -> None:
-    if staged:
-        replace_by_staged(place, staged)
-    else:
-        remove_name(place, place.name)
-
-
-def _take_back(finished: Sequence[Rewrite], staged: Sequence[tuple[Rewrite, str]], created: Sequence[str]) -> None:
-    """Undo the part that was done; each file is tried, whatever happens to the others."""
-    for rewrite, name in staged:
-        if name and rewrite not in finished:
-            with contextlib.suppress(OSError, ToolFailure):
-                remove_name(rewrite.place, name)
-    for rewrite in reversed(finished):
-        try:
-            before = rewrite.before
-            _put(rewrite.place, stage_bytes(rewrite.place, before.data, before.status.st_mode) if before else "")
-        except (OSError, ToolFailure):
-            log.exception("%s could not be put back", rewrite.place.path)
-    for folder in reversed(created):
-        remove_empty_folder(folder)
