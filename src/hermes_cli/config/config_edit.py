@@ -69,7 +69,7 @@ def set_in_yaml(text: str, keys: Sequence[str], value: Any) -> str:
     wanted = _with_value({} if before is None else before, keys, value)
     for edit in (_edit_text, _edit_round_trip):
         try:
-            edited = edit(text, keys, value)
+            edited = edit(text, (keys, value))
             # Data and order must be what was asked for, whatever the edit met: anchors, odd indents, two documents.
             if repr(parse_yaml(edited)) == repr(wanted):
                 return edited
@@ -88,8 +88,9 @@ def _with_value(tree: Any, keys: Sequence[str], value: Any) -> dict[Any, Any]:
     return {**tree, keys[0]: inner}
 
 
-def _edit_text(text: str, keys: Sequence[str], value: Any) -> str:
+def _edit_text(text: str, change: tuple[Sequence[str], Any]) -> str:
     """Replace or insert just the characters of one value."""
+    keys, value = change
     root = YAML(typ="safe", pure=True).compose(text)
     if root is None:
         gap = "" if not text or text.endswith("\n") else _line_break(text)
@@ -199,23 +200,20 @@ def _write_text(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
-def _edit_round_trip(text: str, keys: Sequence[str], value: Any) -> str:
+def _edit_round_trip(text: str, *changes: tuple[Sequence[Any], Any]) -> str:
     """Let the YAML library rewrite the file with its comments; it may change how other lines are laid out."""
     tree = load_round_trip(text)
-    _apply_change(tree, keys, value)
-    return dump_round_trip(tree)
+    for keys, value in changes:
+        _apply_change(tree, keys, value)
+    out = io.StringIO()
+    _round_tripper().dump(tree, out)
+    return out.getvalue()
 
 
 def load_round_trip(text: str) -> Any:
     """The data with its comments and line numbers."""
     tree = _round_tripper().load(text)
     return _round_tripper().map() if tree is None else tree
-
-
-def dump_round_trip(tree: Any) -> str:
-    out = io.StringIO()
-    _round_tripper().dump(tree, out)
-    return out.getvalue()
 
 
 def _round_tripper() -> YAML:
@@ -230,10 +228,7 @@ def make_yaml_hold(text: str, wanted: Mapping[Any, Any]) -> str:
     before = parse_yaml(text) or {}
     changes = list(_find_changes(before, wanted, ()))
     if any(value is _GONE for _, value in changes):
-        tree = load_round_trip(text)
-        for keys, value in changes:
-            _apply_change(tree, keys, value)
-        text = dump_round_trip(tree)
+        text = _edit_round_trip(text, *changes)
     else:
         for keys, value in changes:
             text = set_in_yaml(text, keys, value)

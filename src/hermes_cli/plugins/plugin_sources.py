@@ -163,18 +163,13 @@ def _read_kind(fields: Mapping[str, Any], folder: Path) -> str:
     if kind:
         log.warning("plugin %s is of the unknown kind '%s'; it counts as standalone", folder.name, kind)
         return "standalone"
-    code = read_code_start(folder)
+    try:
+        with (folder / "__init__.py").open(encoding="utf-8", errors="replace") as file:
+            code = file.read(_SCANNED_CHARS)
+    except OSError:
+        code = ""
     if "register_memory_provider" in code or "MemoryProvider" in code:
         return "exclusive"
     if "register_provider" in code and "ProviderProfile" in code:
         return "model-provider"
     return "standalone"
-
-
-def read_code_start(folder: Path) -> str:
-    """The first characters of a folder's `__init__.py`; empty when there is none."""
-    try:
-        with (folder / "__init__.py").open(encoding="utf-8", errors="replace") as file:
-            return file.read(_SCANNED_CHARS)
-    except OSError:
-        return ""

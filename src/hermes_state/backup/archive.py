@@ -86,7 +86,10 @@ class Made:
 
 
 class BadBackup(HermesError):
-    """The archive is cut, damaged, foreign or newer than this program."""
+    """The archive is cut, damaged, foreign or newer than this program. It is read before anything is changed."""
+
+    def __init__(self, what: str, fix: str = "Use another back-up.") -> None:
+        super().__init__(what, kept="Nothing was changed.", fix=fix)
 
 
 # --- making one
@@ -211,11 +214,10 @@ def read_archive(
     except OSError as error:
         raise BadBackup(
             f"{path} could not be read, or what is in it could not be written: {error.strerror or error}.",
-            kept="Nothing was changed.",
             fix="Check the path, the permissions and the space on the disk.",
         ) from error
     if waiting:
-        raise BadBackup(f"{path} is cut: {_show(min(waiting))} is missing.", fix="Use another back-up.")
+        raise BadBackup(f"{path} is cut: {_show(min(waiting))} is missing.")
     return manifest
 
 
@@ -236,13 +238,10 @@ def check_store(path: Path, store: Path, manifest: Manifest) -> None:
         return
     problem = check_file(store)
     if problem:
-        raise BadBackup(f"The store in {path} is damaged: {problem}.", fix="Use another back-up.")
+        raise BadBackup(f"The store in {path} is damaged: {problem}.")
     layout = read_layout(store)
     if layout != manifest.layout:
-        raise BadBackup(
-            f"The store in {path} has layout {layout}, and the manifest says {manifest.layout}.",
-            fix="Use another back-up.",
-        )
+        raise BadBackup(f"The store in {path} has layout {layout}, and the manifest says {manifest.layout}.")
 
 
 def hash_file(path: Path) -> str:
@@ -260,7 +259,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _read_manifest(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo | None) -> Manifest:
-    foreign = BadBackup(f"{path} is not a back-up of Hermes.", kept="Nothing was changed.", fix="Check the path.")
+    foreign = BadBackup(f"{path} is not a back-up of Hermes.", fix="Check the path.")
     if entry is None or entry.name != MANIFEST or not entry.isreg() or entry.size > _LARGEST_MANIFEST:
         raise foreign
     taken = archive.extractfile(entry)
@@ -296,11 +295,8 @@ def _check_name(path: Path, name: str) -> None:
     """Only plain paths below the names of the table: an archive decides nothing about where it is written."""
     parts = name.split("/")
     if parts[0] not in (*KEPT, *SECRETS) or {"", ".", ".."} & set(parts) or "\0" in name or not _can_be_named(parts):
-        raise BadBackup(
-            f"{path} has a member that does not belong into a home: {_show(name)}.",
-            kept="Nothing was written.",
-            fix="Do not use this file.",
-        )
+        what = f"{path} has a member that does not belong into a home: {_show(name)}."
+        raise BadBackup(what, fix="Do not use this file.")
 
 
 def _can_be_named(parts: list[str]) -> bool:
@@ -317,11 +313,8 @@ def _match(path: Path, entry: tarfile.TarInfo, waiting: dict[str, Member]) -> Me
     member = waiting.pop(entry.name, None)
     kind = FILE if entry.isreg() else DIRECTORY if entry.isdir() else ""
     if member is None or member.kind != kind or (kind == FILE and entry.size != member.size):
-        raise BadBackup(
-            f"{path} was changed: {_show(entry.name)} is not what the manifest says.",
-            kept="Nothing was changed.",
-            fix="Do not use this file.",
-        )
+        what = f"{path} was changed: {_show(entry.name)} is not what the manifest says."
+        raise BadBackup(what, fix="Do not use this file.")
     return member
 
 
@@ -333,11 +326,7 @@ def _take(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo, member: 
     taken = archive.extractfile(entry)
     assert taken is not None, "a regular file has content"
     if _copy_hashed(taken, target, member.mode) != member.sha256:
-        raise BadBackup(
-            f"{path} is damaged: {_show(member.name)} does not have the hash that the manifest says.",
-            kept="Nothing was changed.",
-            fix="Use another back-up.",
-        )
+        raise BadBackup(f"{path} is damaged: {_show(member.name)} does not have the hash that the manifest says.")
 
 
 def _copy_hashed(taken: IO[bytes], target: Path | None, mode: int) -> str:
@@ -360,7 +349,7 @@ def _drain(path: Path, packed: gzip.GzipFile) -> None:
     while chunk := packed.read(_CHUNK):
         left -= len(chunk)
         if left < 0:
-            raise BadBackup(f"{path} goes on after its end.", kept="Nothing was changed.", fix="Do not use this file.")
+            raise BadBackup(f"{path} goes on after its end.", fix="Do not use this file.")
 
 
 def _show(name: str) -> str:

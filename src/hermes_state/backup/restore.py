@@ -132,7 +132,6 @@ def _check_room(manifest: Manifest, fresh: Path) -> None:
     if manifest.size > free:
         raise BadBackup(
             f"The back-up holds {manifest.size:,} bytes, and the disk has room for {free:,}.",
-            kept="Nothing was changed.",
             fix="Free some space, or restore with --into FOLDER on another disk.",
         )
 
