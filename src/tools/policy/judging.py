@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 
 from tools.files.sensitive import names_secret
 from tools.policy.denials import find_denial
@@ -354,10 +355,7 @@ def judge_wrapped(name: str, wrapper: Wrapper, rest: list[Word], walk: Walk, dep
 
 def judge_shell(rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
     """A shell with code is judged by the code; with a file of the project it runs the project."""
-    flags = 0
-    while flags < len(rest) and rest[flags].text in ("-e", "-u", "-x", "-ex", "-eu", "-eux"):
-        flags += 1
-    rest = rest[flags:]
+    rest = list(dropwhile(lambda word: word.text in ("-e", "-u", "-x", "-ex", "-eu", "-eux"), rest))
     if rest and re.fullmatch(r"-[elux]*c", rest[0].text) and len(rest) > 1:
         return judge_text(rest[1], walk, depth)
     if not rest or not rest[0].known or rest[0].text.startswith("-"):
@@ -404,10 +402,7 @@ def judge_find(rest: list[Word], walk: Walk, depth: int) -> CommandFinding:
 
 
 def judge_python(rest: list[Word], walk: Walk, _depth: int) -> CommandFinding:
-    flags = 0
-    while flags < len(rest) and re.fullmatch(r"-[uBOq]+", rest[flags].text):
-        flags += 1
-    rest = rest[flags:]
+    rest = list(dropwhile(lambda word: re.fullmatch(r"-[uBOq]+", word.text), rest))
     if code := judge_code(rest, "-c"):
         return code
     if not rest or rest[0].text.startswith("-c") or rest[0].text == "-":
