@@ -110,10 +110,11 @@ def _judge(
         wanted=wanted,
     )
     verdict = judge(command, terms)
-    if verdict.decision == "deny" or not walled:
-        return verdict, ()
+    moves = verdict.moves and verdict.walls is Walls.WORK
+    if not walled or verdict.decision == "deny" or (verdict.decision == "ask" and not moves):
+        return verdict, ()  # while a person thinks, the folder may change: it is searched when the command starts
     found = search_roots(shell, context)
-    if verdict.moves and verdict.walls is Walls.WORK:
+    if moves:
         obeyed = [os.path.relpath(path, shell.root) for one in found for path in one.obeyed]
         if own := [path for path in obeyed if not NOT_VERSIONED.search(path)]:
             shown = ", ".join(own[:MOST_SHOWN])
@@ -122,4 +123,4 @@ def _judge(
     if verdict.decision == "allow" and not all(one.complete for one in found):
         too_large = ask("the folder is too large, or has too many secrets, to hide these from it")
         return replace(decide(too_large, mode), walls=Walls.WORK, blind=verdict.blind), ()
-    return verdict, found if verdict.decision == "allow" else ()  # while a person thinks, the folder may change
+    return verdict, found if verdict.decision == "allow" else ()
