@@ -1,13 +1,15 @@
 """The chat through the gateway of its own process: everything a person can type, against the lab server."""
 
+import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from gateway_process import HERMES
 from waiting import wait_until
+from warm_python import WarmProcess, run_warm
 
 from hermes_base.chat import Asked, Closed, Event, Idle, Notice, TextDelta, ToolEnded, TurnEnded
 from hermes_cli import config
@@ -247,9 +249,8 @@ def test_secrets_reach_neither_model_nor_store_nor_log(
     assert canary not in caplog.text
 
 
-def run_hermes(*args: str, stdin: bytes = b"", timeout: float = 90) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "hermes_cli.main", *args]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=timeout, check=False)
+def run_hermes(*args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return run_warm([HERMES, *args], os.getcwd(), stdin)
 
 
 @pytest.mark.slow
@@ -273,7 +274,7 @@ def test_a_question_on_the_command_line_joins_a_chat_that_runs(open_chat: Callab
 @pytest.mark.slow
 def test_a_fresh_home_answers_from_the_built_in_model() -> None:
     """H1: no key, no network, no question asked."""
-    chatted = run_hermes(stdin=b"hello\n/quit\n", timeout=110)
+    chatted = run_hermes(stdin=b"hello\n/quit\n")
     assert chatted.returncode == 0, chatted.stderr
     assert b"the built-in model" in chatted.stdout
     answer = chatted.stdout.split(b"/quit leaves.")[1].strip()
@@ -285,11 +286,11 @@ def test_a_fresh_home_answers_from_the_built_in_model() -> None:
 @pytest.mark.slow
 def test_a_killed_chat_keeps_what_was_said_and_frees_the_home(settings: None, home: Path, lab: LabServer) -> None:
     """SIGKILL in the middle of a turn: the question is in the store, the home is free at once."""
-    command = [sys.executable, "-m", "hermes_cli.main", "-q", "remember me [[stall 60]]"]
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    wait_until(lambda: lab.in_flight == 1, 60)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    command = [HERMES, "-q", "remember me [[stall 60]]"]
+    with WarmProcess(command, stderr=2, env=os.environ) as child:
+        wait_until(lambda: lab.in_flight == 1, 60)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
     store = Store.open_readonly(home / STORE_FILE)
     (info,) = store.sessions()
     assert "remember me" in info.preview

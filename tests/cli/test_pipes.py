@@ -1,17 +1,15 @@
 """`hermes` in real pipes: what is piped goes with the question, and nobody is asked where nobody is."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from gateway_process import HERMES
+from warm_python import run_warm
 
 from hermes_lab.server import LabServer
-
-PATIENCE = 120
 
 
 @pytest.fixture
@@ -24,11 +22,7 @@ def run(home: Path, lab: LabServer, tmp_path: Path):
     folder.mkdir()
 
     def run_once(*args: str, piped: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-        given = {"stdin": subprocess.DEVNULL} if piped is None else {"input": piped}
-        command = [sys.executable, "-m", "hermes_cli.main", *args]
-        return subprocess.run(
-            command, capture_output=True, cwd=folder, env=os.environ, timeout=PATIENCE, start_new_session=True, **given
-        )
+        return run_warm([HERMES, *args], str(folder), piped)
 
     return run_once
 

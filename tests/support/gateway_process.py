@@ -56,7 +56,7 @@ class GatewayProcess:
         dying = [DYING, *map(str, dies_after)] if dies_after else None
         with self._log.open("a") as log:
             print(f"--- life {self.lives}", file=log, flush=True)
-            self._child = WarmProcess(dying or self.program, stderr=log, env=self.environment)
+            self._child = WarmProcess(dying or self.program, stderr=log.fileno(), env=self.environment)
         if wait:
             self.wait_ready()
 

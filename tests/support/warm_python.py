@@ -15,9 +15,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from readable import becomes_readable
 
@@ -34,14 +35,24 @@ PATIENCE = 60.0
 
 
 class WarmProcess:
-    """A script in a process of its own: what is used of `subprocess.Popen`, with its standard output as a pipe."""
+    """A script in a process and a session of its own: what is used of `subprocess.Popen`, with its standard output as a
+    pipe."""
 
-    def __init__(self, command: Sequence[str], *, stderr: IO[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stderr: int,
+        env: Mapping[str, str],
+        stdin: int | None = None,
+        folder: str | None = None,
+    ) -> None:
         told, tells = os.pipe()
         read, write = os.pipe()
-        asked = json.dumps({"command": [*command], "env": dict(env), "folder": os.getcwd()}).encode()
+        asked = json.dumps({"command": [*command], "env": dict(env), "folder": folder or os.getcwd()}).encode()
         with open(os.devnull) as nothing:
-            socket.send_fds(_find_parent(), [asked], [tells, nothing.fileno(), write, stderr.fileno()])
+            given = nothing.fileno() if stdin is None else stdin
+            socket.send_fds(_find_parent(), [asked], [tells, given, write, stderr])
         os.close(tells)
         os.close(write)
         self.stdout = os.fdopen(read)
@@ -81,6 +92,27 @@ class WarmProcess:
         self.stdout.close()
         self.wait()
         self._told.close()
+
+
+def run_warm(command: Sequence[str], folder: str, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    """As `subprocess.run` does it, with pipes; without anything given there is nothing to read."""
+    read, write = os.pipe() if given is not None else (None, None)
+    told, tells = os.pipe()
+    process = WarmProcess(command, stderr=tells, env=os.environ, stdin=read, folder=folder)
+    for end in (read, tells):
+        if end is not None:
+            os.close(end)
+
+    def feed() -> None:
+        if write is not None:
+            with suppress(BrokenPipeError), os.fdopen(write, "wb") as file:
+                file.write(given or b"")
+
+    with process, os.fdopen(told, "rb") as errors, ThreadPoolExecutor(2) as beside:
+        beside.submit(feed)
+        said = beside.submit(errors.read)
+        out = process.stdout.buffer.read()
+        return subprocess.CompletedProcess(command, process.wait(), out, said.result())
 
 
 @functools.cache
@@ -140,9 +172,14 @@ def _watch(request: dict[str, Any], files: list[int]) -> None:
 
 def _run(request: dict[str, Any], streams: list[int]) -> None:
     """Be the script."""
+    os.setsid()
     for number, file in enumerate(streams):
         os.dup2(file, number)
         os.close(file)
+    # New ones: those of the process that forks know what it could do with its own.
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["folder"])
