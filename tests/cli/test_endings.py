@@ -15,6 +15,7 @@ import pytest
 from gateway_process import HERMES as HERMES_SCRIPT
 from gateway_process import GatewayProcess, read_store
 from waiting import wait_until
+from warm_python import run_warm
 
 from hermes_cli.chat.local_client import connect
 from hermes_lab.server import LabServer
@@ -81,8 +82,8 @@ def test_c4_a_question_ends_with_its_process(start: Start, folder: Path, home: P
     assert out == b""
     assert b"Interrupted by you." in err
     assert read_store(home, "select count(*) from inbox where done_epoch is null") == [(0,)]
-    after = start("-q", "Name one colour.")
-    assert b"You said: Name one colour." in after.communicate(timeout=PATIENCE)[0]
+    after = run_warm([HERMES_SCRIPT, "-q", "Name one colour."], str(folder))
+    assert b"You said: Name one colour." in after.stdout
     assert not (folder / "after.txt").exists(), "the next call went on with the stopped turn"
 
 
@@ -191,13 +192,14 @@ def test_h8_who_wants_a_page_or_a_gateway_is_told_that_a_chat_hosts(start: Start
     chat.stdin.flush()
     assert any(b"You said: hello" in line for line in chat.stdout)
     for command in (["web"], ["gateway", "start"]):
-        done = subprocess.run([*HERMES, *command], capture_output=True, text=True, timeout=PATIENCE)
+        done = run_warm([HERMES_SCRIPT, *command], os.getcwd())
+        told = done.stderr.decode()
         assert done.returncode == 1
-        assert "A chat in a terminal" in done.stderr
-        assert str(chat.pid) in done.stderr
-        assert "Close that chat with /quit" in done.stderr
-        assert "web.enabled" not in done.stderr
-        assert "restart" not in done.stderr
+        assert "A chat in a terminal" in told
+        assert str(chat.pid) in told
+        assert "Close that chat with /quit" in told
+        assert "web.enabled" not in told
+        assert "restart" not in told
 
 
 def test_a_tool_that_was_stopped_does_not_look_done(start: Start, folder: Path) -> None:
