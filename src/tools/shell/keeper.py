@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -330,18 +331,7 @@ def remove_folder(folder: str) -> None:
             os.chmod(place, 0o700)  # some programs keep what they fetched read-only
         except OSError:
             continue
-    for place, folders, files in os.walk(folder, topdown=False):
-        for name in (*files, *folders):
-            path = os.path.join(place, name)
-            remove = os.rmdir if name in folders and not os.path.islink(path) else os.unlink
-            try:
-                remove(path)
-            except OSError:
-                continue  # not ours to remove: the folder stays with it
-    try:
-        os.rmdir(folder)
-    except OSError:
-        return
+    shutil.rmtree(folder, ignore_errors=True)  # what is not ours to remove stays, and the folder with it
 
 
 def main() -> None:
