@@ -18,7 +18,6 @@ from hermes_base.errors import ToolFailure
 from hermes_base.settings import make_settings
 from hermes_base.tool_context import ToolContext
 from tools.builtin import file_tools
-from tools.files import file_views
 from tools.files import roots as files_roots
 from tools.files.encodings import decode
 from tools.files.roots import FilePlace, read_bytes, replace_by_staged, stage_bytes
@@ -114,7 +113,7 @@ def test_images_come_as_images_up_to_a_limit(work: Path, monkeypatch: pytest.Mon
     result = json.loads(registry.dispatch("read_file", {"path": "a.png"}, context=context(work)))
     assert result["_multimodal"] is True
     assert result["content"][1]["image_url"]["url"] == "data:image/png;base64," + base64.b64encode(PNG).decode()
-    monkeypatch.setattr(file_views, "IMAGE_BYTES", 10)
+    monkeypatch.setattr(file_tools, "IMAGE_BYTES", 10)
     assert "is an image (image/png)" in read(work, "a.png")
 
 
