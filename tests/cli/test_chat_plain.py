@@ -13,8 +13,8 @@ from test_chat_scripted_host import LONG, ScriptedHost
 
 from hermes_base.chat import FileSent, Said
 from hermes_base.errors import HermesError
+from hermes_base.local_wire import Hello
 from hermes_cli.chat import chat_cmd
-from hermes_cli.chat.joining import ChatOptions, OpenedHost
 from hermes_cli.chat.terminal_plain import Lines, PlainChat, PlainView, Shows
 from hermes_cli.chat.terminal_words import Display
 
@@ -31,7 +31,8 @@ class Stage:
 
     def _open(self, options):
         self.options = options
-        return OpenedHost(self.host, ["Welcome."])
+        self.host.banner = ("Welcome.",)
+        return self.host
 
     def run(self, *args, stdin=b""):
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -128,9 +129,9 @@ def test_bytes_of_a_question_that_are_no_utf8_are_replaced(stage):
 
 def test_the_options_reach_the_host(stage):
     stage.run("-q", "hi", "-m", "m1", "--provider", "p1", "-r", "abc")
-    assert stage.options == ChatOptions(model="m1", provider="p1", resume="abc", once=True)
+    assert stage.options == Hello(model="m1", provider="p1", resume="abc", once=True)
     stage.run("-c", stdin=b"")
-    assert stage.options == ChatOptions(continue_last=True)
+    assert stage.options == Hello(continue_last=True)
 
 
 # --- lines through a pipe

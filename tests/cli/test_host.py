@@ -12,8 +12,9 @@ from waiting import wait_until
 from warm_python import WarmProcess, run_warm
 
 from hermes_base.chat import Asked, Closed, Event, Idle, Notice, TextDelta, ToolEnded, TurnEnded
+from hermes_base.local_wire import Hello
 from hermes_cli import config
-from hermes_cli.chat.joining import ChatOptions, open_host
+from hermes_cli.chat.joining import open_host
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
@@ -23,9 +24,9 @@ from hermes_state.sql.store_sql import Store
 class Chat:
     """A person at a chat: types a line, reads until the host is idle again."""
 
-    def __init__(self, options: ChatOptions) -> None:
+    def __init__(self, options: Hello) -> None:
         opened = open_host(options)
-        self.host, self.banner = opened.host, "\n".join(opened.banner)
+        self.host, self.banner = opened, "\n".join(opened.banner)
         self._events = self.host.events()
 
     def read(self, until: type = Idle) -> list[Event]:
@@ -64,7 +65,7 @@ def open_chat(settings: None) -> Iterator[Callable[..., Chat]]:
     def open_one(**options: object) -> Chat:
         for chat in opened:
             chat.host.close()
-        opened.append(Chat(ChatOptions(**options)))  # type: ignore[arg-type]
+        opened.append(Chat(Hello(**options)))  # type: ignore[arg-type]
         return opened[-1]
 
     yield open_one
@@ -212,7 +213,7 @@ def test_quit_closes_the_chat_and_frees_the_home(open_chat: Callable[..., Chat],
 def test_a_second_chat_joins_the_first(open_chat: Callable[..., Chat], lab: LabServer) -> None:
     """B6: one process owns the home, and whoever comes later talks through it."""
     first = open_chat()
-    second = Chat(ChatOptions())
+    second = Chat(Hello())
     assert second.type("[[say two]]") == "two"
     assert first.type("[[say one]]") == "one"
     second.host.close()
@@ -301,8 +302,8 @@ def test_a_killed_chat_keeps_what_was_said_and_frees_the_home(settings: None, ho
 def test_wrong_settings_are_named_when_a_chat_opens(home: Path) -> None:
     """H8: the chat is there, so that they can be put right in it."""
     config.set_value("model.provider", "nonsense")
-    opened = open_host(ChatOptions())
+    opened = open_host(Hello())
     assert any("no provider called 'nonsense'" in line for line in opened.banner)
-    opened.host.close()
+    opened.close()
     with HomeLock(home):
         pass

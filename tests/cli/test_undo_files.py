@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from hermes_base.chat import Asked, Event, Idle, Notice
+from hermes_base.local_wire import Hello
 from hermes_cli import config
-from hermes_cli.chat.joining import ChatOptions, open_host
+from hermes_cli.chat.joining import open_host
 from hermes_lab.server import LabServer
 
 
@@ -19,7 +20,7 @@ def chat(lab: LabServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.chdir(folder)
     config.set_value("model.base_url", lab.base_url)
     config.set_value("model.default", "lab-model")
-    host = open_host(ChatOptions()).host
+    host = open_host(Hello())
     yield host
     host.close()
 

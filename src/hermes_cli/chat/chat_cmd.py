@@ -11,8 +11,10 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TextIO
 
+from hermes_base.local_wire import Hello
 from hermes_cli import config
-from hermes_cli.chat.joining import ChatOptions, OpenedHost, open_host
+from hermes_cli.chat.joining import open_host
+from hermes_cli.chat.local_client import LocalClient
 from hermes_cli.chat.piped import STDIN, PipedQuestion, open_stdin, read_question
 from hermes_cli.chat.terminal_plain import Lines, PlainChat, PlainView, Shows
 from hermes_cli.chat.terminal_words import Display, clean_shown, is_answered_by_note
@@ -33,19 +35,19 @@ def main(args: list[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a character that the terminal lacks must not end the chat
     asking = None if question is None else read_question(question)
-    options = ChatOptions(
+    wanted = Hello(
         model=parsed.model,
         provider=parsed.provider,
         resume=parsed.resume,
         continue_last=parsed.continue_last,
         once=asking is not None,
     )
-    opened = open_host(options)
-    with closing(opened.host):
+    host = open_host(wanted)
+    with closing(host):
         if asking is not None:
-            return _answer(opened, asking, display)
+            return _answer(host, asking, display)
         can_draw = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and os.environ.get("TERM", "dumb") not in _DUMB
-        return (_chat_on_screen if can_draw else _chat_in_lines)(opened, display)
+        return (_chat_on_screen if can_draw else _chat_in_lines)(host, display)
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -73,14 +75,14 @@ def take_question(args: list[str]) -> tuple[list[str], str | None]:
     return args, None
 
 
-def _answer(opened: OpenedHost, asking: PipedQuestion, display: Display) -> int:
+def _answer(host: LocalClient, asking: PipedQuestion, display: Display) -> int:
     """`-q`: nothing but the answer goes to stdout."""
     if not sys.stderr.isatty():
         display = Display(display.markdown, "off", reasoning=False)  # progress is for eyes only
     shows = Shows.LETTERS if _is_terminal(sys.stdout) else Shows.ANSWER
     shows = Shows.NOTE if is_answered_by_note(asking.text) else shows
     view = PlainView(sys.stdout, sys.stderr, sys.stderr, display, shows)
-    return PlainChat(opened.host, view, _find_person()).answer_one(asking.text, asking.files)
+    return PlainChat(host, view, _find_person()).answer_one(asking.text, asking.files)
 
 
 def _find_person() -> Lines | None:
@@ -99,22 +101,22 @@ def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def _chat_in_lines(opened: OpenedHost, display: Display) -> int:
+def _chat_in_lines(host: LocalClient, display: Display) -> int:
     """Lines in, plain text out."""
     shows = Shows.LETTERS if _is_terminal(sys.stdout) else Shows.TEXTS
     view = PlainView(sys.stdout, sys.stdout, sys.stderr, display, shows)
-    for line in opened.banner:
+    for line in host.banner:
         view.say(sys.stdout, clean_shown(line))
     lines = Lines(open_stdin(), _show_prompt if _is_terminal(sys.stdin) else lambda: None)
-    return PlainChat(opened.host, view, lines).answer_lines()
+    return PlainChat(host, view, lines).answer_lines()
 
 
 def _show_prompt() -> None:
     print("> ", end="", file=sys.stderr, flush=True)
 
 
-def _chat_on_screen(opened: OpenedHost, display: Display) -> int:
+def _chat_on_screen(host: LocalClient, display: Display) -> int:
     # Loaded here and not above: prompt_toolkit, rich and asyncio take 0.2 s that `-q` and a pipe need not pay.
     from hermes_cli.chat.terminal_chat import chat_on_screen  # noqa: PLC0415
 
-    return chat_on_screen(opened.host, opened.banner, display, opened.hint)
+    return chat_on_screen(host, host.banner, display, host.hint)

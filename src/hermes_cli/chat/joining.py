@@ -9,11 +9,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_base.chat import ChatHost, Event, Notice
+from hermes_base.chat import Event, Notice
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_base.local_wire import Hello
 from hermes_cli.chat.local_client import Gone, LocalClient, LocalConnection, connect
@@ -35,31 +35,13 @@ JOINED_AGAIN = "The gateway went away and is back; the chat goes on."
 WAITING = "The gateway went away; waiting for it. What you type is kept."
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """What the person wants of the chat; the names are those of `Hello`."""
-
-    model: str = ""
-    provider: str = ""
-    resume: str = ""
-    continue_last: bool = False
-    once: bool = False  # one question is asked
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedHost:
-    host: ChatHost
-    banner: list[str]
-    hint: str = ""  # a line that stays in sight
-
-
 #: Makes the gateway of a home whose lock is held.
 MakeHosted = Callable[[Path, HomeLock], "GatewayThread"]
 
 
-def open_host(options: ChatOptions) -> OpenedHost:
-    """Join or become the gateway, open the conversation; HermesError says what is in the way."""
-    hello = Hello(client=uuid.uuid4().hex, folder=str(find_folder()), **asdict(options))
+def open_host(wanted: Hello) -> LocalClient:
+    """Join or become the gateway, open the conversation that is wanted; HermesError says what is in the way."""
+    hello = replace(wanted, client=uuid.uuid4().hex, folder=str(find_folder()))
     gateway = HomeGateway(get_hermes_home())
     client = LocalClient(hello, gateway.reach, gateway.leave)
     gateway.when_hosting = lambda: _let_plugins_speak(client)
@@ -68,7 +50,7 @@ def open_host(options: ChatOptions) -> OpenedHost:
     except BaseException:
         gateway.leave()
         raise
-    return OpenedHost(client, list(client.banner), client.hint)
+    return client
 
 
 def make_hosted(home: Path, lock: HomeLock) -> "GatewayThread":

@@ -50,8 +50,8 @@ class NotDone(HermesError):
 class LocalConnection:
     """A connection to the gateway of a home: for one request after the other, or for a stream that is followed."""
 
-    def __init__(self, path: Path, sock: socket.socket) -> None:
-        self._path = path
+    def __init__(self, home: Path, sock: socket.socket) -> None:
+        self._home = home
         self._sock = sock
         self._reading = threading.Lock()
         self._rest = b""
@@ -99,7 +99,7 @@ class LocalConnection:
 
     def twin(self) -> "LocalConnection | None":
         """Another connection to the same place; None: nobody listens there any more."""
-        return _connect(self._path)
+        return connect(self._home)
 
     def follow(self, conversation: str, after: wire.Cursor | None) -> None:
         """Begin to read what happens there."""
@@ -132,10 +132,7 @@ class LocalConnection:
 
 def connect(home: Path) -> LocalConnection | None:
     """A connection to the gateway of this home; None: nobody listens."""
-    return _connect(wire.socket_path(home))
-
-
-def _connect(path: Path) -> LocalConnection | None:
+    path = wire.socket_path(home)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.connect(str(path))
@@ -149,7 +146,7 @@ def _connect(path: Path) -> LocalConnection | None:
         raise HermesError(
             f"The socket {path} is served by another user.", kept="Nothing was sent.", fix="Remove the file."
         )
-    return LocalConnection(path, sock)
+    return LocalConnection(home, sock)
 
 
 def call_owner(home: Path, name: str, args: dict[str, Any], seconds: float) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ What is finished is written once and scrolls away; only the region around the ty
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -26,7 +26,7 @@ _TICK = 0.25  # seconds between two drawings while nothing happens but a turn ru
 _SHARE = 8  # drawing may take one part in so many of the time
 
 
-def chat_on_screen(host: ChatHost, banner: list[str], display: words.Display, hint: str = "") -> int:
+def chat_on_screen(host: ChatHost, banner: Sequence[str], display: words.Display, hint: str = "") -> int:
     """Chat until the person or the host ends it; the exit code. `hint` stays under the typed line."""
     return asyncio.run(ScreenChat(host, display, hint).run(banner))
 
@@ -48,7 +48,7 @@ class ScreenChat:
         self._stopping = False
         self._about_to_leave = False
 
-    async def run(self, banner: Iterable[str]) -> int:
+    async def run(self, banner: Sequence[str]) -> int:
         for line in banner:
             self._view.notice(line)
         self._screen.write_alone(self._view.pop_finished())
