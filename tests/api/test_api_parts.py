@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.http.answers import Refusal
 from gateway.http.api.formats.asking import NOTHING_ASKED, Ask, ClientMessage, fold
-from gateway.http.api.formats.reading_chat import read_chat
+from gateway.http.api.formats.reading_requests import read_chat
 from gateway.http.api.formats.sent_text import EVENT_NAMES, SentText
 from gateway.http.api.messages import MOST_CHARS, ChatRequest
 from gateway.http.api.problems import ApiProblem

@@ -80,16 +80,8 @@ def write_json(value: Any) -> bytes:
 
 def write_question(question: Question | None) -> dict[str, Any] | None:
     """An open question, as the page and the API tell it."""
-    if question is None:
-        return None
-    return {
-        "id": question.id,
-        "kind": question.kind,
-        "text": question.text,
-        "choices": question.choices,
-        "reason": question.reason,
-        "expires_in": question.expires_in,
-    }
+    told = ("id", "kind", "text", "choices", "reason", "expires_in")
+    return None if question is None else {name: getattr(question, name) for name in told}
 
 
 def write_event(data: Any, *, event: str = "", id: str = "") -> bytes:

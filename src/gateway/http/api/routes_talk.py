@@ -8,8 +8,7 @@ from starlette.responses import Response
 from gateway.http.answers import answer_json, stream
 from gateway.http.api.door import TALK, TALK_ERRORS, Api, CallTable
 from gateway.http.api.formats.asking import Ask
-from gateway.http.api.formats.reading_chat import read_chat
-from gateway.http.api.formats.reading_responses import read_response_request
+from gateway.http.api.formats.reading_requests import read_chat, read_response_request
 from gateway.http.api.formats.sent_text import write_stream
 from gateway.http.api.formats.writing_chat import ChatStream, write_completion
 from gateway.http.api.formats.writing_responses import ResponseStream, write_response

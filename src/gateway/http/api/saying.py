@@ -14,7 +14,7 @@ from gateway.http.api.formats.asking import MODEL, Ask
 from gateway.http.api.formats.images import keep_images
 from gateway.http.api.formats.sent_text import problem_with
 from gateway.http.api.problems import ApiProblem, wrong
-from gateway.http.api.runs.retries import KEPT_SECONDS, count_repetitions, mark_request, may_be_unheard
+from gateway.http.api.runs.repeats import GOING_SECONDS, count_repetitions, mark_request, may_be_unheard
 from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.conversation_key import parse_key
@@ -87,7 +87,7 @@ def check_answered(record: Record) -> None:
 
 async def _find_repeated(api: Api, caller: Caller, mark: str) -> Record | None:
     """The run of a request that a client sends once more, in this process or in the one before."""
-    ticket = read_ticket(await asyncio.to_thread(api.repeats.find, mark, KEPT_SECONDS), RUN)
+    ticket = read_ticket(await asyncio.to_thread(api.repeats.find, mark, GOING_SECONDS), RUN)
     try:
         record = await api.runs.find(caller, ticket) if ticket is not None else None
     except NotThere:

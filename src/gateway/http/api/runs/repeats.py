@@ -1,20 +1,29 @@
-"""Where a request went that may come again (a conversation, a run), kept in a file, so that its repetition finds the
-first one also after a restart."""
+"""Knows a request again that a client sends once more, because it says so with a key of its own, or because it heard no
+answer: OpenAI's clients repeat themselves, and tell it in a header. The repetition gets the answer of the run that is
+there; nothing is paid twice. Where the first went (a conversation, a run) is kept in a file, for after a restart."""
 
 import contextlib
+import hashlib
 import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from gateway.http.api.formats.asking import Ask
+from gateway.http.api.runs.run_record import Record
 from hermes_base.errors import StoreFailure
+from hermes_base.query_values import Caller
 from hermes_constants.ordinary_files import open_private
 
 FILE_NAME = "api-repeats.jsonl"
 KEPT_SECONDS = 3 * 24 * 3600.0
 MOST_KEPT = 20_000
+HEADER = "x-stainless-retry-count"
+#: A client that heard nothing comes again within a minute; whoever asks the same later wants another answer.
+HEARD_SECONDS = 120.0
+GOING_SECONDS = 900.0  # so long a run that goes on is found again
 
 
 class Repeats:
@@ -86,3 +95,23 @@ def _read(lines: Iterable[str], since: float) -> dict[str, tuple[str, float]]:
             if at >= since:
                 places[str(name)] = (str(place), float(at))
     return places
+
+
+def count_repetitions(headers: Mapping[str, str]) -> int | None:
+    """How often the client says that it has sent this before; None: it would not say."""
+    count = headers.get(HEADER, "")
+    return int(count[:4]) if count.isascii() and count.isdigit() else None
+
+
+def mark_request(caller: Caller, ask: Ask, place: str) -> str:
+    """The same for a request and its repetition, whoever else asks the same."""
+    said = repr((caller.person, caller.key, place, ask))
+    return hashlib.sha256(said.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def may_be_unheard(record: Record) -> bool:
+    """Whether the answer of the run that a request began may not have been heard. One that this process does not live
+    to see is asked for anew."""
+    if not record.is_over:
+        return True
+    return record.outcome is not None and time.monotonic() - record.ended <= HEARD_SECONDS

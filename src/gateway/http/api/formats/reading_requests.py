@@ -1,4 +1,4 @@
-"""Makes a question of a Chat Completions request."""
+"""Makes a question of a request, in the Chat Completions or in the Responses format."""
 
 import functools
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import get_args
 
 from msgspec import Meta, Struct, structs
 
-from gateway.http.api.formats.asking import ONLY_IMAGES, Ask, ClientMessage, fold, join
+from gateway.http.api.formats.asking import MODEL, ONLY_IMAGES, Ask, ClientMessage, fold, join
 from gateway.http.api.formats.images import MOST_IMAGES, Image, read_image
 from gateway.http.api.messages import (
     IMAGES,
@@ -20,6 +20,8 @@ from gateway.http.api.messages import (
     ImageAddress,
     MessagePart,
     PlaceMetadata,
+    PlaceObject,
+    ResponseRequest,
     SentMessage,
 )
 from gateway.http.api.problems import ApiProblem, wrong
@@ -38,6 +40,31 @@ def read_chat(body: ChatRequest) -> Ask:
         place=read_place(body.conversation, body.metadata),
         stream=bool(body.stream),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        events=bool(body.hermes and body.hermes.events),
+    )
+
+
+def read_response_request(body: ResponseRequest) -> Ask:
+    refuse_unsupported(body)
+    refuse_formats(body.text.format if body.text else None, "text.format")
+    if isinstance(body.input, list):
+        for number, one in enumerate(body.input):
+            if one.type not in (None, "message"):
+                raise unsupported(f"input[{number}].type", "only messages can be taken.")
+        messages = read_sent(body.input, "input")
+    else:
+        messages = [ClientMessage("user", body.input)]
+    head = [ClientMessage("system", body.instructions)] if body.instructions else []
+    named = body.conversation.id if isinstance(body.conversation, PlaceObject) else body.conversation
+    follows, place = body.previous_response_id or "", read_place(named, body.metadata)
+    if follows and place:
+        raise wrong("previous_response_id", "Name either previous_response_id or a conversation, not both.")
+    return replace(
+        check_last([*head, *messages], "input"),
+        model=body.model or MODEL,
+        place=place,
+        follows=follows,
+        stream=bool(body.stream),
         events=bool(body.hermes and body.hermes.events),
     )
 
