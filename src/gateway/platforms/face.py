@@ -105,11 +105,11 @@ class Dealt:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Whoever sent this message, from this platform, goes on in another conversation."""
+    """Whoever sent this message goes on in another conversation."""
 
     seq: int
     conversation: str
-    platform: str = ""
+    inbound: Inbound | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -446,8 +446,7 @@ class Lane:
             self._depth = 0
         self._look_again_at({*self._steered, *slot.job.seqs}.difference(done.closed))
         if done.moved:
-            first = slot.job.first
-            self._host.live_events.show(self.key, Moved(first.row.seq, done.moved, first.inbound.address.platform))
+            self._host.live_events.show(self.key, Moved(slot.job.first.row.seq, done.moved, slot.job.first.inbound))
         self._note_closed(done.closed, slot.job.first.inbound)
 
     def _look_again_at(self, seqs: set[int]) -> None:

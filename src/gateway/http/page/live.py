@@ -112,10 +112,11 @@ class LiveView:
     # --- what happens
 
     async def _tell(self, event: Watched) -> list[Json]:
+        web = self._parts.web
         if isinstance(event, Dealt):
             return await self._settle(event.seqs)
-        if isinstance(event, Moved) and event.platform != self._parts.web.spec.name:
-            return []  # it is for whoever said it there
+        if isinstance(event, Moved) and not (event.inbound and event.inbound.address.platform == web.spec.name):
+            return []  # a page did not say it
         self.ended = self.ended or isinstance(event, StreamEnded)
         return describe_event(event, self._parts.shelf)
 
