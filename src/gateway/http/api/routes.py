@@ -1,5 +1,6 @@
 """All calls of the API, as the server routes them."""
 
+import asyncio
 from collections.abc import Callable
 
 from starlette.responses import Response
@@ -23,7 +24,7 @@ _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 @CALLS.call("GET", "/openapi.json", is_open=True)
 async def tell_description(api: Api) -> Response:
     """This description."""
-    return answer_json(describe_api(api.queries.version, CALLS))
+    return answer_json(await asyncio.to_thread(describe_api, api.queries.version, CALLS))
 
 
 def make_routes(queries: Queries, adapter: ApiAdapter, page_token: Callable[[str], bool]) -> list[BaseRoute]:
