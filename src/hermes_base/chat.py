@@ -4,7 +4,7 @@ surface needs of whoever runs the agent (`ChatHost`)."""
 import sys
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -242,8 +242,10 @@ class DeltaJoiner:
         return bool(self._runs)
 
 
-def join_deltas(events: Iterable[T]) -> list[T]:
+def join_deltas(events: Sequence[T]) -> list[T]:
     """The events with neighbouring pieces of text made one."""
+    if len(events) < 2:  # as it is for most readers, most of the time
+        return list(events)
     joiner = DeltaJoiner()
     for event in events:
         joiner.add(event)

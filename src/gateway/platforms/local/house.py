@@ -1,4 +1,4 @@
-"""What the gateway says when it is asked for terminals, beyond what every platform asks."""
+"""What the gateway answers when it is asked for terminals, as values."""
 
 from dataclasses import dataclass
 

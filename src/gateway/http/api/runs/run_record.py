@@ -30,7 +30,7 @@ class RunEnded:
     """The outcome is there."""
 
 
-#: What a turn does while it runs; beyond a size it is left out, but for the text.
+#: What a turn does while it runs, and what else a run is about.
 TurnEvent = TextDelta | ReasoningDelta | TextEnded | ToolStarted | ToolEnded | Notice
 RunEvent = TurnEvent | Begun | Asking | TextVoid | RunEnded | StreamEnded
 
@@ -52,7 +52,6 @@ class Record:
         self.begun = created
         self.seq = 0
         self.status = QUEUED
-        self.question: Question | None = None
         self.first_question = ""  # the one that an answer without an id means
         self.outcome: RunOutcome | None = None
         self.judged = asyncio.Event()  # it is known whether the message was taken
@@ -64,7 +63,7 @@ class Record:
         self.size = 0
         self._texts = TurnTexts()
         self._thoughts = TurnTexts()
-        self._more = asyncio.Event()  # of now: something else comes with another one
+        self._more = asyncio.Event()  # set by whatever comes next, which puts another in its place
 
     @property
     def streamed(self) -> str:
@@ -110,7 +109,6 @@ class Record:
         self.first_question = self.first_question or (question.id if question else "")
 
     def ask(self, asking: Asking) -> None:
-        self.question = asking.question
         self.note_first(asking.question)
         self._add(asking)
 
@@ -122,7 +120,6 @@ class Record:
                 self._texts = TurnTexts()
                 self._add(TextVoid())
             self._add(TextDelta(outcome.text[len(self.streamed) :]))
-        self.question = None
         self.outcome = outcome
         self.model = outcome.model or self.model  # from here on it is named who answered, not who was asked for
         self.ended = time.monotonic()
