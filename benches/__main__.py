@@ -21,6 +21,7 @@ from benches.walls import measure_walls
 from benches.web_load import measure_web
 from hermes_base.hooks import NoHooks
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.registry import registry
@@ -46,7 +47,9 @@ def measure_agents() -> list[Figure]:
 def talking_agent(base_url: str, folder: Path, history: int) -> AIAgent:
     """An agent in the middle of a stored conversation of `history` messages."""
     store = Store(folder / f"{history}.db")
-    agent = make_agent(base_url, journal=StoreJournal(lambda: store, "bench"), enabled_toolsets=["hermes-cli"])
+    agent = make_agent(
+        base_url, journal=StoreJournal(lambda: store, NewSession("bench")), enabled_toolsets=["hermes-cli"]
+    )
     spoken = [
         {"role": role, "content": f"{role} {n} " + "some words " * 15}
         for n in range(history // 2)

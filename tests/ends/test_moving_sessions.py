@@ -187,7 +187,7 @@ def test_what_belongs_to_a_session_stays_behind_when_another_is_resumed(
 def test_a_compaction_stays_in_the_session_of_its_turn(lab: LabServer) -> None:
     """B4: wherever the conversation goes on meanwhile, the turn goes on in the child of its own session."""
     store = fresh_store()
-    journal = StoreJournal(lambda: store, "c")
+    journal = StoreJournal(lambda: store, NewSession("c"))
     agent = AIAgent(base_url=lab.base_url, model="lab", journal=journal, skip_context_files=True)
     for number in range(3):
         agent.run_conversation(f"[[say {number}]]")

@@ -26,6 +26,7 @@ from gateway.run import GatewayRunner
 from hermes_base.errors import Fenced, HermesError
 from hermes_base.hooks import NoHooks
 from hermes_lab.server import LabServer
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
@@ -146,7 +147,7 @@ def runner(lab: LabServer) -> Iterator[Any]:
             hooks=NoHooks(),
             skip_context_files=True,
             gateway_session_key=key,
-            journal=StoreJournal(lambda: store, key),
+            journal=StoreJournal(lambda: store, NewSession(key)),
         )
 
     def talk(key: str, text: str, signature: str = "sig") -> tuple[AIAgent, dict[str, Any]]:

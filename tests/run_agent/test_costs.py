@@ -11,6 +11,7 @@ import pytest
 from fresh_store import fresh_store
 
 from hermes_base.journal import Row
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 
 SHORT, LONG = 20, 2_000  # messages
@@ -29,7 +30,7 @@ def long_talk(make_agent: Any, tmp_path: Path) -> Any:
 
     def make(messages: int) -> Any:
         store = fresh_store(path=tmp_path / f"{messages}.db")
-        agent = make_agent(journal=StoreJournal(lambda: store, "c"), context_length=10_000_000)
+        agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")), context_length=10_000_000)
         said = [Row({"role": role, "content": "so many words"}) for role in ("user", "assistant")] * (messages // 2)
         agent.journal.load()
         agent.journal.append(said)

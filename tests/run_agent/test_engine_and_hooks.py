@@ -8,6 +8,7 @@ from fresh_store import fresh_store
 from agent.context_engine import ContextEngine
 from hermes_cli.plugins import VALID_HOOKS, PluginHooks, PluginManager
 from hermes_lab.server import LabServer
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 
 KINDS = ("llm_request", "llm_execution", "tool_request", "tool_execution")
@@ -175,7 +176,7 @@ def test_a_full_window_is_compacted_and_the_old_session_stays_whole(make_agent: 
     store = fresh_store()
     rotated: list[str] = []
     agent = make_agent(
-        journal=StoreJournal(lambda: store, "c"),
+        journal=StoreJournal(lambda: store, NewSession("c")),
         context_length=6_000,
         settings={"compression": {"protect_last_n": 4, "protect_first_n": 1}},
         status_callback=lambda notice: rotated.append(notice.text),

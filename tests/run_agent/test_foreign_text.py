@@ -18,6 +18,7 @@ from hermes_base.tool_context import ToolContext
 from hermes_constants import get_hermes_home
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
@@ -65,7 +66,7 @@ def desk(make_agent: Any, tool: Any, tmp_path: Path) -> Desk:
             asker=person,
             folder=str(tmp_path),
             enabled_toolsets=["lab-tools", "memory", "files"],
-            journal=StoreJournal(lambda: store, "talk"),
+            journal=StoreJournal(lambda: store, NewSession("talk")),
         )
         return agent
 
@@ -140,7 +141,7 @@ class Interrupted(StoreJournal):
 def test_a_result_that_outlives_its_process_keeps_its_mark(make_agent: Any, tmp_path: Path) -> None:
     """G9, C10."""
     store, person = fresh_store(path=tmp_path / "talk.db"), Person("deny")
-    journal = Interrupted(lambda: store, "talk")
+    journal = Interrupted(lambda: store, NewSession("talk"))
     journal.load()
     call = {"id": "a", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
     journal.append([Row({"role": "user", "content": NOTE})])

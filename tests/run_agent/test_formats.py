@@ -11,6 +11,7 @@ import pytest
 from hermes_base.cancel import CancelToken
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 
 KEY = "lab-key-12345678"
@@ -42,7 +43,7 @@ def build(make_agent: Any, tool: Any, counting_lab: LabServer) -> Any:
             api_mode=api_mode,
             api_key=KEY,
             reasoning_config={"enabled": True, "effort": "low"},
-            journal=StoreJournal(lambda: store, "c"),
+            journal=StoreJournal(lambda: store, NewSession("c")),
         )
 
     return make

@@ -17,6 +17,7 @@ from agent.turn import parallel
 from hermes_base.chat import Answer, Question, ToolEnded
 from hermes_lab.server import LabServer
 from hermes_state.memory_journal import MemoryJournal
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.process_registry import process_registry
@@ -64,7 +65,7 @@ def local(make_agent: Any, tmp_path: Path) -> Any:
             asker=made,
             folder=str(tmp_path),
             settings={"terminal": {"backend": "local"}},
-            journal=StoreJournal(lambda: store, "c"),
+            journal=StoreJournal(lambda: store, NewSession("c")),
             **options,
         )
 

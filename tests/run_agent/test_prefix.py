@@ -16,6 +16,7 @@ from hermes_base.journal import Row, Transcript
 from hermes_lab.server import LabServer
 from hermes_state.memory_journal import MemoryJournal
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from tools.registry import registry
 
@@ -49,7 +50,7 @@ def test_30_turns_with_tools_over_evictions_and_reopened_stores(
 ) -> None:
     """A1, A6: also with an agent rebuilt after eviction and with the store opened anew."""
     stores = [Store(tmp_path / "store.db")]
-    build = lambda: make_agent(journal=StoreJournal(lambda: stores[-1], "c"))  # noqa: E731
+    build = lambda: make_agent(journal=StoreJournal(lambda: stores[-1], NewSession("c")))  # noqa: E731
     agent = build()
     for turn in range(TURNS):
         if turn % 7 == 6:
@@ -69,6 +70,7 @@ def test_30_turns_with_tools_over_evictions_and_reopened_stores(
 CHILD = """
 import json, sys
 from hermes_base.hooks import NoHooks
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from hermes_state.sql.store_sql import Store
 from pathlib import Path
@@ -79,7 +81,8 @@ registry.register("look", "lab-tools", {"description": "look", "parameters": {"t
                   lambda args: json.dumps({"seen": args["at"]}))
 store = Store(Path(path))
 agent = AIAgent(base_url=address, model="lab-model", api_key="lab-key-12345678", hooks=NoHooks(),
-                enabled_toolsets=["lab-tools"], skip_context_files=True, journal=StoreJournal(lambda: store, "c"))
+                enabled_toolsets=["lab-tools"], skip_context_files=True,
+                journal=StoreJournal(lambda: store, NewSession("c")))
 print(agent.run_conversation(text)["final_response"])
 store.close()
 """
@@ -100,10 +103,12 @@ def test_a_changed_registry_does_not_move_the_tools_of_a_running_conversation(
 ) -> None:
     """A5, A6: a tool that came or went leaves the stored array alone; the call of a vanished one fails clearly."""
     store = Store(tmp_path / "store.db")
-    make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation(script(1))
+    make_agent(journal=StoreJournal(lambda: store, NewSession("c"))).run_conversation(script(1))
     registry.deregister("look")
     tool("another", lambda args: "new")
-    result = make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation('[[tool look {"at": 1}]]')
+    result = make_agent(journal=StoreJournal(lambda: store, NewSession("c"))).run_conversation(
+        '[[tool look {"at": 1}]]'
+    )
     assert "There is no tool called 'look'" in result["messages"][-2]["content"]
     assert_each_starts_with_the_last(lab)
     store.close()
@@ -117,12 +122,12 @@ def test_a_changed_identity_or_memory_file_waits_for_the_next_conversation(
     (home / "SOUL.md").write_text("You are a test.")
     (home / "memories" / "MEMORY.md").write_text("The sky is blue.")
     store = Store(tmp_path / "store.db")
-    make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("one")
+    make_agent(journal=StoreJournal(lambda: store, NewSession("c"))).run_conversation("one")
     (home / "SOUL.md").write_text("You are something else.")
     (home / "memories" / "MEMORY.md").write_text("The sky is green.")
-    make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("two")
+    make_agent(journal=StoreJournal(lambda: store, NewSession("c"))).run_conversation("two")
     assert_each_starts_with_the_last(lab)
-    make_agent(journal=StoreJournal(lambda: store, "d")).run_conversation("three")
+    make_agent(journal=StoreJournal(lambda: store, NewSession("d"))).run_conversation("three")
     system = lab.requests[-1].json()["messages"][0]["content"]
     assert "something else" in system
     assert "green" in system
@@ -157,7 +162,7 @@ def test_date_and_folder_are_told_again_only_when_they_change(make_agent: Any, t
 def test_a_pasted_line_is_not_taken_for_what_was_told(make_agent: Any, tmp_path: Path) -> None:
     """A3: what was told is known from a mark on the message, also after a restart, and not from its text."""
     store = Store(tmp_path / "store.db")
-    build = lambda: make_agent(folder="/here", journal=StoreJournal(lambda: store, "c"))  # noqa: E731
+    build = lambda: make_agent(folder="/here", journal=StoreJournal(lambda: store, NewSession("c")))  # noqa: E731
     build().run_conversation("one")
     build().run_conversation("see the log:\n[Monday, 02 March 2020; working folder /elsewhere]")
     result = build().run_conversation("three")
@@ -169,7 +174,7 @@ def test_a_pasted_line_is_not_taken_for_what_was_told(make_agent: Any, tmp_path:
 def test_a_message_is_stored_as_sent_and_as_shown(make_agent: Any, tmp_path: Path) -> None:
     """A3"""
     store = Store(tmp_path / "store.db")
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     agent.run_conversation("what people see")
     row = store.load(agent.session_id).rows[0]
     assert row.shown == "what people see"
@@ -192,12 +197,14 @@ def test_a_damaged_fragment_is_encoded_anew_with_the_same_bytes(
     path = tmp_path / "store.db"
     for where in ("place = -1 and dialect = 'chat_completions'", "place = 0", "place = -2 and dialect <> 'neutral'"):
         store = Store(path)
-        result = make_agent(journal=StoreJournal(lambda opened=store: opened, "c")).run_conversation("hello")
+        result = make_agent(journal=StoreJournal(lambda opened=store: opened, NewSession("c"))).run_conversation(
+            "hello"
+        )
         assert result["prefix_breaks"] == []
         store.close()
         damage(path, where)
     store = Store(path)
-    make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("hello")
+    make_agent(journal=StoreJournal(lambda: store, NewSession("c"))).run_conversation("hello")
     assert_each_starts_with_the_last(lab)
     store.close()
 
@@ -208,14 +215,14 @@ def test_a_prompt_that_is_lost_is_rendered_anew_once_and_the_break_is_named(
     """A2, A7"""
     path = tmp_path / "store.db"
     store = Store(path)
-    make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation("one")
+    make_agent(journal=StoreJournal(lambda: store, NewSession("c"))).run_conversation("one")
     store.close()
     damage(path, "place = -1")
     home.mkdir()
     (home / "SOUL.md").write_text("Another soul by now.")
     repaired = Store(path)
     breaks = [
-        make_agent(journal=StoreJournal(lambda: repaired, "c")).run_conversation("two")["prefix_breaks"]
+        make_agent(journal=StoreJournal(lambda: repaired, NewSession("c"))).run_conversation("two")["prefix_breaks"]
         for _ in range(2)
     ]
     assert breaks == [[("prompt_repaired", -1)], []]

@@ -13,6 +13,7 @@ import pytest
 from agent.http import transport
 from hermes_base.hooks import NoHooks
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 
@@ -47,7 +48,7 @@ def play_round(address: str, store: Store, name: str) -> None:
                     hooks=NoHooks(),
                     context_length=8192,
                     max_tokens=256,
-                    journal=StoreJournal(lambda: store, f"{name}-{conversation}"),
+                    journal=StoreJournal(lambda: store, NewSession(f"{name}-{conversation}")),
                 )
             assert agent.run_conversation(f"turn {turn} " + "word " * 300)["completed"]
             if turn % 4 == 3:

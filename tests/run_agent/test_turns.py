@@ -339,7 +339,7 @@ def test_what_a_plugin_edited_and_the_caller_gives_back_is_no_second_break(make_
 
 def test_taking_back_the_last_turn_deletes_nothing(make_agent: Any) -> None:
     store = fresh_store()
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     agent.run_conversation("[[say one]]")
     agent.run_conversation("[[say two]]")
     assert agent.take_back_last_turn() == "[[say two]]"
@@ -352,12 +352,12 @@ def test_taking_back_the_last_turn_deletes_nothing(make_agent: Any) -> None:
 def test_what_another_writer_committed_is_in_the_next_turn(make_agent: Any) -> None:
     """B2, B3: own writes leave the warm conversation alone; foreign ones are read."""
     store = fresh_store()
-    agent = make_agent(journal=StoreJournal(lambda: store, "c", writer="me"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c"), writer="me"))
     agent.run_conversation("[[say one]]")
     warm = agent._conversation
     agent.run_conversation("[[say two]]")
     assert agent._conversation is warm
-    other = make_agent(journal=StoreJournal(lambda: store, "c", writer="other"))
+    other = make_agent(journal=StoreJournal(lambda: store, NewSession("c"), writer="other"))
     other.run_conversation("[[say from elsewhere]]")
     result = agent.run_conversation("[[say three]]")
     said = [m["content"] for m in result["messages"] if m["role"] == "assistant"]
@@ -373,7 +373,7 @@ def test_without_a_journal_nothing_is_written(make_agent: Any, home: Path) -> No
 def test_usage_of_every_call_is_in_the_ledger(make_agent: Any, tool: Any, lab: LabServer, tmp_path: Path) -> None:
     tool("look", lambda args: "seen")
     store = Store(tmp_path / "s.db")
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     result = agent.run_conversation("[[tool look {}]]")
     spent = store.usage(session=agent.session_id)
     assert spent.calls == 2 == len(lab.requests)
@@ -397,7 +397,7 @@ def test_notices_reach_the_status_callback_and_a_failing_callback_hurts_nobody(m
 def test_the_session_of_a_store_is_named_before_the_first_turn(make_agent: Any) -> None:
     store = fresh_store()
     store.open_session(NewSession("c", id="the-session"))
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     assert agent.run_conversation("[[say hi]]")["session_id"] == "the-session"
     assert json.loads(json.dumps(agent.messages)) == agent.messages
 

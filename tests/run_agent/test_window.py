@@ -12,6 +12,7 @@ from agent.auxiliary_client import call_llm
 from agent.turn.shortening import fit_text
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 
 SMALL = {"compression": {"protect_first_n": 1, "protect_last_n": 6}}
@@ -50,7 +51,7 @@ def test_500_turns_in_a_window_of_8k(make_agent: Any, tool: Any) -> None:
             context_length=8192,
             max_tokens=512,
             settings=SMALL,
-            journal=StoreJournal(lambda: store, "c"),
+            journal=StoreJournal(lambda: store, NewSession("c")),
         )
         for turn in range(500):
             text = f"question {turn} " + "word " * (turn % 90)
@@ -78,7 +79,7 @@ def test_500_turns_in_a_window_of_8k(make_agent: Any, tool: Any) -> None:
 def test_a_huge_message_is_stored_whole_and_sent_as_its_ends(make_agent: Any, lab: LabServer, tmp_path: Path) -> None:
     """E8"""
     store = Store(tmp_path / "s.db")
-    agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, NewSession("c")))
     text = "begin " + "x" * 100_000 + " end"
     agent.run_conversation(text)
     sent = lab.requests[0].json()["messages"][1]["content"]
@@ -93,7 +94,7 @@ def test_endless_results_share_the_window_and_are_stored_whole(make_agent: Any, 
     """E9"""
     tool("look", lambda args: str(args["n"]) * 100_000)
     store = fresh_store()
-    agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(context_length=8192, journal=StoreJournal(lambda: store, NewSession("c")))
     agent.run_conversation("".join(f'[[tool look {{"n": {n}}}]]' for n in range(4)))
     results = [m["content"] for m in lab.requests[1].json()["messages"] if m["role"] == "tool"]
     assert sum(map(len, results)) < 8192 * 4 / 2 + 1_000
@@ -134,7 +135,7 @@ def test_a_failed_summary_shortens_old_results_and_is_told_once(make_agent: Any,
     store = fresh_store()
     agent = make_agent(
         settings=SMALL,
-        journal=StoreJournal(lambda: store, "c"),
+        journal=StoreJournal(lambda: store, NewSession("c")),
         status_callback=lambda notice: told.append(notice.text),
     )
     for turn in range(8):
@@ -155,7 +156,7 @@ def test_a_failed_summary_shortens_old_results_and_is_told_once(make_agent: Any,
 def test_compaction_in_place_keeps_the_session(make_agent: Any) -> None:
     store = fresh_store()
     settings = {"compression": {**SMALL["compression"], "in_place": True}}
-    agent = make_agent(settings=settings, journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(settings=settings, journal=StoreJournal(lambda: store, NewSession("c")))
     for turn in range(12):
         agent.run_conversation(f"question {turn}")
     session, everything = agent.session_id, len(list(store.history(agent.session_id)))
@@ -168,7 +169,7 @@ def test_compaction_in_place_keeps_the_session(make_agent: Any) -> None:
 def test_breaks_are_kept_in_the_store_with_reason_and_place(make_agent: Any) -> None:
     """A2"""
     store = fresh_store()
-    agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, NewSession("c")))
     for turn in range(12):
         agent.run_conversation(f"question {turn}")
     agent.take_back_last_turn()
@@ -188,8 +189,8 @@ def test_an_undo_after_a_rebuild_is_a_named_break_too(make_agent: Any) -> None:
     """A2: what was sent before is known from the store."""
     store = fresh_store()
     for turn in range(3):
-        make_agent(journal=StoreJournal(lambda: store, "c")).run_conversation(f"question {turn}")
-    rebuilt = make_agent(journal=StoreJournal(lambda: store, "c"))
+        make_agent(journal=StoreJournal(lambda: store, NewSession("c"))).run_conversation(f"question {turn}")
+    rebuilt = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     rebuilt.take_back_last_turn()
     assert rebuilt.run_conversation("another one")["prefix_breaks"] == [("undo", 4)]
     assert rebuilt.run_conversation("and on")["prefix_breaks"] == []
@@ -198,7 +199,7 @@ def test_an_undo_after_a_rebuild_is_a_named_break_too(make_agent: Any) -> None:
 def test_a_change_of_the_model_is_one_break_however_often_it_is_tried(make_agent: Any, lab: LabServer) -> None:
     """A2"""
     store = fresh_store()
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     agent.run_conversation("one")
     agent.model = "another-model"
     lab.set_plan([{"fault": {"status": 503}}, {"text": "ok"}])
@@ -209,7 +210,7 @@ def test_a_change_of_the_model_is_one_break_however_often_it_is_tried(make_agent
 def test_an_answer_that_broke_off_stays_in_the_ledger_as_unsettled(make_agent: Any, lab: LabServer) -> None:
     """A8"""
     store = fresh_store()
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     lab.set_plan([{"text": "half of it", "chunks": 4, "fault": {"cut_after_chunks": 2}}, {"text": "all of it"}])
     agent.run_conversation("one")
     spent = store.usage(task=agent.task_id)
@@ -227,7 +228,7 @@ def test_a_call_that_a_plugin_makes_inside_a_turn_is_charged_to_it(
 
     tool("beside", ask_beside)
     store = fresh_store()
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
     result = agent.run_conversation("[[tool beside {}]]")
     assert result["messages"][2]["content"] == "You said: hm"
     assert store.usage(task=agent.task_id).calls == 3 == len(lab.requests)
@@ -243,7 +244,7 @@ def test_a_call_of_a_plugin_that_broke_off_or_was_stopped_is_unsettled(
     asked = [{"role": "user", "content": said}]
     tool("beside", lambda args: str(call_llm("plugin", base_url=lab.base_url, model="small", messages=asked)))
     store = fresh_store()
-    agent = make_agent(journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(journal=StoreJournal(lambda: store, NewSession("c")))
 
     def stop_the_stalled() -> None:
         wait_until(lambda: len(lab.requests) >= 2)
@@ -262,7 +263,7 @@ def test_a_call_of_a_plugin_that_broke_off_or_was_stopped_is_unsettled(
 def test_every_call_is_in_the_ledger_summaries_too(make_agent: Any, lab: LabServer) -> None:
     """A8: the sum of the ledger is the sum of what the provider counted."""
     store = fresh_store()
-    agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, "c"))
+    agent = make_agent(settings=SMALL, journal=StoreJournal(lambda: store, NewSession("c")))
     for turn in range(12):
         agent.run_conversation(f"question {turn}")
     agent.compress_now()

@@ -11,6 +11,7 @@ from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.journal import Journal, Row, UsageRow, head_row, shown_text
 from hermes_state.memory_journal import MemoryJournal
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 
 CHAT = "agent:main:local:dm:1"
@@ -31,7 +32,7 @@ def test_a_journal_opens_nothing_before_its_first_use(store: Store) -> None:
         opened.append(store)
         return store
 
-    journal = StoreJournal(open_store, CHAT, platform="web", model="m")
+    journal = StoreJournal(open_store, NewSession(CHAT, platform="web", model="m"))
     assert opened == []
     transcript = journal.load()
     assert (transcript.version, transcript.rows, transcript.conversation) == (0, (), CHAT)
@@ -45,7 +46,7 @@ def test_a_journal_opens_nothing_before_its_first_use(store: Store) -> None:
 
 def test_a_journal_goes_on_from_its_own_writes(store: Store) -> None:
     """B2: own writes never fence the own writer, with or without a load between."""
-    journal = StoreJournal(lambda: store, CHAT, writer="me")
+    journal = StoreJournal(lambda: store, NewSession(CHAT), writer="me")
     assert journal.append([say("one")], [UsageRow("p", "m")]) == 1
     assert journal.append([say("two"), say("three")]) == 3
     assert journal.freeze("tools", "d", b"[]") == journal.freeze("0", "d", b"[]")
@@ -61,7 +62,7 @@ def test_a_journal_goes_on_from_its_own_writes(store: Store) -> None:
 
 def test_a_journal_is_fenced_by_another_writer_until_it_loads(store: Store) -> None:
     """B2, B3"""
-    mine, other = StoreJournal(lambda: store, CHAT), StoreJournal(lambda: store, CHAT)
+    mine, other = StoreJournal(lambda: store, NewSession(CHAT)), StoreJournal(lambda: store, NewSession(CHAT))
     mine.append([say("one")])
     assert texts(other.load().rows) == ["one"]
     assert mine.append([say("two")]) == 2
@@ -73,7 +74,7 @@ def test_a_journal_is_fenced_by_another_writer_until_it_loads(store: Store) -> N
 
 def test_a_journal_tells_where_its_transcript_stands(store: Store) -> None:
     """B3: what another writer did shows without reading rows, and looking does not hide it from the fence."""
-    mine, other = StoreJournal(lambda: store, CHAT), StoreJournal(lambda: store, CHAT)
+    mine, other = StoreJournal(lambda: store, NewSession(CHAT)), StoreJournal(lambda: store, NewSession(CHAT))
     assert mine.standing() == ("", 0)
     assert store.current(CHAT) is None
     session = mine.load().session
@@ -90,7 +91,7 @@ def test_a_journal_tells_where_its_transcript_stands(store: Store) -> None:
 @pytest.mark.parametrize("named", ["", "named"])
 def test_a_journal_moves_to_the_child(store: Store, named: str) -> None:
     """B4, B5"""
-    journal = StoreJournal(lambda: store, CHAT, session=named)
+    journal = StoreJournal(lambda: store, NewSession(CHAT, named))
     first = journal.load()
     journal.append([say("one")])
     child = journal.rotate("compaction", [say("summary")])
@@ -101,7 +102,7 @@ def test_a_journal_moves_to_the_child(store: Store, named: str) -> None:
 
 
 def test_a_journal_follows_a_new_session_and_a_named_one_does_not(store: Store) -> None:
-    free, named = StoreJournal(lambda: store, CHAT), StoreJournal(lambda: store, CHAT, session="s1")
+    free, named = StoreJournal(lambda: store, NewSession(CHAT)), StoreJournal(lambda: store, NewSession(CHAT, "s1"))
     assert named.load().session == free.load().session == "s1"
     store.end("s1", "new")
     fresh = free.load()
@@ -122,7 +123,7 @@ moves = st.one_of(
 @given(st.lists(moves, max_size=8))
 def test_a_journal_in_memory_does_what_one_on_a_store_does(taken: list[tuple[Any, ...]]) -> None:
     """I1: the same transcript after any steps, but for ids."""
-    journals: list[Journal] = [StoreJournal(fresh_store, CHAT, session="s"), MemoryJournal(CHAT, "s")]
+    journals: list[Journal] = [StoreJournal(fresh_store, NewSession(CHAT, "s")), MemoryJournal(CHAT, "s")]
     for name, *what in taken:
         for journal in journals:
             journal.load()

@@ -36,10 +36,11 @@ while True:
 ROTATOR = """
 import sys
 from hermes_base.journal import Row
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from hermes_state.sql.store_sql import Store
 
-journal = StoreJournal(lambda: Store(sys.argv[1]), "c")
+journal = StoreJournal(lambda: Store(sys.argv[1]), NewSession("c"))
 transcript = journal.load()
 print("start", transcript.session, flush=True)
 while True:

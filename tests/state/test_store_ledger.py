@@ -121,7 +121,7 @@ def test_a_break_without_a_reason_is_refused(store: Store, reason: str) -> None:
 
 def test_a_journal_notes_breaks_where_it_stands(store: Store) -> None:
     """A2"""
-    journal = StoreJournal(lambda: store, CHAT)
+    journal = StoreJournal(lambda: store, NewSession(CHAT))
     journal.broke("undo", 2)
     first = journal.load().session
     child = journal.rotate("compression", [])

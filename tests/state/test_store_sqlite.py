@@ -146,8 +146,8 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 def test_importing_and_constructing_creates_no_file(tmp_path: Path) -> None:
     code = (
         "import hermes_state.sql.store_sql, hermes_state.memory_journal\n"
-        "import hermes_state.home_lock as lock, hermes_state.store_journal as j\n"
-        "journal = j.StoreJournal(lambda: hermes_state.sql.store_sql.Store('store.db'), 'c')\n"
+        "import hermes_state.home_lock as lock, hermes_state.store_journal as j, hermes_state.store as s\n"
+        "journal = j.StoreJournal(lambda: hermes_state.sql.store_sql.Store('store.db'), s.NewSession('c'))\n"
         "held = lock.HomeLock('home')\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(tmp_path)})

@@ -6,7 +6,7 @@ from hermes_base.errors import Fenced
 from hermes_base.journal import SYSTEM, Row, TurnEnd
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
-from hermes_state.turn_journal import TurnJournal
+from hermes_state.store_journal import StoreJournal
 from hermes_state.turns import Claim, NodeInfo, Written
 
 KEY = "agent:main:local:dm:one"
@@ -48,7 +48,7 @@ def test_encoded_forms_are_kept_with_the_rows_or_not_at_all(store: Store) -> Non
         turns.append(claim, 1, late)
     assert not store.load(session).frozen
 
-    journal = TurnJournal(store, turns, NewSession(KEY))
+    journal = StoreJournal(lambda: store, NewSession(KEY), owned=True)
     journal.load()
     journal.bind(claim, turn, lambda end: ())
     journal.freeze(SYSTEM, "chat", b"prompt")

@@ -21,6 +21,7 @@ from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row
 from hermes_constants import get_hermes_home
 from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
 from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from tools.registry import registry
@@ -55,7 +56,7 @@ def agent(model: MoodyModel, told: list[str], store: Store) -> AIAgent:
         api_key="k",
         enabled_toolsets=[],
         settings=SMALL,
-        journal=StoreJournal(lambda: store, "talk"),
+        journal=StoreJournal(lambda: store, NewSession("talk")),
         status_callback=lambda notice: told.append(notice.text),
     )
     history: list[dict[str, Any]] = []

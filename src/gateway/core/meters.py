@@ -6,11 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hermes_base.journal import Row, TurnEnd, UsageRow
+from hermes_base.journal import UsageRow
 from hermes_state.sql.store_sql import Store
-from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.store import NewSession
-from hermes_state.turn_journal import TurnJournal
 
 #: Upper bounds of the buckets, in seconds: from what nobody notices to what somebody complains about.
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -107,29 +104,3 @@ def read_buckets(row: UsageRow) -> Mapping[str, int]:
         "output": row.output_tokens,
         "reasoning": row.reasoning_tokens,
     }
-
-
-class MeteredJournal(TurnJournal):
-    """The journal of a conversation, which counts what was stored: calls, tokens and breaks of the prefix."""
-
-    def __init__(self, store: Store, turns: TurnStore, place: NewSession, meters: Meters) -> None:
-        super().__init__(store, turns, place)
-        self._meters = meters
-
-    def append(self, rows: Sequence[Row], usage: Sequence[UsageRow] = ()) -> int:
-        version = super().append(rows, usage)
-        self._meters.count_calls(usage)
-        return version
-
-    def finish(self, rows: Sequence[Row], usage: Sequence[UsageRow], end: TurnEnd) -> int:
-        version = super().finish(rows, usage, end)
-        self._meters.count_calls(usage)
-        return version
-
-    def charge(self, usage: Sequence[UsageRow]) -> None:
-        super().charge(usage)
-        self._meters.count_calls(usage)
-
-    def broke(self, reason: str, position: int) -> None:
-        super().broke(reason, position)
-        self._meters.breaks.add(reason)

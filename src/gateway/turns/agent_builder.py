@@ -9,7 +9,7 @@ from typing import Any
 from agent.auxiliary_client import find_runtime
 from agent.providers.runtime import Runtime, entry_of_runtime
 from gateway.core.agent_cache import pick_baked
-from gateway.core.meters import MeteredJournal, Meters
+from gateway.core.meters import Meters
 from gateway.core.people import Scope
 from gateway.run import GatewayRunner
 from gateway.turns.threads import forbid_store_thread
@@ -23,6 +23,7 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_toolsets
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
+from hermes_state.store_journal import StoreJournal
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
 from tools.registry import registry
@@ -154,6 +155,10 @@ class Builder:
         runtime, settings, person = plan.runtime, plan.settings, plan.scope.person_id
         platform = parse_key(plan.conversation).platform
         new = NewSession(plan.conversation, platform=platform, model=runtime.model, person=person)
+        meters = self._meters
+        journal = StoreJournal(
+            lambda: self._store, new, owned=True, count_calls=meters.count_calls, count_break=meters.breaks.add
+        )
         current = self._store.current(plan.conversation)
 
         def search(words: str, limit: int) -> Sequence[Mapping[str, Any]]:
@@ -176,7 +181,7 @@ class Builder:
             session_id=current.id if current else "",
             gateway_session_key=plan.conversation,
             folder=plan.choices.folder,
-            journal=MeteredJournal(self._store, self._store.turns, new, self._meters),
+            journal=journal,
             notes=self._notes_of(plan.conversation),
             post_notice=self._post_notice,
             search=search,

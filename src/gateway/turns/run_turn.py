@@ -38,7 +38,7 @@ from hermes_base.text.foreign import BACKGROUND, UPLOADED
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
 from hermes_state.sql.store_sql import Store
-from hermes_state.turn_journal import TurnJournal
+from hermes_state.store_journal import StoreJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
 from run_agent.options import TurnOptions
@@ -66,7 +66,7 @@ class LiveTurn:
         self._questions = questions
         self._lock = threading.Lock()
         self._agent: AIAgent | None = None
-        self._journal: TurnJournal | None = None
+        self._journal: StoreJournal | None = None
         self.suspended = False
         self._cancel = CancelToken()  # of the turn, from the moment it is claimed
 
@@ -74,7 +74,7 @@ class LiveTurn:
     def steerable(self) -> bool:
         return self._agent is not None
 
-    def attach(self, agent: AIAgent, journal: TurnJournal) -> None:
+    def attach(self, agent: AIAgent, journal: StoreJournal) -> None:
         """From here on it can be told something; Fenced when it was suspended before it had begun."""
         with self._lock:
             if self.suspended:
@@ -363,9 +363,9 @@ def list_foreign(messages: Iterable[Inbound]) -> tuple[str, ...]:
     return tuple(origin for origin, holds in found.items() if holds)
 
 
-def _journal_of(agent: AIAgent) -> TurnJournal:
+def _journal_of(agent: AIAgent) -> StoreJournal:
     journal = agent.journal
-    if not isinstance(journal, TurnJournal):
+    if not isinstance(journal, StoreJournal):
         raise HermesError("This agent was not built for a gateway.")
     return journal
 

@@ -35,7 +35,7 @@ from hermes_cli.plugins import (
 )
 from hermes_state.people_store import MEMBER, OWNER
 from hermes_state.store import SessionInfo
-from hermes_state.turn_journal import TurnJournal
+from hermes_state.store_journal import StoreJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
 from tools.files import file_changes
@@ -300,7 +300,7 @@ def undo(scene: CommandScene) -> Result:
         said.append(f"Taken back: {exchange.text[:200]}")
         agent.take_back_last_turn(last=True)
         journal = agent.journal
-        assert isinstance(journal, TurnJournal)
+        assert isinstance(journal, StoreJournal)
         return Result(closed=journal.closed)
 
 
