@@ -14,29 +14,29 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Unpack
 
-from agent import anthropic_adapter, auxiliary_client
+from agent import anthropic_adapter
 from agent.context_compressor import ContextCompressor
-from agent.formats.repair import repair_after
 from agent.formats.wire import Dialect
 from agent.http import clients
-from agent.providers.runtime import Runtime, find_key
+from agent.providers.runtime import Runtime
 from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.turn import rules
 from agent.turn.compaction import Wanted, compact
 from agent.turn.conversation import Conversation
 from agent.turn.driver import Turn, TurnMessage
-from agent.turn.ports import TurnFacts
-from agent.turn.prefix import PrefixBreak
+from agent.turn.ports import Ports, TurnFacts
 from agent.turn.prompt import PromptSources, build_system_prompt, turn_facts
 from hermes_base.cancel import CancelToken, ended_with
 from hermes_base.chat import Asker, Notice
-from hermes_base.errors import ConfigProblem, HermesError, Interrupted
-from hermes_base.journal import SYSTEM, Journal, Row
-from hermes_base.settings import AgentSettings, Settings, read_settings
+from hermes_base.errors import HermesError, Interrupted
+from hermes_base.journal import SYSTEM, TOOLS
+from hermes_base.settings import AgentSettings, read_settings
+from hermes_base.text.foreign import ForeignText
+from hermes_base.tool_context import ToolContext
 from hermes_base.turn_context import TurnContext, current_turn
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_manager
@@ -44,16 +44,12 @@ from hermes_constants import get_hermes_home
 from hermes_state.memory_journal import MemoryJournal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
-from run_agent import engines, summaries
-from run_agent.assembly import make_ports
-from run_agent.cache_watch import CacheWatch
-from run_agent.ending import as_dict, log_end, tell_plugins
-from run_agent.events import EventCallbacks
-from run_agent.failover import describe, fallback_chain
-from run_agent.options import AgentOptions, TurnOptions, find_own_folder, runtime_of_options, with_options
-from run_agent.runtime_switch import SwitchableRuntime
+from run_agent import engines
+from run_agent.events import CacheWatch, as_dict, call_back, log_end, tell_plugins
+from run_agent.hands import AgentHands, tool_names_in
+from run_agent.options import AgentOptions, TurnOptions, find_own_folder, runtime_of_options
+from run_agent.runtime_switch import fallback_chain
 from run_agent.session_binding import SessionBinding
-from run_agent.taking_back import TakingBack
 from tools.browser_tool import cleanup_browser
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm
@@ -73,23 +69,18 @@ def end_task(task: str) -> None:
     cleanup_browser(task)
 
 
-class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
+class AIAgent(SessionBinding):
     """One conversation's agent. Every option may be left out; a missing model or key is reported at the first call."""
 
     tools: Sequence[Mapping[str, Any]] = ()
-    reasoning_config: Mapping[str, Any] | None = None
     max_iterations: int = AgentSettings().max_iterations
-    _options: AgentOptions = MappingProxyType({})  # type: ignore[assignment]
     _last_activity_ts: float = 0.0
     _last_activity_desc: str = "built"
     _api_call_count: int = 0
     _turn: Turn | None = None
-    _given_cancel: CancelToken | None = None
     _children: tuple["AIAgent", ...] = ()
     _engine_tool_names: frozenset[str] = frozenset()
-    _runtime_problem: ConfigProblem | None = None
     _system_message: str = ""
-    _turn_id: str = ""
     _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
 
@@ -99,13 +90,13 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
             raise TypeError(f"AIAgent does not know the option(s) {', '.join(sorted(unknown))}")
         self._options = options
         given = options.get("settings")
-        self._take_settings(read_settings(given) if given else cli_config.load_settings())
+        self._settings = read_settings(given) if given else cli_config.load_settings()
         self.session_id = options.get("session_id") or make_session_id()
         self.platform = options.get("platform") or "library"
         self.reasoning_config = options.get("reasoning_config")
         self.max_iterations = options.get("max_iterations") or self.max_iterations
         self._gateway_session_key = options.get("gateway_session_key") or ""
-        self._journal = options.get("journal") or MemoryJournal(self._gateway_session_key, self.session_id)
+        self.journal = options.get("journal") or MemoryJournal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
         self._asker = options.get("asker")
         self._running = threading.Lock()
@@ -141,25 +132,29 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         *,
         inbox: tuple[int, ...] = (),
         goes_on: bool = False,
+        given: TurnOptions | None = None,
     ) -> dict[str, Any]:
         """One turn: the answer and everything about it. `conversation_history=None` means the stored transcript.
 
         `user_message` is a text, or a list of parts (text, image_url) as OpenAI's format has them.
         `system_message` takes the place of the system prompt of a conversation that has none yet.
         `inbox` names the accepted messages it is made of; with `goes_on` the turn broke off with its process and goes
-        on from what is stored, and the message is what is not stored yet.
+        on from what is stored, and the message is what is not stored yet. `given` is what else belongs to this turn:
+        for whom it works, who hears it, what stops it.
         """
         if not self._running.acquire(blocking=False):
             raise HermesError("This agent is in the middle of a turn.", fix="Wait for it, steer it or interrupt it.")
         try:
+            if given is not None:
+                self.serve(given)
             self._system_message, self._turn_stream = system_message or "", stream_callback
             turn = TurnMessage.of(user_message, inbox=inbox, goes_on=goes_on)
-            with ended_with(self._given_cancel) as cancel:
+            with ended_with(self._turn_options.cancel) as cancel:
                 return self._run_turn(turn, conversation_history, task_id, cancel)
         finally:
-            self._leave_model()
-            self._turn = self._cancel = self._turn_stream = None
-            self._turn_id = ""
+            self._permit.release()  # nothing is being probed any more
+            self._turn = self._cancel = self._turn_stream = self._given_listeners = None
+            self._turn_id, self._turn_options = "", TurnOptions()
             self._running.release()
 
     def interrupt(self, reason: str = "stopped by the user") -> bool:
@@ -172,10 +167,6 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         cancel.cancel(reason)
         return True
 
-    def listen_to(self, cancel: CancelToken | None) -> None:
-        """The coming turn is stopped by this token, which its host may have set already; None: by one of its own."""
-        self._given_cancel = cancel
-
     def steer(self, text: str, inbox: tuple[int, ...] = ()) -> bool:
         """Put a text into the turn under way; the model reads it at its next step. False when there is none."""
         turn = self._turn
@@ -186,7 +177,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         messages does not stand in the transcript yet."""
         conversation = self._load_conversation()
         facts = TurnFacts(conversation.session, conversation.task, uuid.uuid4().hex[:16], self.platform)
-        ports = make_ports(self, CancelToken(), facts, conversation)
+        ports = self._make_ports(CancelToken(), facts, conversation)
         message = TurnMessage.of(said, inbox=inbox, goes_on=True)
         Turn(ports, conversation, message, facts, rules.TurnLimits()).abandon(reason)
 
@@ -200,14 +191,14 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         before = len(conversation)
         facts = TurnFacts(conversation.session, conversation.task, "compress", self.platform)
         tokens = max(0, getattr(self.context_compressor, "last_prompt_tokens", 0))
-        self._cancel = cancel = self._given_cancel or CancelToken()
+        self._cancel = cancel = self._turn_options.cancel or CancelToken()
         token = current_turn.set(self._turn_context(cancel, facts))
         try:
             cancel.check()
             self._begin_on_model()
-            shorter = compact(make_ports(self, cancel, facts, conversation), conversation, Wanted(tokens, True, focus))
+            shorter = compact(self._make_ports(cancel, facts, conversation), conversation, Wanted(tokens, True, focus))
         finally:
-            self._leave_model()
+            self._permit.release()
             current_turn.reset(token)
             self._cancel = None
         if shorter is None:
@@ -225,19 +216,10 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         children, self._children = self._children, ()
         for child in children:
             child.close()
-        if self._conversation is None and self._journal.standing()[0]:
+        if self._conversation is None and self.journal.standing()[0]:
             self._load_conversation()  # the task is the first session of the chain, not the newest
         end_task(self.task_id)
         self.release_clients()
-
-    @property
-    def task_id(self) -> str:
-        """Owner of shells and processes: the first session of the chain."""
-        return self._conversation.task if self._conversation is not None else self.session_id
-
-    @property
-    def journal(self) -> Journal:
-        return self._journal
 
     @property
     def children(self) -> tuple["AIAgent", ...]:
@@ -247,11 +229,6 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
     def size(self) -> tuple[int, bool]:
         """Roughly how many bytes it keeps warm, and whether it knows something that is stored nowhere."""
         return (self._conversation.bytes if self._conversation else 0), bool(self._notes)
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The conversation as it stands."""
-        return list(self._load_conversation().messages)
 
     def toolset_status(self) -> dict[str, bool]:
         return check_toolset_requirements()
@@ -278,7 +255,7 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         )
         self._turn_id = facts.turn
         is_new = not conversation.messages
-        ports = make_ports(self, cancel, facts, conversation)
+        ports = self._make_ports(cancel, facts, conversation)
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         told = "" if ports.model.dialect.plain else ports.redact(turn_facts(datetime.now(), self.folder))
@@ -314,85 +291,81 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
 
     def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
         """What plugins find out about the turn without asking."""
-        charge = lambda row: self._journal.charge([replace(row, turn=facts.turn)])  # noqa: E731
-        key, env = self._gateway_session_key, self._turn_options.env
+        charge, env, key = partial(self._charge, facts.turn), self._turn_options.env, self._gateway_session_key
         return TurnContext(cancel, facts.session, facts.task, self.platform, charge, env, key, facts.turn)
 
-    def _begin_on_model(self) -> None:
-        """Find the model if none is known yet, and start on whoever is well; a stand-in is told of once."""
-        self._find_runtime()
-        first = describe(self.runtime if not self._fallback_activated else self._first_as_it_was())
-        self._begin_on_the_best()
-        answering = describe(self.runtime)
-        if self._fallback_activated and answering != self._told_of:
-            self.tell_switch(first, answering, "unwell", f"{first} failed a moment ago.")
-
-    def _find_runtime(self) -> None:
-        """What the options left open is decided now; what cannot be decided is said when the model is called.
-
-        A key that was put right since the last turn is used in this one, and a built-in model that was started anew.
-        Those of a fallback are looked up when it takes over.
-        """
-        self._runtime_problem = None
-        try:
-            if self.base_url:
-                today = self.runtime if self._fallback_activated else self._find_today(self.runtime)
-                if today != self.runtime:
-                    self.release_clients()
-                    self._adopt_today(today)
-                return
-            found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
-            self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options), self._cancel))
-            self._client = None
-            self._snapshot_primary()
-        except ConfigProblem as problem:
-            self._runtime_problem = problem
-
-    def _load_conversation(self) -> Conversation:
-        """The warm one while it is what the store has; else read anew."""
-        warm = self._conversation
-        if warm is None or (warm.session, warm.version) != self._journal.standing():
-            warm = self._conversation = Conversation(self._journal.load())
-            if warm.session != self._bound_session:
-                self._bind_engine(warm.session)
-        return warm
-
-    def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
-        """A history from the caller: what it adds is appended; where it contradicts what was sent, it replaces it."""
-        conversation = self._load_conversation()
-        kept, repaired = repair_after(history, conversation.count_same(history))
-        known, same = len(conversation), conversation.count_same(repaired, kept)
-        if same == known:
-            rows = [Row(message) for message in repaired[known - kept :]]
-            if rows:
-                conversation.note(rows, self._journal.append(rows))
-            return conversation
-        given = [*conversation.say_again(kept), *repaired]
-        self._journal.rotate("history_replaced", [Row(message) for message in given])
-        replaced = PrefixBreak("history_replaced", same)
-        self._journal.broke(replaced.reason, replaced.position)
-        old, self._conversation = conversation, Conversation(self._journal.reload(), replaced)
-        self._session_rotated(old.session, self._conversation.session, old.messages)
-        return self._conversation
-
     # --- parts
+
+    def _make_ports(self, cancel: CancelToken, facts: TurnFacts, conversation: Conversation) -> Ports:
+        """What a turn is given: the model, the hands, the journal, the plugins and the person."""
+        options, settings, redact = self._options, self._settings, cli_config.redactor()
+        foreign = ForeignText(conversation.marks.seen_by(facts.sender))
+        for origin in self._turn_options.foreign:
+            foreign.note(origin)
+        context = ToolContext(
+            task=facts.task,
+            session=facts.session,
+            conversation=conversation.conversation,
+            turn=facts.turn,
+            folder=self.folder,
+            home=get_hermes_home(),
+            own=find_own_folder(options),
+            person=options.get("person") or "",
+            cancel=cancel,
+            asker=self._asker,
+            settings=settings,
+            redact=redact,
+            post_notice=options.get("post_notice"),
+            search=options.get("search"),
+            send_file=options.get("send_file"),
+            tell_model=self.tell_model,
+            window_tokens=self.context_length,
+            foreign=foreign,
+        )
+        hands = AgentHands(
+            hooks=self._hooks,
+            emit=lambda event: self.emit_progress(event, lambda: self._turn_id != facts.turn),
+            allowed=lambda: tool_names_in(conversation.frozen.get((TOOLS, "neutral"), b"[]")),
+            context=context,
+            engine=self.context_compressor,
+            engine_tools=self._engine_tool_names,
+        )
+        return Ports(
+            model=self,
+            hands=hands,
+            journal=self.journal,
+            hooks=self._hooks,
+            engine=self.context_compressor,
+            emit=self.emit,
+            on_text=self.emit_text,
+            on_reasoning=self.emit_reasoning,
+            on_chunk=self._note_chunk,
+            redact=redact,
+            touch=self._touch,
+            render_part=self._render_part,
+            on_rotated=self._session_rotated,
+            tell_once=self.tell_once,
+            tell_again=self.tell_again,
+            make_spare_engine=self._make_spare_engine,
+            compression_enabled=settings.compression.enabled,
+            compress_in_place=settings.compression.in_place,
+            cancel=cancel,
+            foreign=foreign,
+        )
 
     @property
     def folder(self) -> str:
         return self._turn_options.folder or self._options.get("folder") or os.getcwd()
 
     def serve(self, given: TurnOptions) -> None:
-        """Where and for whom the coming turns work, and by which settings; the conversation stays the same."""
-        self._turn_options = given
-        self._take_settings(given.settings or self._settings)
+        """Where and for whom the coming turn works, by which settings, and who hears it; the conversation stays the
+        same."""
+        self._turn_options, self._given_listeners = given, given.listeners
+        self._settings = given.settings or self._settings
         if given.fallbacks is not None:
             self._fallback_chain = fallback_chain(given.fallbacks)
         self._asker = given.asker or self._asker
         self.max_iterations = given.max_iterations or self.max_iterations
-
-    def _take_settings(self, settings: Settings) -> None:
-        self._settings = settings
-        self.cache_ttl = settings.model.cache_ttl
 
     def _build_system_prompt(self, *, small: bool = False) -> str:
         """Rendered once for a conversation; afterwards its stored bytes are sent."""
@@ -428,26 +401,6 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
             return anthropic_adapter.build_anthropic_client(runtime.api_key, runtime.base_url)
         return OpenAI(api_key=runtime.api_key, base_url=runtime.base_url)
 
-    def _find_today(self, runtime: Runtime) -> Runtime:
-        if runtime.provider == "embedded":
-            return auxiliary_client.connect_runtime(runtime, self._cancel)
-        given = self._options.get("api_key")
-        key = given or find_key(runtime.facts, auxiliary_client.environment(), runtime.key_env)
-        return replace(runtime, api_key=key)
-
-    def _summarise(self, request: str, max_tokens: int) -> str:
-        """The built-in engine's summary, by the model in use, charged to the conversation."""
-        return summaries.summarise(self, request, max_tokens, self._cancel or CancelToken())
-
-    def _make_spare_engine(self) -> ContextCompressor | None:
-        """The built-in engine for one compaction, where somebody else's is in use."""
-        if isinstance(self.context_compressor, ContextCompressor):
-            return None
-        spare = engines.build_compressor(self._settings, self.runtime)
-        spare.summarise = self._summarise
-        spare.on_session_start(self.session_id)
-        return spare
-
     def _note_chunk(self) -> None:
         self._last_activity_ts = time.time()
 
@@ -456,4 +409,4 @@ class AIAgent(SessionBinding, TakingBack, SwitchableRuntime, EventCallbacks):
         self._last_activity_ts, self._last_activity_desc = time.time(), what
         if what == "waiting for the model":
             self._api_call_count += 1
-            self._call_back(self.step_callback, self._api_call_count)
+            call_back((self._given_listeners or self).step_callback, self._api_call_count)

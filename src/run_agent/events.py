@@ -1,29 +1,31 @@
-"""The callbacks of an agent: a host sets them for each turn, and each gets the events that are meant for it."""
+"""What an agent tells: to callbacks while a turn runs; to plugins, the log and whoever asked for it when it is over."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes_base.chat import (
-    Event,
-    LastingNotice,
-    Notice,
-    ReasoningDelta,
-    TextDelta,
-    TextEnded,
-    ToolEnded,
-    ToolStarted,
-)
+from agent.providers.prices import has_cache
+from agent.turn.driver import TurnResult
+from agent.turn.ports import TurnFacts
+from agent.usage_pricing import COLD_TURNS, TurnUse, hit_rate, low_hit_rate
+from hermes_base.chat import Event, LastingNotice, Notice, TextEnded, ToolEnded, ToolStarted
+from hermes_base.hooks import Hooks
 from hermes_base.settings import Settings
-from hermes_base.text.redact import Redactor
 from hermes_cli import config as cli_config
 
 log = logging.getLogger(__name__)
 
+COLD = (
+    "The provider's cache was hit for less than half of the prompt in the last {turns} turns (now {rate:.0%}), so they "
+    "cost more than they should. /usage shows what moved the prompt; a plugin or a proxy may change it on its way."
+)
 
-class EventCallbacks:
-    """Callbacks may be set and changed at any time; None means that nobody listens."""
+
+@dataclass(eq=False)
+class Listeners:
+    """Who hears what happens in a turn; None means that nobody does."""
 
     stream_delta_callback: Callable[[str], None] | None = None
     reasoning_callback: Callable[[str], None] | None = None
@@ -32,57 +34,54 @@ class EventCallbacks:
     step_callback: Callable[[int], None] | None = None
     status_callback: Callable[[Notice], None] | None = None
     switch_callback: Callable[[str], None] | None = None  # another provider answers from now on: why
+
+
+class EventCallbacks(Listeners):
+    """An agent's own listeners may be set and changed at any time; a turn may be given others in their place."""
+
+    _given_listeners: Listeners | None = None
     _turn_stream: Callable[[str], None] | None = None  # given to one turn only
     _settings: Settings = Settings()
     _stand_in: str = ""  # who answers in the place of the first choice
     _told_of: str = ""  # the same, as people were told
     _told: frozenset[str] = frozenset()  # warnings that the person has read
 
-    @property
-    def redact(self) -> Redactor:
-        """Takes today's secrets out of what is shown and stored."""
-        return cli_config.redactor()
-
     def emit(self, event: Event) -> None:
         """Hand an event to whoever listens; never raises."""
+        hears = self._given_listeners or self
         match event:
-            case TextDelta(text):
-                self.emit_text(text)
-            case ReasoningDelta(text):
-                self.emit_reasoning(text)
             case TextEnded():
-                self._call_back(self.text_end_callback, event)
-            case ToolStarted() | ToolEnded():
-                self.emit_progress(event, lambda: False)
+                call_back(hears.text_end_callback, event)
             case Notice():
-                self._call_back(self.status_callback, replace(event, text=self.redact(event.text)))
+                call_back(hears.status_callback, replace(event, text=cli_config.redactor()(event.text)))
 
     def emit_progress(self, event: ToolStarted | ToolEnded, is_over: Callable[[], bool]) -> None:
         """What the tool of a turn does, from whichever thread. Who listens is looked up first: if the turn is not over
         after that, it is whoever listens to this turn, and not to the next one."""
-        listener, redact = self.tool_progress_callback, self.redact
+        listener, redact = (self._given_listeners or self).tool_progress_callback, cli_config.redactor()
         if not is_over():
-            self._call_back(listener, replace(event, name=redact(event.name), preview=redact(event.preview)))
+            call_back(listener, replace(event, name=redact(event.name), preview=redact(event.preview)))
 
     def emit_text(self, text: str) -> None:
         """The short way for what comes hundreds of times in an answer."""
+        hears = self._given_listeners or self
         try:
-            if self.stream_delta_callback is not None:
-                self.stream_delta_callback(text)
+            if hears.stream_delta_callback is not None:
+                hears.stream_delta_callback(text)
             if self._turn_stream is not None:
                 self._turn_stream(text)
         except Exception:
             log.exception("a callback failed")
 
     def emit_reasoning(self, text: str) -> None:
-        self._call_back(self.reasoning_callback, text)
+        call_back((self._given_listeners or self).reasoning_callback, text)
 
     def tell_switch(self, before: str, after: str, reason: str, why: str) -> None:
         """D12: another model answers now. A person reads it once, until the first choice is back."""
         self.note_switch(before, after, reason)
         self._stand_in = after
         if after != self._told_of:
-            self._told_of = after if self.status_callback is not None else ""
+            self._told_of = after if (self._given_listeners or self).status_callback is not None else ""
             self._tell_model_change(LastingNotice(f"{why} {after} answers instead of {before} for now.", "warning"))
 
     def tell_return(self, after: str) -> None:
@@ -111,13 +110,84 @@ class EventCallbacks:
     def note_switch(self, before: str, after: str, reason: str) -> None:
         """D12: every switch and return stands in the log with from, to and reason."""
         log.info("%s answers instead of %s (%s)", after, before, reason, extra={"reason": reason})
-        self._call_back(self.switch_callback, reason)
+        call_back((self._given_listeners or self).switch_callback, reason)
 
-    def _call_back(self, callback: Callable[..., None] | None, value: Any) -> None:
-        """The boundary to somebody's callback: its failure is logged and does not touch the turn."""
-        if callback is None:
-            return
-        try:
-            callback(value)
-        except Exception:
-            log.exception("a callback failed")
+
+def call_back(callback: Callable[..., None] | None, value: Any) -> None:
+    """The boundary to somebody's callback: its failure is logged and does not touch the turn."""
+    if callback is None:
+        return
+    try:
+        callback(value)
+    except Exception:
+        log.exception("a callback failed")
+
+
+# --- when a turn is over
+
+
+def as_dict(result: TurnResult) -> dict[str, Any]:
+    """The turn's own part of what `run_conversation` gives back."""
+    return {
+        "final_response": result.text,
+        "api_calls": result.api_calls,
+        "completed": result.completed,
+        "interrupted": result.interrupted,
+        "reason": result.reason,
+        "error": result.error,
+        "unread_steering": list(result.unread),
+        "usage": result.usage.as_engine_usage(),
+        "prefix_breaks": [(broken.reason, broken.position) for broken in result.breaks],
+    }
+
+
+def log_end(result: TurnResult, provider: str, model: str) -> None:
+    """One line for each turn, with who answered and the tokens by bucket (H9)."""
+    how = "interrupted" if result.interrupted else "completed" if result.completed else "failed"
+    used = result.usage
+    tokens = {
+        "input": used.input_tokens,
+        "cache_read": used.cache_read_tokens,
+        "cache_write": used.cache_write_tokens,
+        "output": used.output_tokens,
+    }
+    about = {"provider": provider, "model": model, "tokens": tokens, "reason": result.reason or result.error}
+    log.info("the turn %s with %d calls of a model", how, result.api_calls, extra=about)
+
+
+def tell_plugins(
+    hooks: Hooks, result: TurnResult, facts: TurnFacts, text: str, model: str, messages: Sequence[dict[str, Any]]
+) -> None:
+    """`post_llm_call` after an answer, then `on_session_end`, which fires after every turn."""
+    ids = {"session_id": facts.session, "task_id": facts.task, "turn_id": facts.turn}
+    where = {"model": model, "platform": facts.platform}
+    if result.text and not result.interrupted:
+        hooks.invoke(
+            "post_llm_call",
+            **ids,
+            **where,
+            user_message=text,
+            assistant_response=result.text,
+            conversation_history=list(messages),
+        )
+    hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
+
+
+class CacheWatch:
+    """The last turns of one conversation, as far as they say something about the cache."""
+
+    def __init__(self) -> None:
+        self._turns: list[TurnUse] = []
+        self._last = 0.0
+        self._told = False
+
+    def note(self, result: TurnResult, provider: str, model: str) -> str:
+        """A warning, the first time it is due; else nothing."""
+        now = time.monotonic()
+        pause, self._last = now - self._last if self._last else 0.0, now
+        use = TurnUse(model, result.usage, result.api_calls, bool(result.breaks), pause, has_cache(provider, model))
+        self._turns = [*self._turns, use][-2 * COLD_TURNS :]
+        if self._told or not low_hit_rate(self._turns):
+            return ""
+        self._told = True
+        return COLD.format(turns=COLD_TURNS, rate=hit_rate(result.usage))

@@ -8,11 +8,13 @@ from typing import Any, TypedDict
 from agent.model_metadata import get_model_context_length
 from agent.providers.runtime import Runtime
 from agent.providers.table import PROVIDERS, provider_or_custom
+from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
 from hermes_base.settings import Settings
 from hermes_base.tool_context import FileSender, PostNotice, Searcher
+from run_agent.events import Listeners
 
 
 class AgentOptions(TypedDict, total=False):
@@ -78,6 +80,8 @@ class TurnOptions:
     fallbacks: Sequence[Mapping[str, Any]] | None = None
     max_iterations: int = 0
     foreign: tuple[str, ...] = ()  # origins of what comes along with the message and is not the sender's own words
+    cancel: CancelToken | None = None  # what stops it, and may have done so already
+    listeners: Listeners | None = None
 
 
 def with_options(found: Runtime, options: AgentOptions) -> Runtime:

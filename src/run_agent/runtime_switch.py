@@ -1,31 +1,38 @@
-"""The model an agent uses, and how it is swapped: another provider for one turn, the first choice back for the next."""
+"""The model that an agent uses, as its turn sees it, and how it is swapped: another provider for one turn, the first
+choice back for the next."""
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from agent import auxiliary_client
+from agent.formats.reply import Reply
+from agent.formats.wire import AnswerReader, CallSettings, Dialect, dialect_of
 from agent.http import clients
 from agent.providers.failures import is_transport_error
 from agent.providers.health import Name, Permit, health, names_of
-from agent.providers.runtime import Runtime, runtime_of_entry
-from agent.providers.table import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, provider_or_custom
+from agent.providers.runtime import Runtime, find_key, needs_key, runtime_of_entry
+from agent.providers.table import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, advise_key, provider_or_custom
 from hermes_base.cancel import CancelToken
-from hermes_base.errors import Concern, HermesError
+from hermes_base.errors import Concern, ConfigProblem, FailureKind, HermesError, ModelFailure
+from hermes_base.text.addresses import describe_address
 from run_agent.engines import tell_model
-from run_agent.failover import describe, snapshot
+from run_agent.events import EventCallbacks
+from run_agent.options import AgentOptions, with_options
 
 log = logging.getLogger(__name__)
 
 RECOVERY_PAUSE, LONGEST_RECOVERY_PAUSE = 3, 8
+_KEY_REFUSED = 401
 
 
-class SwitchableRuntime:
-    """Runtime fields and the client built from them. An instance made without `__init__` is whole."""
+class SwitchableRuntime(EventCallbacks):
+    """Runtime fields and the client built from them; implements `ModelPort`. An instance made without `__init__` is
+    whole."""
 
     model: str = ""
     provider: str = ""
@@ -36,7 +43,7 @@ class SwitchableRuntime:
     max_tokens: int | None = None
     runtime_source: str = ""
     key_env: str = ""
-    cache_ttl: str = "5m"
+    reasoning_config: Mapping[str, Any] | None = None
     context_compressor: Any = None
     _client: Any = None
     _client_released: bool = False
@@ -48,6 +55,8 @@ class SwitchableRuntime:
     _cancel: CancelToken | None = None
     _permit: Permit = health.insist(Runtime("", "", "", "", "", 0))  # of the model that the turn is on
     _tried: frozenset[Name] = frozenset()  # models that this turn was on since the last answer
+    _options: AgentOptions = MappingProxyType({})  # type: ignore[assignment]
+    _runtime_problem: ConfigProblem | None = None  # why no model could be found
 
     # --- the client
 
@@ -116,24 +125,93 @@ class SwitchableRuntime:
     def _snapshot_primary(self) -> None:
         self._primary_runtime = snapshot(self.runtime, self.context_compressor, caching=self._use_prompt_caching)
 
+    # --- one call
+
+    @property
+    def dialect(self) -> Dialect:
+        return dialect_of(self.api_mode, provider_or_custom(self.provider))
+
+    def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
+        ttl = self._settings.model.cache_ttl if self._use_prompt_caching else ""
+        settings = CallSettings(self.model, self.max_tokens, self.reasoning_config, with_tools, ttl)
+        return self.dialect.format.make_tail(provider_or_custom(self.provider), settings)
+
+    def send(
+        self,
+        body: bytes,
+        answer: AnswerReader,
+        cancel: CancelToken,
+        on_chunk: Callable[[], None],
+        patience: float | None = None,
+    ) -> Reply:
+        runtime, facts = self.runtime, provider_or_custom(self.provider)
+        # A missing model or key fails like a call would: the message is kept, and a fallback may answer.
+        if self._runtime_problem is not None:
+            raise ModelFailure(self._runtime_problem.what, kind=FailureKind.NEXT, fix=self._runtime_problem.fix)
+        if not runtime.api_key and needs_key(facts, runtime.base_url):
+            raise ModelFailure(f"No key for {facts.label} is set.", kind=FailureKind.NEXT, fix=advise_key(facts))
+        first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
+        who, format = describe(runtime), self.dialect.format
+        call = clients.StreamCall(format, body, who, first_byte, facts.between_chunks_seconds)
+        try:
+            return clients.stream(self.ensure_client(), call, answer, cancel, on_chunk)
+        except ModelFailure as failure:
+            if failure.status == _KEY_REFUSED:
+                failure.fix = advise_key(facts) or failure.fix
+            raise
+
+    def note_success(self) -> None:
+        """The chain is whole for the next step of the turn: whoever failed before this answer may be well by then."""
+        self._permit.succeeded()
+        self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
+        if not self._fallback_activated:
+            self.tell_return(describe(self.runtime))
+
+    def note_failure(self, failure: ModelFailure) -> None:
+        self._permit.failed(failure.concern, failure.retry_after)
+
     # --- who starts a turn
 
-    def _begin_on_the_best(self) -> None:
+    def _find_runtime(self) -> None:
+        """What the options left open is decided now; what cannot be decided is said when the model is called.
+
+        A key that was put right since the last turn is used in this one, and a built-in model that was started anew.
+        Those of a fallback are looked up when it takes over.
+        """
+        self._runtime_problem = None
+        try:
+            if self.base_url:
+                today = self.runtime if self._fallback_activated else self._find_today(self.runtime)
+                if today != self.runtime:
+                    self.release_clients()
+                    self._adopt_today(today)
+                return
+            found = auxiliary_client.find_runtime(self._settings, model=self.model, provider=self.provider)
+            self._adopt(auxiliary_client.connect_runtime(with_options(found, self._options), self._cancel))
+            self._client = None
+            self._snapshot_primary()
+        except ConfigProblem as problem:
+            self._runtime_problem = problem
+
+    def _begin_on_model(self) -> None:
         """The turn starts on the first choice if that is well, else on the first of the chain that is; when nobody is,
-        on the first choice all the same. The chain is whole for every turn."""
-        self._leave_model()
+        on the first choice all the same. The chain is whole for every turn, and a stand-in is told of once."""
+        self._find_runtime()
+        self._permit.release()
         self._fallback_index, self._tried = 0, frozenset()
         first = self._find_first_choice()
         permit = health.admit(first) if first is not None else None
-
-        def take_first() -> bool:
-            return not self._fallback_activated or self._restore_primary_runtime()
-
-        if (permit is not None and self._move(permit, take_first)) or self._try_activate_fallback():
+        if permit is not None and not self._fallback_activated:
+            self._stay(permit)
             return
-        if self._fallback_activated:
+        before = describe(self._first_as_it_was() if self._fallback_activated else self.runtime)
+        restored = permit is not None and self._move(permit, self._restore_primary_runtime)
+        if not restored and not self._try_activate_fallback():
             self._restore_primary_runtime()
-        self._stay(health.insist(self.runtime))
+            self._stay(health.insist(self.runtime))
+        answering = describe(self.runtime)
+        if self._fallback_activated and answering != self._told_of:
+            self.tell_switch(before, answering, "unwell", f"{before} failed a moment ago.")
 
     def _find_first_choice(self) -> Runtime | None:
         """The first choice as it is today; None when it cannot be had at all."""
@@ -167,18 +245,24 @@ class SwitchableRuntime:
                 permit.release()
         return taken
 
-    def _note_answer(self) -> None:
-        """The chain is whole for the next step of the turn: whoever failed before this answer may be well by then."""
-        self._permit.succeeded()
-        self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
-
-    def _leave_model(self) -> None:
-        """The turn is over, however it ended: nothing is being probed any more."""
-        self._permit.release()
-
     # --- another provider for this turn
 
-    def _could_switch(self) -> bool:
+    def switch(self, failure: ModelFailure) -> bool:
+        """Hand the turn to the next provider of the chain that is well, and say so once."""
+        before = describe(self.runtime)
+        self.note_failure(failure)
+        if not self._try_activate_fallback() and not self._return_to_first_choice():
+            return False
+        # One word for the log and the meters.
+        reason = str(failure.status or ("connection" if failure.transport else failure.kind))
+        after = describe(self.runtime)
+        if self._fallback_activated:
+            self.tell_switch(before, after, reason, failure.what)
+        else:  # that the first choice is back is said when it has answered
+            self.note_switch(before, after, reason)
+        return True
+
+    def could_switch(self) -> bool:
         """Whether somebody further down the chain is well."""
         left = map(_complete, self._fallback_chain[self._fallback_index :])
         return any(health.is_well(wanted) for wanted in left if wanted is not None and not self._was_tried(wanted))
@@ -260,14 +344,18 @@ class SwitchableRuntime:
 
     def _find_today(self, runtime: Runtime) -> Runtime:
         """The first choice with the key that is set now, and at the address where the built-in model is served now."""
-        raise NotImplementedError
+        if runtime.provider == "embedded":
+            return auxiliary_client.connect_runtime(runtime, self._cancel)
+        given = self._options.get("api_key")
+        key = given or find_key(runtime.facts, auxiliary_client.environment(), runtime.key_env)
+        return replace(runtime, api_key=key)
 
     def _try_recover_primary_transport(self, error: BaseException, *, retry_count: int, max_retries: int) -> bool:
         """What the turn does by itself, for callers from outside: they have no token to wait on."""
         del max_retries  # the caller has decided already that retrying is over
-        return self._recover_transport(error, retry_count, time.sleep)
+        return self.recover(error, time.sleep, retry_count)
 
-    def _recover_transport(self, error: BaseException, retry_count: int, pause: Callable[[float], None]) -> bool:
+    def recover(self, error: BaseException, pause: Callable[[float], None], retry_count: int = 1) -> bool:
         """One new connection to the first choice after its old one broke, after a short pause. Behind an aggregator
         there is a failover already: a new connection to it would change nothing."""
         is_aggregator = provider_or_custom(self.provider).aggregator
@@ -297,3 +385,37 @@ def _complete(entry: Mapping[str, Any]) -> Runtime | None:
     except HermesError as problem:
         log.warning("a fallback cannot be used: %s", problem)
         return None
+
+
+# --- as values
+
+
+def fallback_chain(option: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...]:
+    """One entry or several, in their order; an entry without a provider and an address is none."""
+    entries = [option] if isinstance(option, Mapping) else list(option or ())
+    return tuple(entry for entry in entries if entry.get("provider") or entry.get("base_url"))
+
+
+def describe(runtime: Runtime) -> str:
+    """How people know it: the model and who serves it."""
+    facts = provider_or_custom(runtime.provider)
+    who = f"({facts.label})" if facts.name != "custom" else f"at {describe_address(runtime.base_url)}"
+    return f"{runtime.model} {who}"
+
+
+def snapshot(runtime: Runtime, engine: Any, *, caching: bool) -> dict[str, Any]:
+    """The first choice as it was, so that the next turn can have it back."""
+    taken = {
+        **asdict(runtime),
+        "client_kwargs": {"api_key": runtime.api_key, "base_url": runtime.base_url},
+        "use_prompt_caching": caching,
+        "compressor_model": getattr(engine, "model", runtime.model),
+        "compressor_provider": getattr(engine, "provider", runtime.provider),
+        "compressor_context_length": getattr(engine, "context_length", runtime.context_length),
+        "compressor_threshold_tokens": getattr(engine, "threshold_tokens", 0),
+    }
+    if runtime.api_mode == ANTHROPIC_MESSAGES:
+        taken["anthropic_api_key"] = runtime.api_key
+        taken["anthropic_base_url"] = runtime.base_url
+        taken["is_anthropic_oauth"] = clients.is_oauth_token(runtime.api_key)
+    return taken

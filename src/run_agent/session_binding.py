@@ -1,24 +1,109 @@
-"""How an agent's context engine follows its conversation: from session to session, through rotation, to the end."""
+"""The conversation of an agent: how it is loaded, made shorter and taken back, and how the context engine follows it
+from session to session, through rotation, to the end."""
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from agent.turn.conversation import Conversation
+from agent import auxiliary_client
+from agent.context_compressor import ContextCompressor
+from agent.formats.repair import repair_after
+from agent.formats.reply import Reply
+from agent.turn import rules
+from agent.turn.compaction import BYTES_A_TOKEN
+from agent.turn.conversation import Conversation, Exchange
+from agent.turn.prefix import PrefixBreak
+from hermes_base.cancel import CancelToken
+from hermes_base.errors import ModelFailure
+from hermes_base.journal import Journal, Row, TurnEnd, UsageRow, head_row
 from hermes_constants import get_hermes_home
 from run_agent import engines
+from run_agent.runtime_switch import SwitchableRuntime
 
 
-class SessionBinding:
+class SessionBinding(SwitchableRuntime):
     """The engine of an agent is told of every change of session; whoever knows a session's id learns the new one."""
 
     session_id: str = ""
     platform: str = ""
-    model: str = ""
-    context_compressor: Any = None
+    journal: Journal
+    _turn_id: str = ""
     _conversation: Conversation | None = None
     _cached_system_prompt: str | None = None
     _gateway_session_key: str = ""
     _bound_session: str = ""  # which session the engine was told of last
+
+    @property
+    def task_id(self) -> str:
+        """Owner of shells and processes: the first session of the chain."""
+        return self._conversation.task if self._conversation is not None else self.session_id
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation as it stands."""
+        return list(self._load_conversation().messages)
+
+    def _load_conversation(self) -> Conversation:
+        """The warm one while it is what the store has; else read anew."""
+        warm = self._conversation
+        if warm is None or (warm.session, warm.version) != self.journal.standing():
+            warm = self._conversation = Conversation(self.journal.load())
+            if warm.session != self._bound_session:
+                self._bind_engine(warm.session)
+        return warm
+
+    def _take_history(self, history: Sequence[Mapping[str, Any]]) -> Conversation:
+        """A history from the caller: what it adds is appended; where it contradicts what was sent, it replaces it."""
+        conversation = self._load_conversation()
+        kept, repaired = repair_after(history, conversation.count_same(history))
+        known, same = len(conversation), conversation.count_same(repaired, kept)
+        if same == known:
+            rows = [Row(message) for message in repaired[known - kept :]]
+            if rows:
+                conversation.note(rows, self.journal.append(rows))
+            return conversation
+        given = [*conversation.say_again(kept), *repaired]
+        self.journal.rotate("history_replaced", [Row(message) for message in given])
+        replaced = PrefixBreak("history_replaced", same)
+        self.journal.broke(replaced.reason, replaced.position)
+        old, self._conversation = conversation, Conversation(self.journal.reload(), replaced)
+        self._session_rotated(old.session, self._conversation.session, old.messages)
+        return self._conversation
+
+    # --- taking back what was said last; nothing is deleted
+
+    def last_exchange(self) -> Exchange | None:
+        """What the person asked last, as far as it stands and was not compacted."""
+        return self._load_conversation().find_last_exchange()
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether something in the conversation stands for what was said before."""
+        return self._load_conversation().is_compacted
+
+    def estimate_tokens(self, keep: int) -> int:
+        """Roughly what the first messages, the tools and the prompt take in a request."""
+        return self._load_conversation().estimate_bytes(keep) // BYTES_A_TOKEN
+
+    def take_back_last_turn(self, *, last: bool = False) -> str | None:
+        """Undo the last exchange: the question, what was put into its turn, the answer. Its text, or None when there is
+        none. The provider's last count was of what is gone now, so it counts no more (E4).
+
+        `last`: this is all that is done for the message that asked for it.
+        """
+        conversation = self._load_conversation()
+        exchange = conversation.find_last_exchange()
+        if exchange is None:
+            return None
+        taken_back = [head_row(exchange.place)]
+        version = self.journal.finish(taken_back, (), TurnEnd("")) if last else self.journal.append(taken_back)
+        conversation.forget_after(exchange.place, version)
+        self.context_compressor.last_prompt_tokens = 0
+        return exchange.text
+
+    # --- the context engine
 
     def shutdown_memory_provider(self, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
         """The conversation is over: the engine may store what it keeps of it."""
@@ -79,3 +164,51 @@ class SessionBinding:
             "context_length": getattr(self.context_compressor, "context_length", 0),
             "conversation_id": self._gateway_session_key or None,
         }
+
+    def _make_spare_engine(self) -> ContextCompressor | None:
+        """The built-in engine for one compaction, where somebody else's is in use."""
+        if isinstance(self.context_compressor, ContextCompressor):
+            return None
+        spare = engines.build_compressor(self._settings, self.runtime)
+        spare.summarise = self._summarise
+        spare.on_session_start(self.session_id)
+        return spare
+
+    def _summarise(self, request: str, max_tokens: int) -> str:
+        """The built-in engine's summary, by the model in use: tried again, and by others, as any call of a turn is, and
+        charged to the conversation. Raises ModelFailure when nobody could write it, and Interrupted."""
+        cancel = self._cancel or CancelToken()
+        call = auxiliary_client.AuxiliaryCall([{"role": "user", "content": request}], "compression", max_tokens)
+        plan = rules.reach_model(rules.TurnLimits())
+        outcome: Any = None
+        while True:
+            cancel.check()
+            try:
+                step = plan.send(outcome)
+            except StopIteration as end:
+                if isinstance(end.value, Reply):
+                    return end.value.text
+                raise end.value.failure from None
+            outcome = self._perform_beside(step, call, cancel)
+
+    def _perform_beside(self, step: rules.Step, call: auxiliary_client.AuxiliaryCall, cancel: CancelToken) -> Any:
+        """The steps of the rules as far as a call beside the conversation has them."""
+        match step:
+            case rules.CallModel():
+                patient = replace(call, patience=step.find_patience(time.monotonic(), self.could_switch))
+                charge = partial(self._charge, self._turn_id)
+                try:
+                    return auxiliary_client.complete(self.runtime, self.ensure_client(), patient, charge, cancel)
+                except ModelFailure as failure:
+                    return failure
+            case rules.SwitchProvider(failure):
+                return self.switch(failure)
+            case rules.RecoverTransport(failure):
+                return self.recover(failure, cancel.pause)
+            case rules.Pause(seconds):
+                return cancel.pause(seconds)
+        return False  # what is asked for a summary cannot be made shorter
+
+    def _charge(self, turn: str, row: UsageRow) -> None:
+        """A call beside the conversation, put to the account of a turn."""
+        self.journal.charge([replace(row, turn=turn)])

@@ -13,7 +13,6 @@ from agent.providers.runtime import Runtime, runtime_of_entry
 from hermes_base.errors import Concern, FailureKind, ModelFailure
 from hermes_base.hooks import NoHooks
 from run_agent import AIAgent, runtime_switch
-from run_agent.model_port import AgentModel
 
 NAMES = ("first", "second", "third")
 #: Two at one address with one key, one elsewhere.
@@ -60,7 +59,6 @@ def play_turn(agent: AIAgent, calls: list[Any], is_well: Callable[[Runtime], boo
     """One turn, as `run_conversation` frames it."""
     chain = chain_of(agent)
     well = [runtime.model for runtime in chain if is_well(runtime)]
-    port = AgentModel(agent)
     try:
         agent._begin_on_model()
         assert agent.model == (well[0] if well else "first"), "the first that is well starts, with the whole chain"
@@ -69,19 +67,19 @@ def play_turn(agent: AIAgent, calls: list[Any], is_well: Callable[[Runtime], boo
             if call == "stopped":
                 return
             if call == "answered":
-                port.note_success()
+                agent.note_success()
                 return
             concern, retry_after = call
             failure = ModelFailure("it failed", kind=FailureKind.NEXT, retry_after=retry_after, concern=concern)
             expected = [runtime.model for runtime in chain if is_well(runtime) and runtime.model not in asked]
-            if not port.switch(failure):
+            if not agent.switch(failure):
                 left = [name for name in expected if NAMES.index(name) > NAMES.index(asked[-1])]
                 assert concern is not Concern.REQUEST or not left, "somebody who is well was passed over"
                 return
             assert agent.model not in asked, "nobody is asked twice in one turn"
             asked.append(agent.model)
     finally:
-        agent._leave_model()
+        agent._permit.release()
 
 
 @given(st.lists(TURNS, max_size=12))

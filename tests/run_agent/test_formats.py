@@ -286,13 +286,13 @@ def test_steering_that_comes_too_late_is_handed_back(make_agent: Any, lab: LabSe
     agent = make_agent(stream_delta_callback=lambda text: None)
     turns: list[Any] = []
     agent.status_callback = None
-    finish = agent._journal.finish
+    finish = agent.journal.finish
 
     def finish_late(*args: Any) -> int:
         turns.append(agent.steer("too late for this one"))
         return finish(*args)
 
-    agent._journal.finish = finish_late
+    agent.journal.finish = finish_late
     result = agent.run_conversation("[[say done]]")
     assert turns == [True]
     assert result["unread_steering"] == ["too late for this one"]

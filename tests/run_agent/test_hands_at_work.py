@@ -208,7 +208,7 @@ def test_a_running_process_is_a_sign_of_life_and_a_tool_that_hangs_is_not(
     idle.tools = [*idle.tools, {"type": "function", "function": {"name": "hang", "parameters": {"type": "object"}}}]
     signs.clear()
     monkeypatch.setattr(idle, "_touch", lambda what: signs.append(what))
-    idle._journal = MemoryJournal("another")
+    idle.journal = MemoryJournal("another")
     idle.run_conversation(call("hang"))
     assert signs.count("running tools") == 1
 

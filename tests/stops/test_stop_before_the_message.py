@@ -10,6 +10,7 @@ from moody_model import MoodyModel
 from hermes_base.cancel import CancelToken
 from hermes_constants import get_hermes_home
 from run_agent import AIAgent
+from run_agent.options import TurnOptions
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 NOTE = "[Memory was changed: likes tea]"
@@ -31,9 +32,7 @@ def run_stopped(agent: AIAgent, said: Any) -> None:
     """A turn whose stop was there before it."""
     stopped = CancelToken()
     stopped.cancel("stopped by Ann")
-    agent.listen_to(stopped)
-    assert agent.run_conversation(said)["interrupted"] is True
-    agent.listen_to(None)
+    assert agent.run_conversation(said, given=TurnOptions(cancel=stopped))["interrupted"] is True
 
 
 def sent(model: MoodyModel) -> str:

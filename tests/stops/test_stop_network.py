@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import httpx2
 import pytest
@@ -175,13 +176,13 @@ def test_a_stop_in_the_pause_before_a_new_connection_is_heard(
         monkeypatch.setattr(f"run_agent.runtime_switch.{name}", 600)
     agent = make_agent(model.base_url)
     recovering = threading.Event()
-    real = agent._recover_transport
+    real = agent.recover
 
-    def recover(failure: ModelFailure, count: int, pause: object) -> bool:
+    def recover(failure: ModelFailure, pause: Any) -> bool:
         recovering.set()
-        return real(failure, count, pause)  # type: ignore[arg-type]
+        return real(failure, pause)
 
-    monkeypatch.setattr(agent, "_recover_transport", recover)
+    monkeypatch.setattr(agent, "recover", recover)
     thread, box = start(agent)
     assert recovering.wait(20)
     asked = len(model.requests)

@@ -371,7 +371,7 @@ class Turn:
         return leave_out(self._ports, self.conversation, step.failure)
 
     def _recover(self, step: rules.RecoverTransport) -> bool:
-        return self._ports.model.recover(step.failure, self._ports.cancel)
+        return self._ports.model.recover(step.failure, self._ports.cancel.pause)
 
     def _pause(self, step: rules.Pause) -> None:
         self._ports.touch("waiting to try again")

@@ -13,6 +13,7 @@ from gateway.core.meters import Meters
 from gateway.core.people import Scope
 from gateway.run import GatewayRunner
 from gateway.turns.threads import forbid_store_thread
+from hermes_base.cancel import CancelToken
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
@@ -192,9 +193,9 @@ class Builder:
         self.refresh(agent, plan)
         return agent
 
-    def refresh(self, agent: AIAgent, plan: AgentPlan) -> None:
-        """Today's settings for an agent that works outside a turn."""
-        agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks))
+    def refresh(self, agent: AIAgent, plan: AgentPlan, cancel: CancelToken | None = None) -> None:
+        """Today's settings for an agent that works outside a turn, and what stops it."""
+        agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks, cancel=cancel))
 
 
 def forget_oldest(found: dict[Any, Any]) -> None:

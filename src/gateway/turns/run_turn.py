@@ -41,6 +41,7 @@ from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
 from hermes_state.turns import BegunTurn
 from run_agent import AIAgent
+from run_agent.events import Listeners
 from run_agent.options import TurnOptions
 from tools.process_registry import process_registry
 
@@ -68,7 +69,7 @@ class LiveTurn:
         self._agent: AIAgent | None = None
         self._journal: StoreJournal | None = None
         self.suspended = False
-        self._cancel = CancelToken()  # of the turn, from the moment it is claimed
+        self.cancel = CancelToken()  # of the turn, from the moment it is claimed
 
     @property
     def steerable(self) -> bool:
@@ -80,24 +81,21 @@ class LiveTurn:
             if self.suspended:
                 raise Fenced("This turn was stopped before it had begun.", kept="Its message is kept.")
             self._agent, self._journal = agent, journal
-            agent.listen_to(self._cancel)
 
     def detach(self) -> None:
         with self._lock:
-            if self._agent is not None:
-                self._agent.listen_to(None)
             self._agent = self._journal = None
 
     def stop(self, reason: str) -> None:
         self._questions.void_turn(self._job.claim.conversation, self.turn_id)
-        self._cancel.cancel(reason)
+        self.cancel.cancel(reason)
         agent = self._agent
         if agent is not None:
             agent.interrupt(reason)  # its children too
 
     @property
     def is_stopped(self) -> bool:
-        return self._cancel.cancelled
+        return self.cancel.cancelled
 
     def steer(self, text: str, inbox: tuple[int, ...]) -> bool:
         agent = self._agent
@@ -170,9 +168,6 @@ def hold_agent(
     finally:
         live.detach()
         journal.suspend()
-        # Callbacks belong to a turn.
-        agent.stream_delta_callback = agent.reasoning_callback = agent.text_end_callback = None
-        agent.tool_progress_callback = agent.status_callback = agent.switch_callback = None
         size, unsaved = agent.size
         parts.runner.finish_turn(key, agent, HeldTranscript(*journal.place, size, unsaved))
 
@@ -209,7 +204,7 @@ class TurnPerformer:
         try:
             pipe = parts.make_pipe(job, live, plan.settings)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
-            self._run(job, turn, plan, agent, pipe, live.turn_id)
+            self._run(job, turn, plan, agent, pipe, live)
             if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
                 parts.titler.look_at(key, journal.place[0], plan.runtime)
             return JobDone(journal.closed)
@@ -246,28 +241,23 @@ class TurnPerformer:
         plan = self._parts.builder.plan(key, settings, now, scope, needs_model=needs_model)
         return replace(plan, changed=None if now == before else now.as_stored())
 
-    def _run(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, pipe: EventPipe, name: str) -> None:
+    def _run(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, pipe: EventPipe, live: LiveTurn) -> None:
         first, key = job.first, job.claim.conversation
-        asker = self._parts.questions.begin_turn(key, name, first.sender.person)
-        agent.stream_delta_callback = self._time_first(agent, pipe)
-        agent.switch_callback = self._parts.meters.switches.add
-        agent.reasoning_callback = pipe.put_reasoning
-        agent.text_end_callback = agent.tool_progress_callback = pipe.put
-        agent.status_callback = lambda notice: self._tell(job, pipe, notice)
+        asker = self._parts.questions.begin_turn(key, live.turn_id, first.sender.person)
         if first.row.attempts:  # what an earlier attempt showed of an answer that it did not finish
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = write_effort(plan.effort)
-        agent.serve(
-            TurnOptions(
-                plan.choices.folder,
-                first.sender.person,
-                asker.ask,
-                describe_session(first.inbound.address),
-                plan.settings,
-                plan.fallbacks,
-                plan.settings.agent.max_iterations,
-                (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
-            )
+        given = TurnOptions(
+            plan.choices.folder,
+            first.sender.person,
+            asker.ask,
+            describe_session(first.inbound.address),
+            plan.settings,
+            plan.fallbacks,
+            plan.settings.agent.max_iterations,
+            (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
+            live.cancel,
+            self._make_listeners(job, pipe),
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = bursts.text_of([item.message for item in fresh])
@@ -281,6 +271,7 @@ class TurnPerformer:
                 content,
                 inbox=tuple(item.row.seq for item in fresh),
                 goes_on=bool(turn.taken),
+                given=given,
             )
             result = "interrupted" if ended["interrupted"] else "completed" if ended["completed"] else "failed"
         finally:
@@ -298,16 +289,25 @@ class TurnPerformer:
             self._parts.store.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
             self._parts.delivery.wake(address)
 
-    def _time_first(self, agent: AIAgent, pipe: EventPipe) -> Callable[[str], None]:
-        """Notes when the first piece of text comes, and steps aside: there are hundreds in an answer."""
-        began = time.monotonic()
+    def _make_listeners(self, job: Job, pipe: EventPipe) -> Listeners:
+        """Everything that the turn tells goes into its pipe."""
+        meters, began = self._parts.meters, time.monotonic()
 
         def put_first(text: str) -> None:
-            self._parts.meters.first_text_seconds.note(time.monotonic() - began)
-            agent.stream_delta_callback = pipe.put_text
+            """Notes when the first piece of text comes, and steps aside: there are hundreds in an answer."""
+            meters.first_text_seconds.note(time.monotonic() - began)
+            listeners.stream_delta_callback = pipe.put_text
             pipe.put_text(text)
 
-        return put_first
+        listeners = Listeners(
+            stream_delta_callback=put_first,
+            reasoning_callback=pipe.put_reasoning,
+            text_end_callback=pipe.put,
+            tool_progress_callback=pipe.put,
+            status_callback=lambda notice: self._tell(job, pipe, notice),
+            switch_callback=meters.switches.add,
+        )
+        return listeners
 
     def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
         inbound = job.first.inbound

@@ -110,7 +110,7 @@ class CommandScene:
         plan = self.plan()
         turn = BegunTurn(self.item.row.seq, self.job.seqs, 1, frozenset())
         with hold_agent(self.parts, plan, self.job, self.live, turn, answer) as agent:
-            self.parts.builder.refresh(agent, plan)
+            self.parts.builder.refresh(agent, plan, self.live.cancel)
             yield agent
 
     def note(self, text: str) -> Outgoing:
