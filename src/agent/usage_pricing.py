@@ -69,14 +69,13 @@ def ledger_row(usage: CanonicalUsage | None, provider: str, model: str, kind: st
 
 def usage_from_chat_completions(usage: Mapping[str, Any] | None, dialect: str = "") -> CanonicalUsage | None:
     """Chat Completions counts cached tokens inside the prompt; here they are taken apart. `dialect` is the provider."""
-    counts = _mapping(usage)
-    hit_and_missed = _count(counts.get("prompt_cache_hit_tokens")) + _count(counts.get("prompt_cache_miss_tokens"))
-    return _split_inclusive(counts, hit_and_missed, reasoning_beside=dialect in _REASONING_BESIDE)
+    hit, missed = _find(usage, (("prompt_cache_hit_tokens",),)), _find(usage, (("prompt_cache_miss_tokens",),))
+    return _split_inclusive(usage, (hit or 0) + (missed or 0), reasoning_beside=dialect in _REASONING_BESIDE)
 
 
 def usage_from_responses(usage: Mapping[str, Any] | None) -> CanonicalUsage | None:
     """Responses counts cached tokens inside the input and reasoning inside the output."""
-    return _split_inclusive(_mapping(usage))
+    return _split_inclusive(usage)
 
 
 def usage_from_anthropic(
@@ -86,80 +85,71 @@ def usage_from_anthropic(
 
     The counts of a stream are cumulative, so the larger one is the newer one, and what the delta leaves out stands.
     """
-    told = _mapping(usage), _mapping(delta)
-    if not any(_tells(part, (*_PROMPT_NAMES, *_OUTPUT_NAMES)) for part in told):
+    told = usage, delta
+    if all(_find(part, (*_PROMPT_NAMES, *_OUTPUT_NAMES)) is None for part in told):
         return None
-    short = max(_find(part, (("cache_creation", "ephemeral_5m_input_tokens"),)) for part in told)
-    long = max(_find(part, _LONG_WRITE_NAMES) for part in told)
-    written = max(_find(part, _WRITE_NAMES) for part in told) or short + long
-    output = max(_find(part, _OUTPUT_NAMES) for part in told)
+
+    def newest(names: Names) -> int:
+        return max(_find(part, names) or 0 for part in told)
+
+    long, output = newest(_LONG_WRITE_NAMES), newest(_OUTPUT_NAMES)
+    written = newest(_WRITE_NAMES) or newest((("cache_creation", "ephemeral_5m_input_tokens"),)) + long
     return CanonicalUsage(
-        input_tokens=max(_find(part, (("input_tokens",),)) for part in told),
+        input_tokens=newest((("input_tokens",),)),
         output_tokens=output,
-        cache_read_tokens=max(_find(part, _READ_NAMES) for part in told),
+        cache_read_tokens=newest(_READ_NAMES),
         cache_write_tokens=written,
-        reasoning_tokens=min(output, max(_find(part, _REASONING_NAMES) for part in told)),
+        reasoning_tokens=min(output, newest(_REASONING_NAMES)),
         cache_write_long_tokens=min(long, written),
     )
 
 
 def _split_inclusive(
-    counts: Mapping[str, Any], least_prompt: int = 0, *, reasoning_beside: bool = False
+    counts: Mapping[str, Any] | None, least_prompt: int = 0, *, reasoning_beside: bool = False
 ) -> CanonicalUsage | None:
     """The buckets of a format that counts cached tokens inside the prompt; None: it told no count."""
-    if not least_prompt and not _tells(counts, (*_PROMPT_NAMES, *_OUTPUT_NAMES)):
+    if not isinstance(counts, Mapping):
         return None
-    prompt = max(_find(counts, _PROMPT_NAMES), least_prompt)
-    output, reasoning = _find(counts, _OUTPUT_NAMES), _find(counts, _REASONING_NAMES)
-    total = _count(counts.get("total_tokens"))
+    told_prompt, told_output = _find(counts, _PROMPT_NAMES), _find(counts, _OUTPUT_NAMES)
+    if not least_prompt and told_prompt is None and told_output is None:
+        return None
+    prompt, output = max(told_prompt or 0, least_prompt), told_output or 0
+    reasoning = _find(counts, _REASONING_NAMES) or 0
+    total = _find(counts, (("total_tokens",),))
     # What a total holds beside prompt and completion was thought and is billed as output (xAI, Gemini).
     beside = max(0, total - prompt - output) if total else reasoning if reasoning_beside else 0
-    read = min(_find(counts, _READ_NAMES), prompt)
-    written = min(_find(counts, _WRITE_NAMES), prompt - read)
+    read = min(_find(counts, _READ_NAMES) or 0, prompt)
+    written = min(_find(counts, _WRITE_NAMES) or 0, prompt - read)
     cost = _amount(counts.get("cost"))  # what the answer says it cost (OpenRouter)
     if cost is not None and counts.get("is_byok") is True:  # with the owner's own key the maker's bill comes on top
-        cost += _amount(_mapping(counts.get("cost_details")).get("upstream_inference_cost")) or 0.0
+        details = counts.get("cost_details")
+        cost += _amount(details.get("upstream_inference_cost") if isinstance(details, Mapping) else None) or 0.0
     return CanonicalUsage(
         input_tokens=prompt - read - written,
         output_tokens=output + beside,
         cache_read_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=min(max(reasoning, beside), output + beside),
-        cache_write_long_tokens=min(_find(counts, _LONG_WRITE_NAMES), written),
+        cache_write_long_tokens=min(_find(counts, _LONG_WRITE_NAMES) or 0, written),
         cost=cost,
     )
 
 
-def _find(counts: Mapping[str, Any], names: Names) -> int:
-    """The first count above zero that stands under one of the names."""
+def _find(counts: Any, names: Names) -> int | None:
+    """The first count above zero that stands under one of the names; 0: only zeros do; None: no count does."""
+    told = None
     for path in names:
-        count = _count(_reach(counts, path))
-        if count:
-            return count
-    return 0
-
-
-def _tells(counts: Mapping[str, Any], names: Names) -> bool:
-    return any(_amount(_reach(counts, path)) is not None for path in names)
-
-
-def _reach(counts: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """What stands at the end of the path; None when it leads nowhere."""
-    value: Any = counts
-    try:
-        for name in path:
-            value = value[name]
-    except (LookupError, TypeError):
-        return None
-    return value
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _count(value: object) -> int:
-    return int(_amount(value) or 0)
+        value = counts
+        try:
+            for name in path:
+                value = value[name]
+        except (LookupError, TypeError):
+            continue
+        amount = _amount(value)
+        if amount:
+            return int(amount)
+        told = told if amount is None else 0
+    return told
 
 
 def _amount(value: Any) -> float | None:
@@ -198,24 +188,27 @@ def hit_rate(usage: CanonicalUsage) -> float:
     return usage.cache_read_tokens / prompt if prompt else 0.0
 
 
-def low_hit_rate(turns: Sequence[TurnUse]) -> bool:
-    """Whether the last of these turns is the one to warn at: all turns of a conversation, asked after each.
+class CacheWatch:
+    """Counts the turns of a conversation that should have hit the cache and did so for less than half of their prompt.
+    A turn that could not hit is left out; another model starts anew."""
 
-    True once, at the turn that makes it five in a row which should have hit the cache and did so for less than half
-    of their prompt. A turn that could not hit is left out; another model starts anew.
-    """
-    cold = 0
-    for place, turn in enumerate(turns):
-        before = turns[place - 1] if place else None
-        if before is None or before.model != turn.model:
-            cold = 0
+    def __init__(self) -> None:
+        self._model = ""
+        self._cold = 0
+        self._warned = False
+
+    def note(self, turn: TurnUse) -> bool:
+        """Whether this turn is the one to warn at: once, when it makes it five in a row (A10)."""
+        if self._model != turn.model:
+            self._model, self._cold = turn.model, 0
         elif (
             turn.has_cache
             and not turn.broke
             and turn.pause <= CACHE_SECONDS
             and turn.usage.prompt_tokens > CACHE_MINIMUM * max(1, turn.calls)
         ):
-            cold = cold + 1 if hit_rate(turn.usage) < WARM_RATE else 0
-        if cold == COLD_TURNS:
-            return place == len(turns) - 1
-    return False
+            self._cold = self._cold + 1 if hit_rate(turn.usage) < WARM_RATE else 0
+        if self._warned or self._cold < COLD_TURNS:
+            return False
+        self._warned = True
+        return True

@@ -22,14 +22,16 @@ from agent import anthropic_adapter
 from agent.context_compressor import ContextCompressor
 from agent.formats.wire import Dialect
 from agent.http import clients
+from agent.providers.prices import has_cache
 from agent.providers.runtime import Runtime
 from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.turn import rules
 from agent.turn.compaction import Wanted, compact
 from agent.turn.conversation import Conversation
-from agent.turn.driver import Turn, TurnMessage
+from agent.turn.driver import Turn, TurnMessage, TurnResult
 from agent.turn.ports import Ports, TurnFacts
 from agent.turn.prompt import PromptSources, build_system_prompt, turn_facts
+from agent.usage_pricing import COLD_TURNS, CacheWatch, TurnUse, hit_rate
 from hermes_base.cancel import CancelToken, ended_with
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import HermesError, Interrupted
@@ -45,7 +47,7 @@ from hermes_state.memory_journal import MemoryJournal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
-from run_agent.events import CacheWatch, as_dict, call_back, log_end, tell_plugins
+from run_agent.events import COLD, as_dict, call_back, log_end, tell_plugins
 from run_agent.hands import AgentHands, tool_names_in
 from run_agent.options import AgentOptions, TurnOptions, find_own_folder, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
@@ -78,6 +80,7 @@ class AIAgent(SessionBinding):
     _last_activity_desc: str = "built"
     _api_call_count: int = 0
     _turn: Turn | None = None
+    _last_end: float = 0.0  # of a turn, by the clock that is never set
     _children: tuple["AIAgent", ...] = ()
     _engine_tool_names: frozenset[str] = frozenset()
     _system_message: str = ""
@@ -276,9 +279,7 @@ class AIAgent(SessionBinding):
             self._conversation = turn.conversation
             if not turn.facts_told:
                 self._notes[:0] = notes  # the next message takes them along
-        cold = self._cache_watch.note(result, self.provider, self.model)
-        if cold:
-            self.emit(Notice(cold, "warning"))
+        self._watch_cache(result)
         ended = replace(facts, session=self.session_id)
         tell_plugins(self._hooks, result, ended, message.text, self.model, turn.conversation.messages)
         return {
@@ -288,6 +289,15 @@ class AIAgent(SessionBinding):
             "model": self.model,
             "provider": self.provider,
         }
+
+    def _watch_cache(self, result: TurnResult) -> None:
+        """Say so once when the provider's cache is not hit as it should be (A10)."""
+        now = time.monotonic()
+        pause, self._last_end = now - (self._last_end or now), now
+        caches = has_cache(self.provider, self.model)
+        used = TurnUse(self.model, result.usage, result.api_calls, bool(result.breaks), pause, caches)
+        if self._cache_watch.note(used):
+            self.emit(Notice(COLD.format(turns=COLD_TURNS, rate=hit_rate(result.usage)), "warning"))
 
     def _turn_context(self, cancel: CancelToken, facts: TurnFacts) -> TurnContext:
         """What plugins find out about the turn without asking."""

@@ -1,15 +1,12 @@
 """What an agent tells: to callbacks while a turn runs; to plugins, the log and whoever asked for it when it is over."""
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.providers.prices import has_cache
 from agent.turn.driver import TurnResult
 from agent.turn.ports import TurnFacts
-from agent.usage_pricing import COLD_TURNS, TurnUse, hit_rate, low_hit_rate
 from hermes_base.chat import Event, LastingNotice, Notice, TextEnded, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.settings import Settings
@@ -171,23 +168,3 @@ def tell_plugins(
             conversation_history=list(messages),
         )
     hooks.invoke("on_session_end", **ids, **where, completed=result.completed, interrupted=result.interrupted)
-
-
-class CacheWatch:
-    """The last turns of one conversation, as far as they say something about the cache."""
-
-    def __init__(self) -> None:
-        self._turns: list[TurnUse] = []
-        self._last = 0.0
-        self._told = False
-
-    def note(self, result: TurnResult, provider: str, model: str) -> str:
-        """A warning, the first time it is due; else nothing."""
-        now = time.monotonic()
-        pause, self._last = now - self._last if self._last else 0.0, now
-        use = TurnUse(model, result.usage, result.api_calls, bool(result.breaks), pause, has_cache(provider, model))
-        self._turns = [*self._turns, use][-2 * COLD_TURNS :]
-        if self._told or not low_hit_rate(self._turns):
-            return ""
-        self._told = True
-        return COLD.format(turns=COLD_TURNS, rate=hit_rate(result.usage))

@@ -18,7 +18,7 @@ from agent.formats.repair import repair_messages
 from agent.formats.reply import OWN_DATA, Reply, make_own_data
 from agent.formats.wire import CallSettings
 from agent.http.clients import StreamCall, build_anthropic_client, release_client, stream
-from agent.http.sse import iter_event_data
+from agent.http.framing import iter_event_data
 from agent.providers.table import PROVIDERS
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ModelFailure

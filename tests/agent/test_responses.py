@@ -14,7 +14,7 @@ from agent.formats.chat_completions import encode_json
 from agent.formats.reply import OWN_DATA, Reply, ToolCall, make_own_data
 from agent.formats.responses_answers import ResponseReader
 from agent.formats.wire import CallSettings
-from agent.http.sse import iter_event_data
+from agent.http.framing import iter_event_data
 from agent.providers.failures import in_stream_failure
 from agent.providers.table import PROVIDERS
 from agent.usage_pricing import CanonicalUsage

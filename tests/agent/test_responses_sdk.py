@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from agent.formats import responses_items as wire
 from agent.formats.reply import Reply
 from agent.formats.wire import CallSettings
-from agent.http.sse import iter_event_data
+from agent.http.framing import iter_event_data
 from agent.providers.table import PROVIDERS
 
 FIXTURES = sorted((Path(__file__).parent / "wire_fixtures" / "responses").glob("*.sse"))

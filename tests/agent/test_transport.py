@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from agent.http import clients, transport
-from agent.http.http_chunks import BrokenFraming, ChunkDecoder
+from agent.http.framing import BrokenFraming, ChunkDecoder
 from agent.http.transport import PooledTransport, _has_hung_up
 from hermes_lab.server import LabServer
 
@@ -207,6 +207,14 @@ def test_a_proxy_of_the_environment_is_used(http: httpx2.Client, monkeypatch: py
     proxy.close()
 
 
+def fetch(http: httpx2.Client, url: str, line: transport.Line) -> bytes:
+    """A request that can be cut."""
+    request = http.build_request("GET", url)
+    head = transport.RequestHead.of(request.method, request.url, request.headers)
+    pool: Any = http._transport
+    return b"".join(pool.send(head, b"", 5, 60, line))
+
+
 def test_a_blocked_reader_is_freed_from_outside(http: httpx2.Client) -> None:
     server = Server(b"", hang=True)
     box: list[BaseException] = []
@@ -214,8 +222,7 @@ def test_a_blocked_reader_is_freed_from_outside(http: httpx2.Client) -> None:
 
     def read() -> None:
         try:
-            with line:
-                http.get(server.url, timeout=60)
+            fetch(http, server.url, line)
         except httpx2.HTTPError as error:
             box.append(error)
 
@@ -236,13 +243,13 @@ def test_a_call_that_is_over_cuts_nobody_elses(http: httpx2.Client) -> None:
     server.may_end.clear()
     got: list[str] = []
     other = threading.Thread(target=lambda: got.append(http.get(server.url).text))
-    with transport.Line() as line:
-        http.get(server.url)
-        other.start()
-        wait_until(lambda: len(server.heads) == 2)
-        line.cut()
-        server.may_end.set()
-        other.join(20)
+    line = transport.Line()
+    fetch(http, server.url, line)
+    other.start()
+    wait_until(lambda: len(server.heads) == 2)
+    line.cut()
+    server.may_end.set()
+    other.join(20)
     assert got == ["hello"]
     assert server.connections == 1
     server.close()

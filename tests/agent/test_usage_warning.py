@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.usage_pricing import CACHE_MINIMUM, CACHE_SECONDS, CanonicalUsage, TurnUse, hit_rate, low_hit_rate
+from agent.usage_pricing import CACHE_MINIMUM, CACHE_SECONDS, CacheWatch, CanonicalUsage, TurnUse, hit_rate
 
 COLD = TurnUse("m", CanonicalUsage(input_tokens=3000, cache_read_tokens=1000))
 WARM = TurnUse("m", CanonicalUsage(input_tokens=1000, cache_read_tokens=1000))
@@ -14,7 +14,8 @@ WARM = TurnUse("m", CanonicalUsage(input_tokens=1000, cache_read_tokens=1000))
 
 def warnings(turns: list[TurnUse]) -> list[int]:
     """The turns after which a warning is raised, counted from 1."""
-    return [count for count in range(len(turns) + 1) if low_hit_rate(turns[:count])]
+    watch = CacheWatch()
+    return [count for count, turn in enumerate(turns, 1) if watch.note(turn)]
 
 
 def test_five_cold_turns_in_a_row_warn_once() -> None:

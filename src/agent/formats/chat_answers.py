@@ -4,12 +4,12 @@ What providers do in their own way is told by tables: names of fields, reasons t
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from agent.formats.chat_thoughts import ThoughtSplitter
 from agent.formats.reply import Reply, Tell, ToolCall, make_own_data
 from agent.usage_pricing import usage_from_chat_completions
 
@@ -43,6 +43,15 @@ _BROKEN_REASONS = frozenset(
 )
 #: The parts of a piece of sealed reasoning that arrive in pieces.
 _GROWING = ("text", "summary", "data")
+#: The marks of local models, and of Gemini when it is asked for its thoughts.
+_THOUGHT_MARKS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("[THINK]", "[/THINK]"),
+)
+#: How a text begins that begins with no such mark.
+_PLAIN_START = re.compile(r"\s*[^\s<\[]")
 
 
 @lru_cache
@@ -79,8 +88,9 @@ class StreamDecoder:
         self._on_reasoning = on_reasoning
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._thoughts: ThoughtSplitter | None = ThoughtSplitter(self._tell_text, self._tell_reasoning)
-        self._calls = _CallCollector(_ECHOED_CALL_FIELDS.get(self._family, ()))
+        self._thoughts: ThoughtSplitter | None = None  # while the text begins like a mark of thoughts
+        self._begun = False  # the answer itself has begun, and everything after it is text
+        self._calls: _CallCollector | None = None
         self._finish_reason = ""
         self._refused = False
         self._broken = False
@@ -124,16 +134,16 @@ class StreamDecoder:
         self.whole = not self._broken
 
     def reply(self) -> Reply:
-        calls = self._calls.read()
+        calls = self._calls.read() if self._calls is not None else ()
         # Some say "stop" although they call tools, so the calls themselves decide.
         reason = _FINISH_REASONS.get(self._finish_reason) or ("tool_calls" if calls else "stop")
         own: dict[str, Any] = {}
         if self._echo:
             own["fields"] = {name: _merge_echo(values) for name, values in self._echo.items()}
-        if self._calls.own:
+        if self._calls is not None and self._calls.own:
             own["calls"] = self._calls.own
         return Reply(
-            text=self.text,
+            text="".join(self._text),
             reasoning="".join(self._reasoning),
             tool_calls=calls,
             finish_reason="content_filter" if self._refused else reason,
@@ -147,12 +157,14 @@ class StreamDecoder:
     def _take_content(self, content: Any, _delta: Mapping[str, Any]) -> None:
         if not isinstance(content, str):
             self._take_parts(content)
-        elif self._thoughts is None:
+        elif self._begun or (self._thoughts is None and _PLAIN_START.match(content)):
+            self._begun = True
             self._text.append(content)
             if self._on_text:
                 self._on_text(content)
-        elif self._thoughts.feed(content):
-            self._thoughts = None
+        else:
+            self._thoughts = self._thoughts or ThoughtSplitter(self._tell_text, self._tell_reasoning)
+            self._begun = self._thoughts.feed(content)
 
     def _take_parts(self, parts: Sequence[Any]) -> None:
         """Mistral's reasoning models send parts: text, and thoughts that consist of parts themselves."""
@@ -185,19 +197,20 @@ class StreamDecoder:
             self._take_reasoning(text, delta)
 
     def _take_calls(self, parts: Any, _delta: Mapping[str, Any]) -> None:
+        self._calls = self._calls or _CallCollector(_ECHOED_CALL_FIELDS.get(self._family, ()))
         for part in parts:
             self._calls.take(part)
 
-    def _take_old_call(self, function: Any, _delta: Mapping[str, Any]) -> None:
-        self._calls.take({"function": function})
+    def _take_old_call(self, function: Any, delta: Mapping[str, Any]) -> None:
+        self._take_calls([{"function": function}], delta)
 
     # --- what was read
 
     def _settle(self) -> None:
         """Nothing more comes that could make a mark of what was held back."""
-        if self._thoughts is not None:
+        if self._thoughts is not None and not self._begun:
             self._thoughts.finish()
-            self._thoughts = None
+        self._begun = True
 
     def _tell_text(self, text: str) -> None:
         self._text.append(text)
@@ -217,6 +230,70 @@ _TAKERS: Mapping[str, Callable[[StreamDecoder, Any, Mapping[str, Any]], None]] =
     "tool_calls": StreamDecoder._take_calls,
     "function_call": StreamDecoder._take_old_call,
 }
+
+
+class ThoughtSplitter:
+    """Takes thoughts out of a text: models without a field for them write them before the answer, between marks. They
+    are sent to reasoning, wherever a stream cuts the marks."""
+
+    def __init__(self, tell_text: Tell, tell_reasoning: Tell) -> None:
+        self._tell_text = tell_text
+        self._tell_reasoning = tell_reasoning
+        self._held = ""  # not yet known to be text or a thought
+        self._close = ""  # the mark that ends the open thought
+        self._found = self._told = False
+
+    def feed(self, piece: str) -> bool:
+        """True: the answer itself has begun, and everything after it is text."""
+        self._held += piece
+        while self._close or self._open():
+            if not self._reach_close():
+                return False
+        start = self._held.lstrip()
+        if any(mark.startswith(start) for mark, _ in _THOUGHT_MARKS):
+            return False
+        self._release()
+        return True
+
+    def finish(self) -> None:
+        if self._close:
+            self._tell(self._held)
+        else:
+            self._release()
+
+    def _open(self) -> bool:
+        start = self._held.lstrip()
+        for mark, close in _THOUGHT_MARKS:
+            if start.startswith(mark):
+                self._held, self._close, self._found = start[len(mark) :], close, True
+                return True
+        return False
+
+    def _reach_close(self) -> bool:
+        thought, closed, rest = self._held.partition(self._close)
+        if closed:
+            self._tell(thought)
+            self._held, self._close = rest, ""
+            return True
+        # What could be the beginning of the mark is held back.
+        sizes = range(min(len(thought), len(self._close) - 1), 0, -1)
+        sure = len(thought) - next((size for size in sizes if thought.endswith(self._close[:size])), 0)
+        self._tell(thought[:sure])
+        self._held = thought[sure:]
+        return False
+
+    def _release(self) -> None:
+        """The white space between a thought and the text belongs to neither."""
+        text = self._held.lstrip() if self._found else self._held
+        self._held = ""
+        if text:
+            self._tell_text(text)
+
+    def _tell(self, thought: str) -> None:
+        thought = thought if self._told else thought.lstrip()
+        if thought:
+            self._told = True
+            self._tell_reasoning(thought)
 
 
 class _CallCollector:

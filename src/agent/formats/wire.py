@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
 
 from agent.formats import anthropic_messages, chat_completions, responses_items
@@ -85,12 +85,7 @@ _FORMATS: Mapping[str, WireFormat] = {
 }
 
 
-@lru_cache
-def _name_dialect(*parts: str) -> str:
-    return "/".join(part for part in parts if part)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dialect:
     """A wire format as one kind of provider wants it. A model that cannot call tools gets a prompt of its own."""
 
@@ -98,16 +93,16 @@ class Dialect:
     family: str = ""  # providers with fields of their own in this format
     plain: bool = False
 
-    @property
+    @cached_property
     def name(self) -> str:
-        return _name_dialect(self.api_mode, self.family, "plain" if self.plain else "")
+        return "/".join(part for part in (self.api_mode, self.family, "plain" if self.plain else "") if part)
 
-    @property
+    @cached_property
     def neutral(self) -> str:
         """The name under which the parts are kept before they are encoded."""
         return "neutral/plain" if self.plain else "neutral"
 
-    @property
+    @cached_property
     def format(self) -> WireFormat:
         found = _FORMATS.get(self.api_mode)
         if found is None:
@@ -117,7 +112,7 @@ class Dialect:
             )
         return found
 
-    @property
+    @cached_property
     def encode(self) -> Callable[[Mapping[str, Any]], bytes]:
         """Encodes one message after the other."""
         return partial(self.format.encode_message, dialect=self.name)
@@ -126,4 +121,7 @@ class Dialect:
 def dialect_of(api_mode: str, provider: Provider) -> Dialect:
     """Signed thinking and sealed reasoning are for the provider that wrote them, so each has a dialect of its own."""
     family = provider.dialect or (provider.name if api_mode != CHAT_COMPLETIONS else "")
-    return Dialect(api_mode, family, plain=not provider.calls_tools)
+    return _make_dialect(api_mode, family, not provider.calls_tools)
+
+
+_make_dialect = lru_cache(Dialect)

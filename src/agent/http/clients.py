@@ -10,7 +10,7 @@ import http.client
 import importlib
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -18,7 +18,7 @@ from typing import Any
 
 from agent.formats.reply import Reply
 from agent.formats.wire import AnswerReader, WireFormat
-from agent.http.sse import DONE, iter_event_data
+from agent.http.framing import DONE, iter_event_data
 from agent.providers.failures import (
     classify_answer,
     cut_failure,
@@ -30,7 +30,7 @@ from agent.providers.failures import (
 from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.providers.wire_limits import FORM_ERRORS, MOST_PIECE_BYTES, MOST_PIECES, NotUnderstood, read_piece
 from hermes_base.cancel import CancelToken
-from hermes_base.errors import ConfigProblem
+from hermes_base.errors import ConfigProblem, ModelFailure
 
 log = logging.getLogger(__name__)
 
@@ -126,12 +126,6 @@ def _wire(sdk: Sdk, client: Any, name: str, pool: Any) -> Wiring:
     return _wirings.setdefault(client, wiring)
 
 
-def _wiring_of(sdk: Sdk, client: Any) -> Wiring:
-    """A client that a host made itself says where to and with which headers, as ours do."""
-    known = _wirings.get(client)
-    return known or _wire(sdk, client, *sdk.transport.acquire_pool(str(client.base_url), str(client.api_key or "")))
-
-
 def release_client(client: object) -> None:
     """Give the pool back. The SDK's own close() would close it for everyone, so it is never called."""
     try:
@@ -156,17 +150,18 @@ def stream(
     began = False
     try:
         cancel.check()
-        with line, _read_as_promised(call.who):
-            coming = _open(sdk, client, call)
-            if coming.status >= 300:
-                with contextlib.closing(coming):
-                    text = b"".join(coming).decode("utf-8", "replace")
-                if coming.status < http.client.BAD_REQUEST:
-                    text = f"it is at {coming.header('location') or 'no address that it names'}"
-                cancel.check()
-                raise classify_answer(coming.status, text, parse_retry_after(coming.header("retry-after")), call.who)
-            began = True
-            _read(coming, call, answer, on_chunk, line)
+        coming = _open(sdk, client, call, line)
+        if coming.status >= 300:
+            with contextlib.closing(coming):
+                text = b"".join(coming).decode("utf-8", "replace")
+            if coming.status < http.client.BAD_REQUEST:
+                text = f"it is at {coming.header('location') or 'no address that it names'}"
+            cancel.check()
+            raise classify_answer(coming.status, text, parse_retry_after(coming.header("retry-after")), call.who)
+        began = True
+        _read(coming, call, answer, on_chunk, line)
+    except FORM_ERRORS as error:
+        raise _tell_misunderstood(error, call.who) from error
     except sdk.errors as error:
         cancel.check()
         if not (began and answer.whole):  # behind the end of an answer nothing can break it
@@ -178,16 +173,21 @@ def stream(
     cancel.check()  # a cut socket looks like a clean end
     if not answer.whole:
         raise cut_failure(call.who)
-    with _read_as_promised(call.who):
+    try:
         return answer.reply()
+    except FORM_ERRORS as error:
+        raise _tell_misunderstood(error, call.who) from error
 
 
-def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
+def _open(sdk: Sdk, client: Any, call: StreamCall, line: Any) -> Any:
     """Send the request; the answer has begun when this returns. Its first data has the limit of its first byte."""
-    wiring, path = _wiring_of(sdk, client), call.format.PATH
+    wiring, path = _wirings.get(client), call.format.PATH
+    if wiring is None:  # a client that a host made itself says where to and with which headers, as ours do
+        pool = sdk.transport.acquire_pool(str(client.base_url), str(client.api_key or ""))
+        wiring = _wire(sdk, client, *pool)
     head = wiring.heads.get(path) or wiring.heads.setdefault(path, sdk.transport.RequestHead.of_client(client, path))
     for _ in range(MOST_REDIRECTS):
-        coming = wiring.transport.send(head, call.body, CONNECT_SECONDS, call.first_byte)
+        coming = wiring.transport.send(head, call.body, CONNECT_SECONDS, call.first_byte, line)
         if coming.status not in (307, 308):
             return coming
         coming.close()
@@ -195,14 +195,10 @@ def _open(sdk: Sdk, client: Any, call: StreamCall) -> Any:
     raise NotUnderstood("one redirect after the other")
 
 
-@contextlib.contextmanager
-def _read_as_promised(who: str) -> Iterator[None]:
+def _tell_misunderstood(error: Exception, who: str) -> ModelFailure:
     """The boundary to a model server: what it sends in another form than its format promises is a failed call."""
-    try:
-        yield
-    except FORM_ERRORS as error:
-        log.warning("an answer of %s is not understood", who, exc_info=not isinstance(error, NotUnderstood))
-        raise misunderstood_failure(error, who) from error
+    log.warning("an answer of %s is not understood", who, exc_info=not isinstance(error, NotUnderstood))
+    return misunderstood_failure(error, who)
 
 
 def _read(coming: Any, call: StreamCall, answer: AnswerReader, on_chunk: Callable[[], None], line: Any) -> None:

@@ -18,6 +18,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,7 +27,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
-from agent.http.http_chunks import BrokenFraming, ChunkDecoder
+from agent.http.framing import BrokenFraming, ChunkDecoder
 from agent.providers.wire_limits import MOST_ANSWER_BYTES, MOST_ERROR_BYTES, NotUnderstood
 
 log = logging.getLogger(__name__)
@@ -51,8 +52,7 @@ class Line:
     """The way of one call through the network. Whoever cuts it ends what it waits for: a name, a connection, an answer.
 
     It has one patience: something of the answer has to come in so many seconds of waiting. Bytes alone do not renew it,
-    only whoever reads the answer does, when there was something in them. A `with` makes it the line of all requests of
-    its thread.
+    only whoever reads the answer does, when there was something in them.
     """
 
     def __init__(self) -> None:
@@ -63,14 +63,6 @@ class Line:
         self._deadline = 0.0
         self.answered = False  # something of the answer came: the next wait has its whole time again
         self._opened: queue.SimpleQueue[http.client.HTTPConnection | Exception | None] = queue.SimpleQueue()
-
-    def __enter__(self) -> "Line":
-        _current.line = self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _current.line = None
-        self.let_go()
 
     def cut(self) -> None:
         """End whatever the call waits for; it then fails at once, and sends nothing more."""
@@ -140,13 +132,6 @@ class Line:
             raise came
         if came is None:
             raise ConnectionAbortedError("the call was cut")
-
-
-class _Current(threading.local):
-    line: Line | None = None
-
-
-_current = _Current()
 
 
 # --- connections
@@ -237,25 +222,36 @@ class PooledTransport(httpx2.BaseTransport):
         """A request of an SDK."""
         timeouts: Mapping[str, Any] = request.extensions.get("timeout", {})
         head = RequestHead.of(request.method, request.url, request.headers)
-        answer = self.send(head, request.read(), timeouts.get("connect"), timeouts.get("read"))
+        answer = self.send(head, request.read(), timeouts.get("connect"), timeouts.get("read"), Line())
         headers = httpx2.Headers(answer.fields, encoding="latin-1")  # as the parser reads them
         return httpx2.Response(answer.status, headers=headers, stream=answer, request=request)
 
-    def send(self, head: "RequestHead", body: bytes, connect: float | None, first: float | None) -> "HttpAnswer":
-        """Send a request; its answer has begun when this returns. The seconds are those for a connection and for the
-        first word."""
-        line = _current.line or Line()
-        with _HttpErrors(_CONNECT_ERRORS):
+    def send(
+        self, head: RequestHead, body: bytes, connect: float | None, first: float | None, line: Line
+    ) -> "HttpAnswer":
+        """Send a request in one piece; its answer has begun when this returns. The seconds are those for a connection
+        and for the first word."""
+        try:
             connection = self._take(head.origin) or self._open(head.origin, connect, line)
-        with _HttpErrors(_ANSWER_ERRORS):
-            try:
-                line.hold(connection.sock)
-                line.expect(first)
-                return HttpAnswer(self, head.origin, connection, _exchange(connection, head, body, line), line)
-            except BaseException:
+        except _BROKEN as error:
+            raise _as_http_error(error, _CONNECT_ERRORS) from error
+        wire, coming = connection.sock, None
+        try:
+            line.hold(wire)
+            line.expect(first)
+            line.limit_wait(wire)
+            length = b"Content-Length: %d\r\n" % len(body) if body or head.method == "POST" else b""
+            wire.sendall(b"".join((head.lines, length, b"\r\n", body)))
+            answer = http.client.HTTPResponse(_Reader(wire, line), method=head.method)  # type: ignore[arg-type]
+            answer.begin()
+            coming = HttpAnswer(self, head.origin, connection, answer, line)
+            return coming
+        except _BROKEN as error:
+            raise _as_http_error(error, _ANSWER_ERRORS) from error
+        finally:
+            if coming is None:
                 line.let_go()
                 connection.close()
-                raise
 
     def give_back(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
         """The connection's answer was read to its end; it can carry the next one."""
@@ -317,19 +313,6 @@ def _has_hung_up(wire: socket.socket | None) -> bool:
     return bool(looking.poll(0))
 
 
-def _exchange(
-    connection: http.client.HTTPConnection, head: RequestHead, body: bytes, line: Line
-) -> http.client.HTTPResponse:
-    """Send the request in one piece, read the head of the answer."""
-    wire = connection.sock
-    line.limit_wait(wire)
-    length = b"Content-Length: %d\r\n" % len(body) if body or head.method == "POST" else b""
-    wire.sendall(b"".join((head.lines, length, b"\r\n", body)))
-    answer = http.client.HTTPResponse(_Reader(wire, line), method=head.method)  # type: ignore[arg-type]
-    answer.begin()
-    return answer
-
-
 class _Reader(socket.SocketIO):
     """Reads an answer from its socket, by the deadline of its call: a server that drips gets no more time for that."""
 
@@ -382,33 +365,30 @@ class HttpAnswer(httpx2.SyncByteStream):
         return self._answer.headers[name] or ""
 
     def __iter__(self) -> Iterator[bytes]:
-        with _HttpErrors(_ANSWER_ERRORS):
-            if self._connection is None:
-                return
+        if self._connection is None:
+            return
+        try:
             yield from self._read_chunks() if self._answer.chunked else self._read_length()
+        except _BROKEN as error:
+            raise _as_http_error(error, _ANSWER_ERRORS) from error
         if not self._answer.will_close:
             self._part(is_whole=True)
 
     def close(self) -> None:
-        """An answer whose end is not there by now takes its connection along."""
-        self._part(is_whole=self._is_at_its_end())
-
-    def _is_at_its_end(self) -> bool:
-        """The last words of a stream come with, or right behind, the event that says it is over."""
-        decoder = self._decoder
-        if decoder is None or self._answer.will_close or self._connection is None:
-            return False
-        try:
-            self._line.expect(DRAIN_SECONDS)
-            for _ in range(MOST_DRAIN_READS):
-                if decoder.done:
-                    return True
-                data = self._answer.fp.read1(READ_SIZE)
-                if not data or decoder.feed(data):
-                    return False
-        except (OSError, BrokenFraming):
-            return False
-        return decoder.done
+        """An answer whose end is not there by now takes its connection along. The last words of a stream come with, or
+        right behind, the event that says it is over."""
+        decoder, is_whole = self._decoder, False
+        if decoder is not None and not self._answer.will_close and self._connection is not None:
+            with suppress(OSError, BrokenFraming):
+                self._line.expect(DRAIN_SECONDS)
+                for _ in range(MOST_DRAIN_READS):
+                    if decoder.done:
+                        break
+                    data = self._answer.fp.read1(READ_SIZE)
+                    if not data or decoder.feed(data):
+                        break
+                is_whole = decoder.done
+        self._part(is_whole=is_whole)
 
     def _read_chunks(self) -> Iterator[bytes]:
         self._decoder = decoder = ChunkDecoder()
@@ -461,28 +441,17 @@ class HttpAnswer(httpx2.SyncByteStream):
 _ErrorKinds = tuple[tuple[type[BaseException], type[httpx2.RequestError]], ...]
 
 
-class _HttpErrors:
-    """Inside of it, errors of sockets, TLS and the parser are raised as the kinds that the SDKs know."""
-
-    def __init__(self, kinds: _ErrorKinds) -> None:
-        self._kinds = kinds
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, httpx2.HTTPError | GeneratorExit):
-            return
-        for caught, raised in self._kinds:
-            if isinstance(error, caught):
-                raise raised(str(error) or type(error).__name__) from error
+def _as_http_error(error: BaseException, kinds: _ErrorKinds) -> httpx2.RequestError:
+    """An error of a socket, of TLS or of the parser as the kind that the SDKs know."""
+    kind = next(raised for caught, raised in kinds if isinstance(error, caught))
+    return kind(str(error) or type(error).__name__)
 
 
+_BROKEN = (OSError, http.client.HTTPException, BrokenFraming)
 #: While there is no connection, whatever goes wrong is about the address.
 _CONNECT_ERRORS: _ErrorKinds = (
     (TimeoutError, httpx2.ConnectTimeout),
-    (http.client.HTTPException, httpx2.ConnectError),
-    (OSError, httpx2.ConnectError),
+    (Exception, httpx2.ConnectError),
 )
 _ANSWER_ERRORS: _ErrorKinds = (
     (TimeoutError, httpx2.ReadTimeout),

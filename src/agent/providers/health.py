@@ -55,14 +55,20 @@ class Permit:
         self.counted_in: set[_Circuit] = set()  # where its failure was counted
 
     def succeeded(self) -> None:
-        self._health.close(self)
+        circuits = self._health._circuits
+        if circuits:
+            with self._health._lock:
+                for name in self.names.values():
+                    circuits.pop(name, None)
 
     def failed(self, concern: Concern, retry_after: float | None = None) -> None:
         self._health.open(self, concern, retry_after)
 
     def release(self) -> None:
         """The stay is over; what it probed without a result may be probed by the next."""
-        self._health.release(self)
+        if self._health._circuits:
+            with self._health._lock:
+                self._health.free(self)
 
 
 class ProviderHealth:
@@ -101,13 +107,6 @@ class ProviderHealth:
 
     # --- what permits tell
 
-    def close(self, permit: Permit) -> None:
-        if not self._circuits:
-            return
-        with self._lock:
-            for name in permit.names.values():
-                self._circuits.pop(name, None)
-
     def open(self, permit: Permit, concern: Concern, retry_after: float | None) -> None:
         """Close the way for a while: 30 s, twice as long each time; the tries of one stay count as one failure."""
         name = permit.names.get(concern)
@@ -123,15 +122,9 @@ class ProviderHealth:
                 permit.counted_in.add(circuit)
             pause = OPEN_SECONDS * 2 ** min(circuit.failures - 1, 10) if retry_after is None else retry_after
             circuit.open_until = self._clock() + min(pause, LONGEST_OPEN_SECONDS)
-            self._free(permit)
+            self.free(permit)
 
-    def release(self, permit: Permit) -> None:
-        if not self._circuits:
-            return
-        with self._lock:
-            self._free(permit)
-
-    def _free(self, permit: Permit) -> None:
+    def free(self, permit: Permit) -> None:
         for circuit in self._circuits_of(permit):
             if circuit.probe is permit:
                 circuit.probe = None

@@ -61,10 +61,11 @@ class CanonicalUsage:
 
     def as_engine_usage(self) -> dict[str, int]:
         """The buckets under the names that context engines read."""
+        prompt = self.prompt_tokens
         return {
-            "prompt_tokens": self.prompt_tokens,
+            "prompt_tokens": prompt,
             "completion_tokens": self.output_tokens,
-            "total_tokens": self.total_tokens,
+            "total_tokens": prompt + self.output_tokens,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cache_read_tokens": self.cache_read_tokens,

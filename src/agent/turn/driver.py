@@ -148,8 +148,17 @@ class Turn:
     def run(self) -> TurnResult:
         """Play the rules to their end; leaves a transcript in which every call has its result."""
         plan = rules.converse(self._limits, goes_on=self._message.goes_on)
+        outcome, done = None, None
         try:
-            self._end(self._play(plan))
+            while done is None:
+                self._ports.cancel.check()
+                try:
+                    step = plan.send(outcome)
+                except StopIteration as end:
+                    done = end.value
+                else:
+                    outcome = self._performers[type(step)](self, step)
+            self._end(done)
         except Interrupted as stop:
             plan.close()
             self._end_interrupted(stop)
@@ -173,27 +182,15 @@ class Turn:
         result, redact = self.result, self._ports.redact
         result.text, result.error = redact(result.text), redact(result.error)
 
-    def _play(self, plan: rules.Rules) -> rules.Done:
-        outcome: Any = None
-        while True:
-            self._ports.cancel.check()
-            try:
-                step = plan.send(outcome)
-            except StopIteration as end:
-                done: rules.Done = end.value
-                return done
-            outcome = self._performers[type(step)](self, step)
-
     # --- one performer for each step
 
     def _take_message(self, _: rules.TakeMessage) -> None:
-        added = self._caller.ask_plugins_for_context(clean_text(self._message.text), self.conversation)
-        self._store_message(added)
+        self._store_message(self._caller.ask_plugins_for_context(clean_text(self._message.text), self.conversation))
 
     def _store_message(self, added: Sequence[str] = ()) -> None:
         """What the person said stands in the conversation, whole: images and what the model is told beside it too."""
         text, told = clean_text(self._message.text), self._message.told
-        as_sent = "\n\n".join(part for part in (self._fit_message(text), told, self._message.facts, *added) if part)
+        as_sent = "\n\n".join(part for part in (self._fit(text), told, self._message.facts, *added) if part)
         content: Any = as_sent
         if self._message.parts:
             content = [{"type": "text", "text": as_sent}, *self._message.parts]
@@ -325,18 +322,15 @@ class Turn:
         message = {"role": "tool", "tool_call_id": call, "content": fitted}
         self._append(message, shown=None if fitted == text else text)
 
-    def _fit_message(self, text: str) -> str:
-        """What a person said, as it is sent; they are told when that is not all of it (E8)."""
-        fitted = self._fit(text)
-        if fitted != text:
+    def _fit(self, text: str, sharers: int = 0) -> str:
+        """A text as it is sent: at most a quarter of the window, and half of it for all results of a round together
+        (E9). Without `sharers` a person said it, who is told when that is not all of it (E8)."""
+        window = self._ports.model.context_length * BYTES_A_TOKEN
+        limit = max(LEAST_KEPT, min(window // 4, window // 2 // max(1, sharers)))
+        fitted = fit_text(text, limit, f"{self.conversation.session}, message {self.conversation.version}")
+        if not sharers and fitted != text:
             self._ports.emit(Notice(CUT_MESSAGE, "warning"))
         return fitted
-
-    def _fit(self, text: str, sharers: int = 1) -> str:
-        """At most a quarter of the window, and half of it for all results of a round together (E8, E9)."""
-        window = self._ports.model.context_length * BYTES_A_TOKEN
-        limit = max(LEAST_KEPT, min(window // 4, window // 2 // sharers))
-        return fit_text(text, limit, f"{self.conversation.session}, message {self.conversation.version}")
 
     def _compact(self, step: rules.Compact) -> bool:
         ports, engine = self._ports, self._ports.engine
@@ -392,7 +386,7 @@ class Turn:
             self._shown.keep(self._as_shown(message["content"]))
         for each in said:
             text = clean_text(each.text)
-            message = {"role": "user", "content": self._fit_message(text), STEERED: True}
+            message = {"role": "user", "content": self._fit(text), STEERED: True}
             self._append(message, shown=text, inbox=each.inbox)
         return bool(said)
 
@@ -431,7 +425,7 @@ class Turn:
             result.text = trim_start(next(texts, message["content"]))
             self._shown.correct(self._as_shown(result.text))
             marked = {**message, ENDED_EARLY: early} if early else message
-            self._finish(marked, TurnEnd(result.text, done.completed, reason=early), [usage])
+            self._append(marked, usage=usage, end=TurnEnd(result.text, done.completed, reason=early))
             if early:
                 self._ports.emit(LastingNotice(EARLY_ENDS[early], "warning"))
         else:
@@ -439,7 +433,7 @@ class Turn:
             result.text = done.text or excuse
             result.error = str(done.failure) if done.failure else excuse
             message = {"role": "assistant", "content": f"[{excuse}]", EXCUSE: True}
-            self._finish(message, TurnEnd(result.error, False, failed=True), [])
+            self._append(message, end=TurnEnd(result.error, False, failed=True))
 
     def _end_interrupted(self, stop: Interrupted) -> None:
         """What was read so far stays, with a word on who stopped it."""
@@ -448,28 +442,39 @@ class Turn:
         text = trim_start(clean_text(self._stream.text)) if self._stream is not None else ""
         result = self.result
         result.text, result.interrupted, result.reason = text, True, stop.what
-        usage = [self._ledger_row(None)] if self._stream is not None else []
+        usage = self._ledger_row(None) if self._stream is not None else None
         if self._held is not None:
             message, held_usage = self._held
             result.text = trim_start(message["content"])
             self._shown.correct(self._as_shown(result.text))
-            self._finish(message, TurnEnd(result.text), [held_usage])  # it was whole when it was stopped
+            self._append(message, usage=held_usage, end=TurnEnd(result.text))  # it was whole when it was stopped
             return
         if self._stream is not None:
             self._shown.correct(self._as_shown(text))
         mark = f"[interrupted: {stop.what}]"
         message = {"role": "assistant", "content": f"{text}\n\n{mark}" if text else mark}
-        self._finish(message, TurnEnd(text, False, True, stop.what), usage)
+        self._append(message, usage=usage, end=TurnEnd(text, False, True, stop.what))
 
     def _as_shown(self, text: str) -> str:
         return self._ports.redact(clean_text(text))
 
     # --- writing
 
-    def _row(self, message: dict[str, Any], shown: str | None, inbox: tuple[int, ...] = ()) -> Row:
-        """A message on its way into the transcript: secrets out, marked with whose words these are and what the turn
-        has read since the last row (G9), encoded once."""
-        redact, dialect = self._ports.redact, self._ports.model.dialect
+    def _append(
+        self,
+        message: dict[str, Any],
+        *,
+        shown: str | None = None,
+        usage: UsageRow | None = None,
+        inbox: tuple[int, ...] = (),
+        end: TurnEnd | None = None,
+    ) -> None:
+        """Take a message into the transcript: secrets out, marked with whose words these are and what the turn has read
+        since the last row (G9), encoded once. With `end` it is the last one, and ends the turn."""
+        redact, model = self._ports.redact, self._ports.model
+        dialect = model.dialect
+        if end is not None:
+            shown = end.text or message["content"]
         message = clean_message(message, redact)
         if message["role"] == "user" and shown != "" and self._facts.sender:
             message[SAID_BY] = [self._facts.sender]
@@ -480,25 +485,14 @@ class Turn:
         if message["role"] == "assistant":
             trimmed = trim_start(message["content"])
             shown = trimmed if shown is None and trimmed != message["content"] else shown
-            message[WRITTEN_BY] = f"{self._ports.model.provider}/{self._ports.model.model}"
-        body = dialect.encode(message)
-        return Row(message, None if shown is None else redact(shown), {dialect.name: body}, inbox=inbox)
-
-    def _append(
-        self,
-        message: dict[str, Any],
-        *,
-        shown: str | None = None,
-        usage: UsageRow | None = None,
-        inbox: tuple[int, ...] = (),
-    ) -> None:
-        row = self._row(message, shown, inbox)
-        version = self._ports.journal.append([row], [usage] if usage else [])
-        self.conversation.note([row], version)
-
-    def _finish(self, message: dict[str, Any], end: TurnEnd, usage: list[UsageRow]) -> None:
-        row = self._row(message, end.text or message["content"])
-        version = self._ports.journal.finish([row], usage, replace(end, text=self._ports.redact(end.text)))
+            message[WRITTEN_BY] = f"{model.provider}/{model.model}"
+        shown = None if shown is None else redact(shown)
+        row = Row(message, shown, {dialect.name: dialect.encode(message)}, inbox=inbox)
+        spent = [usage] if usage else []
+        if end is None:
+            version = self._ports.journal.append([row], spent)
+        else:
+            version = self._ports.journal.finish([row], spent, replace(end, text=redact(end.text)))
         self.conversation.note([row], version)
 
     def _ledger_row(self, usage: CanonicalUsage | None) -> UsageRow:

@@ -57,8 +57,11 @@ class ModelCaller:
 
     def frozen_parts(self, conversation: Conversation, dialect: Dialect) -> tuple[bytes, bytes]:
         """Tools and system prompt as they were first sent; rendered and kept if this conversation has none yet."""
-        tools = self._part(conversation, TOOLS, dialect)
-        return tools, self._part(conversation, SYSTEM, dialect)
+        frozen, name = conversation.frozen, dialect.name
+        for part in (TOOLS, SYSTEM):
+            if (part, name) not in frozen:
+                self._freeze(conversation, part, dialect)
+        return frozen[TOOLS, name], frozen[SYSTEM, name]
 
     def call(
         self,
@@ -70,40 +73,41 @@ class ModelCaller:
     ) -> Reply:
         """The model's answer, which has to begin within `patience` seconds; raises ModelFailure or Interrupted."""
         self.calls += 1
-        request_id = uuid.uuid4().hex[:16]
+        ports, has_hook, request_id = self._ports, self._ports.hooks.has, uuid.uuid4().hex[:16]
         body = self._body(conversation, with_tools=with_tools)
         started = time.time()
-        self._tell_before(request_id, conversation, body, started)
+        if has_hook("pre_api_request"):
+            self._tell_before(request_id, conversation, body, started)
         try:
-            reply = self._send(body, decoder, patience)
+            if has_hook("llm_execution"):
+                reply = self._send_through_plugins(body, decoder, patience)
+            else:
+                reply = ports.model.send(body, decoder, ports.cancel, ports.on_chunk, patience)
         except ModelFailure as failure:
-            self._tell_error(request_id, failure, started)
+            if has_hook("api_request_error"):
+                self._tell_error(request_id, failure, started)
             raise
-        self._ports.model.note_success()
+        ports.model.note_success()
         if reply.usage is not None:
             conversation.grown_bytes = 0
-            guarded(self._ports.engine.update_from_response, reply.usage.as_engine_usage())
-        self._tell_after(request_id, conversation, reply, started)
+            guarded(ports.engine.update_from_response, reply.usage.as_engine_usage())
+        if has_hook("post_api_request"):
+            self._tell_after(request_id, conversation, reply, started)
         return reply
 
-    def _part(self, conversation: Conversation, part: str, dialect: Dialect) -> bytes:
-        kept = conversation.frozen.get((part, dialect.name))
-        if kept is not None:
-            return kept
-        neutral = conversation.frozen.get((part, dialect.neutral))
+    def _freeze(self, conversation: Conversation, part: str, dialect: Dialect) -> None:
+        frozen, freeze = conversation.frozen, self._ports.journal.freeze
+        neutral = frozen.get((part, dialect.neutral))
         if neutral is None:
             if conversation.was_sent_in(dialect.name):
                 self._note_break(PrefixBreak("prompt_repaired", -1))  # its stored form was damaged (A7)
             neutral = encode_json(self._ports.render_part(part, dialect))
-            self._freeze(conversation, part, dialect.neutral, neutral)
+            freeze(part, dialect.neutral, neutral)
+            frozen[part, dialect.neutral] = neutral
         value = json.loads(neutral)
         body = dialect.format.encode_system(value) if part == SYSTEM else dialect.format.encode_tools(value)
-        self._freeze(conversation, part, dialect.name, body)
-        return body
-
-    def _freeze(self, conversation: Conversation, part: str, dialect: str, body: bytes) -> None:
-        self._ports.journal.freeze(part, dialect, body)
-        conversation.frozen[part, dialect] = body
+        freeze(part, dialect.name, body)
+        frozen[part, dialect.name] = body
 
     def _body(self, conversation: Conversation, *, with_tools: bool) -> bytes:
         model, hooks = self._ports.model, self._ports.hooks
@@ -113,7 +117,9 @@ class ModelCaller:
         if any(hooks.has(name) for name in EDITING_HOOKS):
             conversation.refresh(dialect.name, dialect.encode)
         writer = f"{model.provider}/{model.model}"
-        self._note_break(conversation.check_prefix(dialect.name, writer, tools, system))
+        broken = conversation.check_prefix(dialect.name, writer, tools, system)
+        if broken is not None:
+            self._note_break(broken)
         tail = model.make_tail(with_tools=with_tools or not tools)
         body = dialect.format.join_request(model.model, tools, system, messages, tail)
         if not hooks.has("llm_request"):
@@ -127,23 +133,18 @@ class ModelCaller:
             self._note_break(PrefixBreak("llm_request_middleware", 0))
         return encode_json(replaced)
 
-    def _note_break(self, broken: PrefixBreak | None) -> None:
+    def _note_break(self, broken: PrefixBreak) -> None:
         """Known before the request leaves, and kept with its reason (A2)."""
-        if broken is not None:
-            self.breaks.append(broken)
-            self._ports.journal.broke(broken.reason, broken.position)
+        self.breaks.append(broken)
+        self._ports.journal.broke(broken.reason, broken.position)
 
-    def _send(self, body: bytes, decoder: AnswerReader, patience: float | None) -> Reply:
-        ports = self._ports
-        request: dict[str, Any] | None = None
+    def _send_through_plugins(self, body: bytes, decoder: AnswerReader, patience: float | None) -> Reply:
+        ports, request = self._ports, json.loads(body)
 
         def send(payload: Any) -> Any:
             new = body if payload is None or payload is request else encode_json(dict(payload))
             return ports.model.send(new, decoder, ports.cancel, ports.on_chunk, patience)
 
-        if not ports.hooks.has("llm_execution"):
-            return ports.model.send(body, decoder, ports.cancel, ports.on_chunk, patience)
-        request = json.loads(body)
         reply = ports.hooks.execute("llm_execution", request, send, **self._ids())
         if not isinstance(reply, Reply):
             raise ModelFailure("A plugin put something else in the place of the model's answer.")
@@ -167,8 +168,6 @@ class ModelCaller:
         }
 
     def _tell_before(self, request_id: str, conversation: Conversation, body: bytes, started: float) -> None:
-        if not self._ports.hooks.has("pre_api_request"):
-            return
         request = json.loads(body)
         self._ports.hooks.invoke(
             "pre_api_request",
@@ -188,8 +187,6 @@ class ModelCaller:
         )
 
     def _tell_after(self, request_id: str, conversation: Conversation, reply: Reply, started: float) -> None:
-        if not self._ports.hooks.has("post_api_request"):
-            return
         self._ports.hooks.invoke(
             "post_api_request",
             **self._ids(request_id),
@@ -206,8 +203,6 @@ class ModelCaller:
         )
 
     def _tell_error(self, request_id: str, failure: ModelFailure, started: float) -> None:
-        if not self._ports.hooks.has("api_request_error"):
-            return
         self._ports.hooks.invoke(
             "api_request_error",
             **self._ids(request_id),

@@ -234,20 +234,12 @@ class _Tries:
     retries: int = 0
     tried_again: bool = False
     recovered: bool = False
-    first_failure: float | None = None
+    until: float | None = None  # when the time for all of them is over
     now: float = 0.0
 
     def note(self, failure: ModelFailure) -> None:
         self.now = failure.at
-        self.first_failure = failure.at if self.first_failure is None else self.first_failure
-
-    @property
-    def until(self) -> float | None:
-        return None if self.first_failure is None else self.first_failure + self.limits.longest_retry
-
-    def call(self, *, with_tools: bool) -> CallModel:
-        beside = self.now + self.limits.longest_beside if self.tried_again else None
-        return CallModel(with_tools, self.until, beside)
+        self.until = failure.at + self.limits.longest_retry if self.until is None else self.until
 
     def has_time_for(self, seconds: float) -> bool:
         return self.until is not None and self.now + seconds < self.until
@@ -257,7 +249,8 @@ def reach_model(limits: TurnLimits, *, with_tools: bool = True) -> Generator[Ste
     """One answer, through retries, another provider, a rebuilt connection or a shorter conversation."""
     tries = _Tries(limits)
     while True:
-        outcome = yield tries.call(with_tools=with_tools)
+        beside = tries.now + limits.longest_beside if tries.tried_again else None
+        outcome = yield CallModel(with_tools, tries.until, beside)
         if isinstance(outcome, Reply):
             return outcome
         failure: ModelFailure = outcome
