@@ -22,7 +22,6 @@ from agent import anthropic_adapter
 from agent.context_compressor import ContextCompressor
 from agent.formats.wire import Dialect
 from agent.http import clients
-from agent.providers.prices import has_cache
 from agent.providers.runtime import Runtime
 from agent.providers.table import ANTHROPIC_MESSAGES
 from agent.turn import rules
@@ -30,8 +29,8 @@ from agent.turn.compaction import Wanted, compact
 from agent.turn.conversation import Conversation
 from agent.turn.driver import Turn, TurnMessage, TurnResult
 from agent.turn.ports import Ports, TurnFacts
-from agent.turn.prompt import PromptSources, build_system_prompt, turn_facts
-from agent.usage_pricing import COLD_TURNS, CacheWatch, TurnUse, hit_rate
+from agent.turn.prompt import DATE, PromptSources, build_system_prompt
+from agent.usage_pricing import COLD_TURNS, CacheWatch, TurnUse, has_cache, hit_rate
 from hermes_base.cancel import CancelToken, ended_with
 from hermes_base.chat import Asker, Notice
 from hermes_base.errors import HermesError, Interrupted
@@ -49,7 +48,7 @@ from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
 from run_agent.events import COLD, as_dict, call_back, log_end, tell_plugins
 from run_agent.hands import AgentHands, tool_names_in
-from run_agent.options import AgentOptions, TurnOptions, find_own_folder, runtime_of_options
+from run_agent.options import AgentOptions, TurnOptions, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
 from run_agent.session_binding import SessionBinding
 from tools.browser_tool import cleanup_browser
@@ -86,6 +85,7 @@ class AIAgent(SessionBinding):
     _system_message: str = ""
     _turn_options: TurnOptions = TurnOptions()
     _asker: Asker | None = None
+    _own_folder: Path | None = None
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         unknown = options.keys() - AgentOptions.__annotations__.keys()
@@ -102,6 +102,7 @@ class AIAgent(SessionBinding):
         self.journal = options.get("journal") or MemoryJournal(self._gateway_session_key, self.session_id)
         self._hooks = options.get("hooks") or PluginHooks(get_plugin_manager())
         self._asker = options.get("asker")
+        self._own_folder = Path(options["own_folder"]) if options.get("own_folder") else None  # None: the home itself
         self._running = threading.Lock()
         self._cache_watch = CacheWatch()
         notes = options.get("notes")
@@ -231,7 +232,7 @@ class AIAgent(SessionBinding):
     @property
     def size(self) -> tuple[int, bool]:
         """Roughly how many bytes it keeps warm, and whether it knows something that is stored nowhere."""
-        return (self._conversation.bytes if self._conversation else 0), bool(self._notes)
+        return (0 if self._conversation is None else self._conversation.bytes), bool(self._notes)
 
     def toolset_status(self) -> dict[str, bool]:
         return check_toolset_requirements()
@@ -261,7 +262,9 @@ class AIAgent(SessionBinding):
         ports = self._make_ports(cancel, facts, conversation)
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
-        told = "" if ports.model.dialect.plain else ports.redact(turn_facts(datetime.now(), self.folder))
+        # What a message tells the model beside its text, when it was not told before.
+        today = f"[{datetime.now().strftime(DATE)}; working folder {self.folder}]"
+        told = "" if self.dialect.plain else ports.redact(today)
         notes = self._notes[:]  # they are told now; tools may note more meanwhile
         del self._notes[: len(notes)]
         message = replace(given, facts="\n\n".join(notes), told="" if told == conversation.told else told)
@@ -319,7 +322,7 @@ class AIAgent(SessionBinding):
             turn=facts.turn,
             folder=self.folder,
             home=get_hermes_home(),
-            own=find_own_folder(options),
+            own=self._own_folder,
             person=options.get("person") or "",
             cancel=cancel,
             asker=self._asker,
@@ -386,7 +389,7 @@ class AIAgent(SessionBinding):
             memory=not options.get("skip_memory"),
             small=small,
             extra=options.get("ephemeral_system_prompt") or "",
-            own=find_own_folder(options),
+            own=self._own_folder,
         )
         return build_system_prompt(sources)
 

@@ -61,26 +61,6 @@ def bind_session(engine: Any, session: str, facts: Mapping[str, Any]) -> None:
     call_if_there(engine, "on_session_start", session, **{name: value for name, value in facts.items() if value})
 
 
-def change_session(
-    engine: Any,
-    *,
-    old: str | None,
-    new: str,
-    messages: Sequence[Mapping[str, Any]] | None,
-    carry_over: bool,
-    facts: Mapping[str, Any],
-) -> None:
-    """End, reset, start, carry over: each step stands on its own, so that one failing leaves the others."""
-    if messages:
-        call_if_there(engine, "on_session_end", old or new, list(messages))
-    call_if_there(engine, "on_session_reset")
-    if not (old or messages or carry_over):
-        return
-    bind_session(engine, new, {"old_session_id": old, "carry_over_context": carry_over, **facts})
-    if carry_over:
-        call_if_there(engine, "carry_over_new_session_context", old, new)
-
-
 def tell_end(settings: Settings, session: str, messages: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
     """A session that no agent holds is over: the engine that the settings name is made, bound to it and told. The
     built-in one keeps nothing of a session."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypedDict
 
 from agent.model_metadata import get_model_context_length
@@ -60,12 +59,6 @@ class AgentOptions(TypedDict, total=False):
     tool_progress_callback: Callable[[ToolStarted | ToolEnded], None] | None
     step_callback: Callable[[int], None] | None
     status_callback: Callable[[Notice], None] | None
-
-
-def find_own_folder(options: AgentOptions) -> Path | None:
-    """The folder of the person it works for; None: the owner, who has the home itself."""
-    own = options.get("own_folder")
-    return Path(own) if own else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class SwitchableRuntime(EventCallbacks):
         """The chain is whole for the next step of the turn: whoever failed before this answer may be well by then."""
         self._permit.succeeded()
         self._fallback_index, self._tried = 0, frozenset({self._permit.names[Concern.MODEL]})
-        if not self._fallback_activated:
+        if not self._fallback_activated and (self._stand_in or self._told_of):
             self.tell_return(describe(self.runtime))
 
     def note_failure(self, failure: ModelFailure) -> None:

@@ -13,8 +13,7 @@ from agent.formats.repair import repair_after
 from agent.formats.reply import Reply
 from agent.turn import rules
 from agent.turn.compaction import BYTES_A_TOKEN
-from agent.turn.conversation import Conversation, Exchange
-from agent.turn.prefix import PrefixBreak
+from agent.turn.conversation import Conversation, Exchange, PrefixBreak
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import ModelFailure
 from hermes_base.journal import Journal, Row, TurnEnd, UsageRow, head_row
@@ -136,15 +135,17 @@ class SessionBinding(SwitchableRuntime):
         previous_messages: Sequence[Mapping[str, Any]] | None = None,
         carry_over_context: bool = False,
     ) -> None:
-        engines.change_session(
-            self.context_compressor,
-            old=old_session_id,
-            new=new_session_id or self.session_id,
-            messages=previous_messages,
-            carry_over=carry_over_context,
-            facts=self._engine_facts(),
-        )
-        self._bound_session = new_session_id or self.session_id
+        """End, reset, start, carry over: each step stands on its own, so that one failing leaves the others."""
+        engine, new = self.context_compressor, new_session_id or self.session_id
+        if previous_messages:
+            engines.call_if_there(engine, "on_session_end", old_session_id or new, list(previous_messages))
+        engines.call_if_there(engine, "on_session_reset")
+        if old_session_id or previous_messages or carry_over_context:
+            moved = {"old_session_id": old_session_id, "carry_over_context": carry_over_context}
+            engines.bind_session(engine, new, {**moved, **self._engine_facts()})
+        if carry_over_context:
+            engines.call_if_there(engine, "carry_over_new_session_context", old_session_id, new)
+        self._bound_session = new
 
     def _bind_engine(self, session: str, **facts: Any) -> None:
         """Tell the engine which session it works for; only of one that there is."""

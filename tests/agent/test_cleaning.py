@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.turn.cleaning import clean_message
+from agent.formats.repair import clean_message
 from hermes_base.text.redact import Redactor
 from hermes_cli import config
 from hermes_lab.server import LabServer

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.turn.prefix import FOREIGN, PrefixBreak, PrefixWatch
+from agent.turn.conversation import STORE_CHANGED, PrefixBreak, PrefixWatch
 
 FRAGMENTS = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=6)
 
@@ -51,4 +51,4 @@ def test_the_reason_is_never_unknown() -> None:
     """A2"""
     watch = PrefixWatch()
     watch.check(b"", b"s", [b"a", b"b"])
-    assert watch.check(b"", b"s", [b"a"]) == PrefixBreak(FOREIGN, 0)
+    assert watch.check(b"", b"s", [b"a"]) == PrefixBreak(STORE_CHANGED, 0)

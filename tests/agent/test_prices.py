@@ -10,13 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.providers import prices
-from agent.providers.prices import PRICE_FILE, apply_price, find_price, has_cache, read_prices, saved_by_cache
+from agent import usage_pricing
 from agent.providers.table import PROVIDERS
-from agent.usage_pricing import CanonicalUsage, ledger_row
+from agent.usage_pricing import (
+    PRICE_FILE,
+    CanonicalUsage,
+    apply_price,
+    find_price,
+    has_cache,
+    ledger_row,
+    read_prices,
+    saved_by_cache,
+)
 from hermes_base.errors import ConfigProblem
 
-LISTED = Path(prices.__file__).with_name(PRICE_FILE)
+LISTED = Path(usage_pricing.__file__).parent / "providers" / PRICE_FILE
 MILLION = 1_000_000
 
 

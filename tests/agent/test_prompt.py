@@ -3,7 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
-from agent.turn.prompt import CONTEXT_FILE_CHARS, DEFAULT_IDENTITY, PromptSources, build_system_prompt, turn_facts
+from agent.turn.prompt import CONTEXT_FILE_CHARS, DEFAULT_IDENTITY, PromptSources, build_system_prompt
 
 NOW = datetime(2026, 11, 15, 12, 0)
 
@@ -55,7 +55,3 @@ def test_a_large_or_broken_file_is_cut_or_cleaned_never_fatal(tmp_path: Path) ->
     prompt = build_system_prompt(PromptSources(home=tmp_path, folder=tmp_path))
     assert "more characters in AGENTS.md" in prompt
     assert len(prompt) < CONTEXT_FILE_CHARS + 1_000
-
-
-def test_facts_of_a_turn_are_date_and_folder() -> None:
-    assert turn_facts(NOW, "/a") == "[Sunday, 15 November 2026; working folder /a]"

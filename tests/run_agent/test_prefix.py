@@ -178,7 +178,7 @@ def test_a_message_is_stored_as_sent_and_as_shown(make_agent: Any, tmp_path: Pat
     agent.run_conversation("what people see")
     row = store.load(agent.session_id).rows[0]
     assert row.shown == "what people see"
-    assert "working folder" in row.message["content"]
+    assert re.search(r"\[[A-Z][a-z]+, \d\d [A-Z][a-z]+ \d{4}; working folder /", row.message["content"])
     assert json.loads(row.sent["chat_completions"])["content"] == row.message["content"]
     store.close()
 

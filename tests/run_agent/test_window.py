@@ -9,7 +9,7 @@ from fresh_store import fresh_store
 from waiting import wait_until
 
 from agent.auxiliary_client import call_llm
-from agent.turn.shortening import fit_text
+from agent.turn.compaction import fit_text
 from hermes_lab.server import LabServer
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession

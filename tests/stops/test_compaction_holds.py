@@ -16,7 +16,7 @@ from waiting import wait_until
 from agent.context_engine import ContextEngine
 from agent.model_metadata import rough_bytes
 from agent.turn import rules
-from agent.turn.shortening import shorten_rows
+from agent.turn.compaction import shorten_rows
 from hermes_base.errors import Interrupted, ModelFailure
 from hermes_base.journal import Row
 from hermes_constants import get_hermes_home

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent.formats.anthropic_answers import MessageReader
 from agent.formats.anthropic_blocks import THINKING_BLOCKS, make_blocks
-from agent.formats.anthropic_thinking import make_thinking
+from agent.formats.anthropic_thinking import make_thinking, usual_output_limit
 from agent.formats.chat_completions import encode_json
-from agent.providers.output_limits import usual_output_limit
 from agent.providers.table import Provider
 
 if TYPE_CHECKING:

@@ -1,16 +1,17 @@
 """A session in memory: its messages, and the bytes each was sent as, one list for each dialect.
 
-A message is encoded once for a dialect and kept; a request is the join of what is kept. Nothing here is rendered
-again while the conversation goes on.
+A message is encoded once for a dialect and kept; a request is the join of what is kept, and it is known before it
+leaves whether it starts with the bytes of the one before. Nothing here is rendered again while the conversation goes
+on.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent.formats.reply import without_own_data
 from agent.model_metadata import rough_bytes
-from agent.turn.prefix import PrefixBreak, PrefixWatch
 from hermes_base.journal import (
     COMPACTED,
     LEFT_OUT,
@@ -31,6 +32,54 @@ Encode = Callable[[Mapping[str, Any]], bytes]
 WRITTEN_BY = "by"
 #: Field of a user message: the facts of the turn that it told beside its text. Never sent.
 TOLD = "told"
+#: A break of the prefix that nobody in this process caused: another writer of the store did.
+STORE_CHANGED = "store_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixBreak:
+    """Why a request does not start with the bytes of the last one, and from which message on (-1: tools or system)."""
+
+    reason: str
+    position: int
+
+
+class PrefixWatch:
+    """What one dialect has sent in one conversation: a running hash, so the work grows with what is new. Everyone who
+    moves a byte that was sent says why, so that a break has a name before the request leaves."""
+
+    def __init__(self) -> None:
+        self._root = b""
+        self._chain: list[bytes] = []  # the hash up to and with each fragment
+        self._sent = 0  # how many fragments the last request had
+        self._sent_hash = b""
+        self._moved: PrefixBreak | None = None
+
+    def move(self, reason: str, position: int) -> None:
+        """Fragments from this position on are not what they were; the first cause that reaches furthest back counts."""
+        del self._chain[position:]
+        if self._moved is None or position < self._moved.position:
+            self._moved = PrefixBreak(reason, position)
+
+    def check(self, tools: bytes, system: bytes, fragments: Sequence[bytes]) -> PrefixBreak | None:
+        """The break that the coming request makes, if it makes one; afterwards it counts as sent."""
+        root = hashlib.sha256(tools + b"\0" + system).digest()
+        if root != self._root:
+            changed = bool(self._root)
+            self._root = root
+            self._chain.clear()
+            if changed and self._sent:
+                self.move("prompt_repaired", -1)
+        del self._chain[len(fragments) :]
+        last = self._chain[-1] if self._chain else root
+        for place in range(len(self._chain), len(fragments)):
+            last = hashlib.sha256(last + fragments[place]).digest()
+            self._chain.append(last)
+        # What was moved and put back, or never sent, breaks nothing.
+        kept = len(self._chain) >= self._sent and (not self._sent or self._chain[self._sent - 1] == self._sent_hash)
+        broken = None if kept else self._moved or PrefixBreak(STORE_CHANGED, 0)
+        self._sent, self._sent_hash, self._moved = len(self._chain), last, None
+        return broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +158,8 @@ class Conversation:
             del fragments[keep:]
         self.marks, self.told = Marks(), ""
         for row in self._rows:
-            self._take_fields(row.message)
+            self.marks.take(row.message)
+            self.told = row.message.get(TOLD, self.told)
         self.version = version
 
     def find_last_exchange(self) -> Exchange | None:
@@ -201,16 +251,11 @@ class Conversation:
         wrote = (message.get(WRITTEN_BY) for message in reversed(self.messages) if message.get("role") == "assistant")
         return str(next(wrote, "") or "")
 
-    def _take_fields(self, message: Mapping[str, Any]) -> None:
-        """What a message carries beside what is sent."""
-        self.marks.take(message)
-        if TOLD in message:
-            self.told = message[TOLD]
-
     def _take(self, rows: Sequence[Row]) -> None:
         for row, message in zip(rows, copy_messages([row.message for row in rows]), strict=True):
             self._rows.append(row)
-            self._take_fields(message)
+            self.marks.take(message)
+            self.told = message.get(TOLD, self.told)
             if "tool_calls" in message:
                 self.call_ids.update([call["id"] for call in message["tool_calls"]])
             self.messages.append(message)

@@ -11,20 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.formats.multimodal import find_parts, label_image
-from agent.formats.repair import repair_messages, unknown_result
+from agent.formats.repair import clean_message, repair_messages, unknown_result
 from agent.formats.reply import Reply, ToolCall
 from agent.formats.wire import AnswerReader
 from agent.turn import rules
-from agent.turn.cleaning import clean_message
-from agent.turn.compaction import BYTES_A_TOKEN, Wanted, compact, estimated_tokens, guarded
-from agent.turn.conversation import TOLD, WRITTEN_BY, Conversation
+from agent.turn.compaction import BYTES_A_TOKEN, LEAST_KEPT, Wanted, compact, estimated_tokens, fit_text, guarded
+from agent.turn.conversation import TOLD, WRITTEN_BY, Conversation, PrefixBreak
 from agent.turn.leaving_out import leave_out
-from agent.turn.model_call import ModelCaller
+from agent.turn.model_call import ModelCaller, ShownText, trim_start
 from agent.turn.parallel import run_in_order
 from agent.turn.ports import Ports, TurnFacts
-from agent.turn.prefix import PrefixBreak
-from agent.turn.shortening import LEAST_KEPT, fit_text
-from agent.turn.shown import ShownText, trim_start
 from agent.usage_pricing import CanonicalUsage, ledger_row
 from hermes_base.chat import LastingNotice, Notice
 from hermes_base.errors import Interrupted, ModelFailure

@@ -1,7 +1,9 @@
-"""One model call: frozen fragments joined to a body, plugins asked around it, the engine told what it cost."""
+"""One model call: frozen fragments joined to a body, plugins asked around it, the engine told what it cost, and what
+the person is shown of the answer while it comes."""
 
 import copy
 import json
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -11,12 +13,13 @@ from agent.formats.chat_completions import encode_json
 from agent.formats.reply import Reply
 from agent.formats.wire import AnswerReader, Dialect
 from agent.turn.compaction import guarded
-from agent.turn.conversation import Conversation
+from agent.turn.conversation import Conversation, PrefixBreak
 from agent.turn.ports import Ports, TurnFacts
-from agent.turn.prefix import PrefixBreak
+from hermes_base.chat import TextEnded
 from hermes_base.errors import ModelFailure
 from hermes_base.journal import SYSTEM, TOOLS
 from hermes_base.text.addresses import describe_address
+from hermes_base.text.redact import LiveText
 
 #: Hooks that may edit older messages in place; only while one is registered are those compared with what was sent.
 EDITING_HOOKS = ("pre_llm_call", "pre_api_request")
@@ -221,3 +224,74 @@ class ModelCaller:
 def _times(started: float) -> dict[str, float]:
     ended = time.time()
     return {"api_duration": ended - started, "started_at": started, "ended_at": ended}
+
+
+# --- what the person is shown
+
+
+_BLANK_LINES = re.compile(r"\A(?:\s*\Z|\s*\n)")
+
+
+def trim_start(text: str) -> str:
+    """Without the blank lines at its start, which some models write before a call; a blank text is none."""
+    return _BLANK_LINES.sub("", text)
+
+
+class ShownText:
+    """The text and the thoughts of one model call. In the end each text stands as the transcript has it (`keep`), or is
+    taken back (`take_back`); the text that ends a turn is put right (`correct`) and stands with the turn's end."""
+
+    def __init__(self, ports: Ports, *, live: bool = True) -> None:
+        """Not `live`: nothing is shown before it is known how it will stand."""
+        self._ports = ports
+        self._live = live
+        self._told: list[str] = []
+        self._blank = ""  # white space that came so far; it is shown when a word follows it
+        self._thought = False
+        self.text = LiveText(ports.redact, self._tell)
+        self.reasoning = LiveText(ports.redact, self._tell_reasoning)
+
+    def flush(self) -> None:
+        """Nothing more comes."""
+        self.text.flush()
+        self.reasoning.flush()
+
+    def correct(self, text: str) -> None:
+        """Make what is shown this text."""
+        text = trim_start(text)
+        told = "".join(self._told)
+        if not text.startswith(told):
+            self.take_back()
+            told = ""
+        if len(text) > len(told):
+            self._told.append(text[len(told) :])
+            self._ports.on_text(self._told[-1])
+
+    def keep(self, text: str) -> None:
+        """The transcript has this text now."""
+        self.correct(text)
+        self._end(kept=True)
+
+    def take_back(self) -> None:
+        """The transcript has nothing of it."""
+        self._end(kept=False)
+
+    def _end(self, *, kept: bool) -> None:
+        if self._told or self._thought:
+            self._ports.emit(TextEnded(kept))
+        self._told, self._blank, self._thought = [], "", False
+
+    def _tell(self, piece: str) -> None:
+        if not self._told:
+            piece, self._blank = self._blank + piece, ""
+            if not piece.strip():
+                self._blank = piece
+                return
+            piece = trim_start(piece)
+        if self._live:
+            self._told.append(piece)
+            self._ports.on_text(piece)
+
+    def _tell_reasoning(self, piece: str) -> None:
+        self._thought = True
+        self._ports.on_reasoning(piece)

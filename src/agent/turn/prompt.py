@@ -7,7 +7,6 @@ turn travel in the newest user message.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from hermes_base.prompt_files import CONTEXT_FILES
@@ -26,7 +25,7 @@ you guess. Say plainly when you do not know something or could not do it. Never 
 #: Worded close to what the built-in model was trained on: longer lists of what it cannot do make it answer worse.
 SMALL_IDENTITY = "You are a helpful AI assistant named Hermes. You only write text: you have no tools."
 
-_DATE = "%A, %d %B %Y"
+DATE = "%A, %d %B %Y"  # as a message tells it, never the prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +59,6 @@ def build_system_prompt(sources: PromptSources) -> str:
         parts.append("\n".join([told, *lines]))
     parts.append(sources.extra)
     return "\n\n".join(part for part in parts if part)
-
-
-def turn_facts(now: datetime, folder: str) -> str:
-    """What a message tells the model beside its text, when it was not told before: date and folder."""
-    return f"[{now.strftime(_DATE)}; working folder {folder}]"
 
 
 def _context_part(folder: Path) -> str:

@@ -136,7 +136,11 @@ class RedactingFilter(logging.Filter):
         self._find_redact = find_redact  # asked once for each record: secrets change while a process runs
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = _join_message(record), None
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError, KeyError):  # arguments that do not fit would be printed as they are
+            message = f"{record.msg} {record.args}"
+        record.msg, record.args = message, None
         if record.exc_info and not record.exc_text:
             record.exc_text = _format_trace(record.exc_info)
         record.exc_info = None  # the trace's text stands for it: another formatter would print it uncleaned
@@ -145,10 +149,3 @@ class RedactingFilter(logging.Filter):
             if isinstance(value, str) and field not in _PLACES:
                 setattr(record, field, redact(value))
         return True
-
-
-def _join_message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except (TypeError, ValueError, KeyError):  # arguments that do not fit would make logging print them as they are
-        return f"{record.msg} {record.args}"
