@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,7 @@ from hermes_state.memory_journal import MemoryJournal
 from hermes_state.records import make_session_id
 from model_tools import check_toolset_requirements, get_tool_definitions
 from run_agent import engines
-from run_agent.events import COLD, as_dict, call_back, log_end, tell_plugins
+from run_agent.events import COLD, Listeners, as_dict, call_back, log_end, tell_plugins
 from run_agent.hands import AgentHands, tool_names_in
 from run_agent.options import AgentOptions, TurnOptions, runtime_of_options
 from run_agent.runtime_switch import fallback_chain
@@ -108,12 +108,8 @@ class AIAgent(SessionBinding):
         notes = options.get("notes")
         self._notes: list[str] = [] if notes is None else notes
         self._fallback_chain = fallback_chain(options.get("fallback_model"))
-        self.stream_delta_callback = options.get("stream_delta_callback")
-        self.reasoning_callback = options.get("reasoning_callback")
-        self.text_end_callback = options.get("text_end_callback")
-        self.tool_progress_callback = options.get("tool_progress_callback")
-        self.step_callback = options.get("step_callback")
-        self.status_callback = options.get("status_callback")
+        for listener in fields(Listeners):
+            setattr(self, listener.name, options.get(listener.name))
         self._adopt(runtime_of_options(options))
         self.context_compressor = engines.choose_engine(self._settings, self.runtime)
         if isinstance(self.context_compressor, ContextCompressor):
@@ -157,8 +153,8 @@ class AIAgent(SessionBinding):
                 return self._run_turn(turn, conversation_history, task_id, cancel)
         finally:
             self._permit.release()  # nothing is being probed any more
-            self._turn = self._cancel = self._turn_stream = self._given_listeners = None
             self._turn_id, self._turn_options = "", TurnOptions()
+            self._turn = self._cancel = self._turn_stream = self._given_listeners = None
             self._running.release()
 
     def interrupt(self, reason: str = "stopped by the user") -> bool:
@@ -269,9 +265,7 @@ class AIAgent(SessionBinding):
         del self._notes[: len(notes)]
         message = replace(given, facts="\n\n".join(notes), told="" if told == conversation.told else told)
         turn = Turn(ports, conversation, message, facts, rules.TurnLimits(self.max_iterations))
-        replaced = conversation.take_break()
-        if replaced is not None:
-            turn.result.breaks.append(replaced)
+        turn.result.breaks += conversation.take_break()
         self._turn = turn
         token = current_turn.set(self._turn_context(cancel, facts))
         try:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.formats import responses_items as wire
+from agent.formats import responses as wire
 from agent.formats.chat_completions import encode_json
 from agent.formats.reply import OWN_DATA, Reply, ToolCall, make_own_data
-from agent.formats.responses_answers import ResponseReader
+from agent.formats.responses import ResponseReader
 from agent.formats.wire import CallSettings
 from agent.http.framing import iter_event_data
 from agent.providers.failures import in_stream_failure

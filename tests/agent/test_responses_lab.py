@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.formats import responses_items as wire
+from agent.formats import responses as wire
 from agent.formats.reply import Reply
 from agent.formats.wire import CallSettings
 from agent.http.clients import StreamCall, build_openai_client, release_client, stream

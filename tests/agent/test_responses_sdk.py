@@ -12,7 +12,7 @@ from openai.types.responses import Response, ResponseInputItemParam, ResponseStr
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from agent.formats import responses_items as wire
+from agent.formats import responses as wire
 from agent.formats.reply import Reply
 from agent.formats.wire import CallSettings
 from agent.http.framing import iter_event_data

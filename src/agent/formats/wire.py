@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
 
-from agent.formats import anthropic_messages, chat_completions, responses_items
+from agent.formats import anthropic_messages, chat_completions, responses
 from agent.formats.reply import Reply, Tell
 from agent.providers.table import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES, Provider
 from hermes_base.errors import ConfigProblem
@@ -81,7 +81,7 @@ class WireFormat(Protocol):
 _FORMATS: Mapping[str, WireFormat] = {
     CHAT_COMPLETIONS: chat_completions,
     ANTHROPIC_MESSAGES: anthropic_messages,
-    CODEX_RESPONSES: responses_items,
+    CODEX_RESPONSES: responses,
 }
 
 

@@ -106,7 +106,7 @@ class Conversation:
 
     def __init__(self, transcript: Transcript, began_with: PrefixBreak | None = None) -> None:
         """`began_with`: the break that made this transcript begin otherwise than the one before; it is recorded."""
-        self._began_with = began_with
+        self._began_with = [] if began_with is None else [began_with]
         self.session = transcript.session
         self.task = transcript.task
         self.conversation = transcript.conversation
@@ -133,9 +133,9 @@ class Conversation:
     def rows(self) -> Sequence[Row]:
         return self._rows
 
-    def take_break(self) -> PrefixBreak | None:
-        """The break that it began with, for the one turn that made it."""
-        taken, self._began_with = self._began_with, None
+    def take_break(self) -> list[PrefixBreak]:
+        """The break that it began with, if there is one, for the one turn that made it."""
+        taken, self._began_with = self._began_with, []
         return taken
 
     def note(self, rows: Sequence[Row], version: int) -> None:

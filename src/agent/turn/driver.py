@@ -349,9 +349,7 @@ class Turn:
         if shorter is None:
             return False
         self.conversation = shorter
-        broken = shorter.take_break()
-        if broken is not None:
-            self.result.breaks.append(broken)
+        self.result.breaks += shorter.take_break()
         return True
 
     def _switch(self, step: rules.SwitchProvider) -> bool:
