@@ -16,7 +16,14 @@ from agent.http import clients
 from agent.providers.failures import is_transport_error
 from agent.providers.health import Name, Permit, health, names_of
 from agent.providers.runtime import Runtime, find_key, needs_key, runtime_of_entry
-from agent.providers.table import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, advise_key, provider_or_custom
+from agent.providers.table import (
+    ANTHROPIC_MESSAGES,
+    CHAT_COMPLETIONS,
+    PROVIDERS,
+    Provider,
+    advise_key,
+    provider_or_custom,
+)
 from hermes_base.cancel import CancelToken
 from hermes_base.errors import Concern, ConfigProblem, FailureKind, HermesError, ModelFailure
 from hermes_base.text.addresses import describe_address
@@ -43,8 +50,10 @@ class SwitchableRuntime(EventCallbacks):
     max_tokens: int | None = None
     runtime_source: str = ""
     key_env: str = ""
+    dialect: Dialect = dialect_of(CHAT_COMPLETIONS, PROVIDERS["custom"])
     reasoning_config: Mapping[str, Any] | None = None
     context_compressor: Any = None
+    _facts: Provider = PROVIDERS["custom"]
     _client: Any = None
     _client_released: bool = False
     _fallback_chain: tuple[Mapping[str, Any], ...] = ()
@@ -116,6 +125,8 @@ class SwitchableRuntime(EventCallbacks):
         self.api_key, self.api_mode = runtime.api_key, runtime.api_mode
         self.context_length, self.max_tokens = runtime.context_length, runtime.max_tokens
         self.runtime_source, self.key_env = runtime.source, runtime.key_env
+        self._facts = provider_or_custom(runtime.provider)
+        self.dialect = dialect_of(runtime.api_mode, self._facts)
         # Requests carry cache marks where a Claude model is spoken to in a format that has them.
         routed_claude = runtime.provider == "openrouter" and "claude" in runtime.model.lower()
         self._use_prompt_caching = runtime.api_mode == ANTHROPIC_MESSAGES or routed_claude
@@ -127,14 +138,10 @@ class SwitchableRuntime(EventCallbacks):
 
     # --- one call
 
-    @property
-    def dialect(self) -> Dialect:
-        return dialect_of(self.api_mode, provider_or_custom(self.provider))
-
     def make_tail(self, *, with_tools: bool) -> dict[str, Any]:
         ttl = self._settings.model.cache_ttl if self._use_prompt_caching else ""
         settings = CallSettings(self.model, self.max_tokens, self.reasoning_config, with_tools, ttl)
-        return self.dialect.format.make_tail(provider_or_custom(self.provider), settings)
+        return self.dialect.format.make_tail(self._facts, settings)
 
     def send(
         self,
@@ -144,15 +151,15 @@ class SwitchableRuntime(EventCallbacks):
         on_chunk: Callable[[], None],
         patience: float | None = None,
     ) -> Reply:
-        runtime, facts = self.runtime, provider_or_custom(self.provider)
+        runtime, facts = self.runtime, self._facts
         # A missing model or key fails like a call would: the message is kept, and a fallback may answer.
         if self._runtime_problem is not None:
             raise ModelFailure(self._runtime_problem.what, kind=FailureKind.NEXT, fix=self._runtime_problem.fix)
         if not runtime.api_key and needs_key(facts, runtime.base_url):
             raise ModelFailure(f"No key for {facts.label} is set.", kind=FailureKind.NEXT, fix=advise_key(facts))
         first_byte = facts.first_byte_seconds if patience is None else min(patience, facts.first_byte_seconds)
-        who, format = describe(runtime), self.dialect.format
-        call = clients.StreamCall(format, body, who, first_byte, facts.between_chunks_seconds)
+        who = describe(runtime)
+        call = clients.StreamCall(self.dialect.format, body, who, first_byte, facts.between_chunks_seconds)
         try:
             return clients.stream(self.ensure_client(), call, answer, cancel, on_chunk)
         except ModelFailure as failure:

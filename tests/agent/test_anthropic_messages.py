@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.formats import anthropic_messages as wire
-from agent.formats.anthropic_thinking import BUDGETS, UNKNOWN_LIMIT, find_output_limit, usual_output_limit
+from agent.formats.anthropic_messages import BUDGETS, UNKNOWN_LIMIT, find_output_limit, usual_output_limit
 from agent.formats.repair import repair_messages
 from agent.formats.reply import OWN_DATA, make_own_data
 from agent.formats.wire import CallSettings

@@ -22,26 +22,21 @@ class ForeignText:
 
     def __init__(self, inherited: Iterable[str] = ()) -> None:
         self._inherited = tuple(dict.fromkeys(inherited))
-        self._noted: tuple[str, ...] = ()
+        self.noted: tuple[str, ...] = ()  # what this turn has read itself
         self._lock = threading.Lock()
 
     def note(self, origin: str) -> None:
         """From now on the turn has read text of this origin. Called by any thread, before the text is handed over."""
         with self._lock:
-            if origin not in self._noted:
-                self._noted = (*self._noted, origin)
-
-    @property
-    def noted(self) -> tuple[str, ...]:
-        """What this turn has read itself."""
-        return self._noted
+            if origin not in self.noted:
+                self.noted = (*self.noted, origin)
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self._inherited, *self._noted)))
+        return tuple(dict.fromkeys((*self._inherited, *self.noted)))
 
     def __bool__(self) -> bool:
-        return bool(self._inherited or self._noted)
+        return bool(self._inherited or self.noted)
 
 
 class Marks:
