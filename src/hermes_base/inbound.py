@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hermes_base import command_table
 from hermes_base.conversation_key import ConversationKey
 
 PERSON, NOTICE = "person", "notice"  # origins of an inbound message
+WAYS = QUEUE, STEER = "queue", "steer"  # what becomes of a message while a turn is under way, where it says so itself
 ANSWER, NOTE, QUESTION, FILE = "answer", "note", "question", "file"  # kinds of outgoing messages
 #: Folders of files, in the home and in each person's own: sent to us, handed over and fetched later, on their way out.
 UPLOADS, SHOWN, OUTBOX = "uploads", "shown", "outbox"
@@ -66,6 +68,7 @@ class Inbound:
     files: tuple[FileRef, ...] = ()
     conversation: str = ""  # joined by its key; empty: the address says which
     origin: str = PERSON
+    way: str = ""  # one of WAYS, and then no slash in the text means anything; empty: as the settings say
     received: float = 0.0  # when it was written, as far as the platform says; else when it reached us
 
     @property
@@ -110,6 +113,14 @@ def as_fields(value: Any) -> dict[str, Any]:
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_fields).encode
 
 
+def read_way(inbound: Inbound) -> Inbound:
+    """The message with its way as a field, where its text says it: `/queue TEXT`, `/steer TEXT`."""
+    asked = None if inbound.way else command_table.parse(inbound.text)
+    if asked is None or asked[0] is None or asked[0].name not in WAYS or not asked[1]:
+        return inbound
+    return replace(inbound, way=asked[0].name, text=asked[1])
+
+
 def write_inbound(inbound: Inbound) -> str:
     return _encode(as_fields(inbound))
 
@@ -117,7 +128,8 @@ def write_inbound(inbound: Inbound) -> str:
 def read_inbound(body: str | Mapping[str, Any]) -> Inbound:
     fields: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
     files = tuple(FileRef(**file) for file in fields.pop("files"))
-    return Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
+    inbound = Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
+    return inbound if "way" in fields else read_way(inbound)  # the version before wrote it into the text
 
 
 def write_outgoing(outgoing: Outgoing) -> str:

@@ -1,5 +1,6 @@
 """The front door as a table: who sends what to a conversation in which state, and what becomes of it."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from gateway.core.route import (
     read_answer,
     route,
 )
-from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
+from hermes_base.inbound import NOTICE, Address, FileRef, Inbound, read_inbound, read_way, write_inbound
 
 OWNER, ADMIN, ANNA, BEN = (
     Standing(name, role) for name, role in (("olga", "owner"), ("adam", "admin"), ("anna", "member"), ("ben", "member"))
@@ -40,7 +41,9 @@ FREE = OpenQuestion("q4", "clarification", (), "anna", SHOWN)
 
 
 def say(text: str, **more: Any) -> Inbound:
-    return Inbound(**{"address": DM, "message": "7", "sender": "s", "text": text, "received": SHOWN + 1, **more})
+    """What comes in, as it is once it is in."""
+    said = {"address": DM, "message": "7", "sender": "s", "text": text, "received": SHOWN + 1, **more}
+    return read_way(Inbound(**said))
 
 
 def in_group(text: str, **more: Any) -> Inbound:
@@ -210,6 +213,8 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
     "steer when idle": (say("/steer left"), idle(), StartTurn()),
     "steer what cannot be steered": (say("/steer left"), busy(steerable=False), Queue(intake.QUEUED_UNSTEERABLE)),
     "steer the turn of somebody else": (in_group("/steer left"), busy(BEN), Queue(intake.QUEUED_OTHERS)),
+    "steer past a command that waits": (say("/steer left"), busy(behind_command=True), Steer()),
+    "what says its way answers no question": (say("/queue approve"), asked(APPROVAL), Queue(intake.QUEUED)),
     # --- too much, too little, too late
     "nothing": (say(" \n"), idle(), Drop),
     "nothing while busy": (say(""), busy(), Drop),
@@ -271,15 +276,35 @@ def test_an_answer_is_read_only_where_it_is_sure(question: OpenQuestion, text: s
 
 
 @pytest.mark.parametrize(
-    ("text", "read"),
-    [("/queue a b", "a b"), ("/STEER\na\nb", "a\nb"), ("/new", "/new"), ("a", "a"), ("/queue /new", "/new")],
+    ("text", "way", "read"),
+    [
+        ("/queue a b", "queue", "a b"),
+        ("/STEER\na\nb", "steer", "a\nb"),
+        ("/new", "", "/new"),
+        ("a", "", "a"),
+        ("plain /queue text", "", "plain /queue text"),
+        ("/queue /new", "queue", "/new"),
+        ("/queue", "", "/queue"),
+    ],
 )
-def test_the_model_reads_the_message_without_the_word_for_its_way(text: str, read: str) -> None:
-    assert intake.message_text(text) == read
+def test_the_word_for_the_way_of_a_message_is_read_off_it(text: str, way: str, read: str) -> None:
+    """Once: what is left is said, whatever it begins with."""
+    typed = say(text)
+    assert (typed.way, typed.text) == (way, read)
+    if way:
+        assert read_way(replace(typed, text="/queue more")).text == "/queue more"
+
+
+def test_a_stored_message_of_the_version_before_has_its_way_in_the_text() -> None:
+    stored = json.loads(write_inbound(Inbound(DM, "1", "anna", "/queue /new")))
+    assert read_inbound(json.dumps(stored)).text == "/queue /new"
+    del stored["way"]
+    read = read_inbound(json.dumps(stored))
+    assert (read.way, read.text) == ("queue", "/new")
 
 
 def test_what_waits_is_a_command_only_when_the_house_carries_it_out() -> None:
-    assert [intake.is_command(text) for text in ("/new", "/dance", "/queue /new", "/etc/hosts", "hi")] == [
+    assert [intake.is_command(say(text)) for text in ("/new", "/dance", "/queue /new", "/etc/hosts", "hi")] == [
         True,
         True,
         False,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.http.page.files import FileShelf
 from gateway.http.page.live import LiveView, cut_picture, find_fresh, mark
 from gateway.http.page.parts import Parts
-from gateway.http.page.views import Json, strip_way
+from gateway.http.page.views import Json
 from gateway.platforms import picture as pictures
 from gateway.platforms.face import Asking, Begun, Dealt, LiveEvent, Moved
 from gateway.platforms.hub import MOST_PICTURES, MOST_WAITING, Hub, Lost, StreamEnded, Watch, Watched
@@ -162,13 +162,6 @@ def test_a_reader_that_is_too_slow_is_told_to_look_again() -> None:
         assert len(taken) <= MOST_WAITING
         assert taken[-1] == TextDelta(str(MOST_WAITING + 9))
     assert hub.count() == 0
-
-
-def test_a_message_says_its_way_in_front() -> None:
-    assert strip_way("/queue later") == "later"
-    assert strip_way("/steer go left\nthen right") == "go left\nthen right"
-    assert strip_way("/usage") == "/usage"
-    assert strip_way("plain /queue text") == "plain /queue text"
 
 
 class RacingThreads:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from gateway.core.route import is_command, message_text
+from gateway.core.route import is_command
 from hermes_base.inbound import NOTICE, Inbound
 
 MAX_MESSAGES = 20
@@ -30,13 +30,9 @@ class BurstMessage:
     role: str = ""  # of its sender
 
     @property
-    def text(self) -> str:
-        return message_text(self.inbound.text)
-
-    @property
     def alone(self) -> bool:
         """Whether it never shares a turn: words of our own, and what is no turn at all."""
-        return self.inbound.origin == NOTICE or is_command(self.inbound.text)
+        return self.inbound.origin == NOTICE or is_command(self.inbound)
 
 
 def group(rows: Sequence[BurstMessage], window: float) -> tuple[BurstMessage, ...]:
@@ -55,7 +51,7 @@ def group(rows: Sequence[BurstMessage], window: float) -> tuple[BurstMessage, ..
             break
         if _author(row.inbound) != _author(before.inbound):
             break
-        if sum(len(each.text.encode("utf-8", "surrogatepass")) for each in (*together, row)) > MAX_BYTES:
+        if sum(len(each.inbound.text.encode("utf-8", "surrogatepass")) for each in (*together, row)) > MAX_BYTES:
             break
         together.append(row)
     return tuple(together)
@@ -82,7 +78,7 @@ def text_of(messages: Sequence[BurstMessage]) -> str:
 
 
 def _describe(message: BurstMessage) -> str:
-    inbound, said = message.inbound, message.text
+    inbound, said = message.inbound, message.inbound.text
     if inbound.address.kind != "dm" and inbound.origin != NOTICE:
         # Who speaks, in words of ours: the name is for eyes, role and id say who it is (G2). People choose their names,
         # so a name cannot hold what this is made of.

@@ -8,8 +8,7 @@ from types import MappingProxyType
 
 from gateway.core.people import may_answer, may_run, may_stop, may_talk
 from hermes_base import command_table
-from hermes_base.command_table import Command
-from hermes_base.inbound import NOTICE, Inbound
+from hermes_base.inbound import NOTICE, WAYS, Inbound
 from hermes_base.settings import GatewaySettings
 
 MAX_WAITING = 100  # messages of one conversation that may wait
@@ -201,7 +200,7 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
         return _take_answer(question, answer, view) or ReplyAtOnce(
             NOT_A_CHOICE.format(choices=", ".join(question.choices))
         )
-    if inbound.files or command_table.parse(inbound.text) is not None:
+    if inbound.files or inbound.way or is_command(inbound):
         return None
     if answer not in question.choices and not _may_answer(question, view):
         return None  # free text of somebody else is a message like any other, and must not be lost
@@ -222,7 +221,7 @@ def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) ->
 
 
 def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
-    asked = command_table.parse(inbound.text)
+    asked = None if inbound.way else command_table.parse(inbound.text)
     if asked is None:
         return None
     command, args = asked
@@ -235,8 +234,12 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
         return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
     if not may_run(view.sender.role, command, args):
         return ReplyAtOnce(ROLE_TOO_LOW.format(name=command.name), "warning")
-    rule = _SPECIAL.get(command.name, _run_by_table)
-    return rule(command, args, inbound, view)
+    if command.name in WAYS:  # with a text it would be a message
+        return ReplyAtOnce(TEXT_MISSING.format(name=command.name))
+    run = RunCommand(command.name, args)
+    if command.name == "stop":
+        return _run_stop(run, inbound, view)
+    return run if command.when_busy == command_table.NOW else _run_in_order(run, inbound, view)
 
 
 def _drop_empty(inbound: Inbound, _: ConversationView) -> Decision | None:
@@ -257,10 +260,13 @@ def _refuse_flood(_: Inbound, view: ConversationView) -> Decision | None:
 
 
 def _join_busy(inbound: Inbound, view: ConversationView) -> Decision | None:
-    """What follows a command that waits is not said to the turn under way: it waits, too (C3)."""
+    """What follows a command that waits is not said to the turn under way, unless it asks for that: it waits, too
+    (C3)."""
     if not view.busy:
         return None
-    return Queue(QUEUED_BEHIND) if view.behind_command else _BUSY_MODES[view.busy_mode](inbound, view)
+    if view.behind_command and not inbound.way:
+        return Queue(QUEUED_BEHIND)
+    return _BUSY_MODES[inbound.way or view.busy_mode](inbound, view)
 
 
 Check = Callable[[Inbound, ConversationView], Decision | None]
@@ -283,54 +289,23 @@ _CHECKS: tuple[Check, ...] = (
 # --- commands
 
 
-def _run_by_table(command: Command, args: str, inbound: Inbound, view: ConversationView) -> Decision:
-    run = RunCommand(command.name, args)
-    return run if command.when_busy == command_table.NOW else _run_in_order(run, inbound, view)
-
-
 def _run_in_order(run: RunCommand, inbound: Inbound, view: ConversationView) -> Decision:
     """It takes a place among what waits, so there has to be room for it as for a message."""
     crowded = _refuse_flood(inbound, view)
     return crowded or (Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run)
 
 
-def _run_stop(command: Command, args: str, inbound: Inbound, view: ConversationView) -> Decision:
+def _run_stop(run: RunCommand, inbound: Inbound, view: ConversationView) -> Decision:
     if not view.busy and not view.coming:
         return ReplyAtOnce(NOTHING_RUNS)
     if not may_stop(view.sender.role, view.sender.person, view.coming or _whose_turn(inbound, view)):
         return ReplyAtOnce(NOT_YOUR_TURN, "warning")
-    return RunCommand(command.name, args)
+    return run
 
 
-def _send_as_asked(command: Command, args: str, inbound: Inbound, view: ConversationView) -> Decision | None:
-    """`/queue TEXT` and `/steer TEXT`: a message that says itself what becomes of it."""
-    if not args:
-        return ReplyAtOnce(TEXT_MISSING.format(name=command.name))
-    crowded = _keep_for_the_next_start(inbound, view) or _refuse_flood(inbound, view)
-    if crowded is not None or not view.busy:
-        return crowded
-    return _BUSY_MODES[command.name](inbound, view)
-
-
-_SPECIAL: Mapping[str, Callable[[Command, str, Inbound, ConversationView], Decision | None]] = MappingProxyType(
-    {"stop": _run_stop, "queue": _send_as_asked, "steer": _send_as_asked}
-)
-
-
-def message_text(text: str) -> str:
-    """What a message says to the model: its text, without the word that says what becomes of it."""
-    asked = command_table.parse(text)
-    return asked[1] if asked is not None and _says_its_way(asked[0]) else text
-
-
-def is_command(text: str) -> bool:
-    """Whether a text is carried out by Hermes itself; otherwise it is for the model."""
-    asked = command_table.parse(text)
-    return asked is not None and not _says_its_way(asked[0])
-
-
-def _says_its_way(command: Command | None) -> bool:
-    return command is not None and _SPECIAL.get(command.name) is _send_as_asked
+def is_command(inbound: Inbound) -> bool:
+    """Whether a message is carried out by Hermes itself; otherwise it is for the model."""
+    return not inbound.way and command_table.parse(inbound.text) is not None
 
 
 # --- while a turn is under way

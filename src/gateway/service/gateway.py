@@ -52,6 +52,7 @@ from hermes_base.inbound import (
     FileRef,
     Inbound,
     Outgoing,
+    read_way,
     write_inbound,
 )
 from hermes_base.settings import Settings
@@ -378,7 +379,7 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     """Only Hermes speaks as Hermes; who may choose a conversation and a folder, the platform's facts say."""
     spec, now = spec_of(inbound.address.platform), time.time()
     return replace(
-        inbound,
+        read_way(inbound),
         origin=PERSON,
         received=min(inbound.received or now, now),  # a platform whose clock is ahead knows nothing of what we say next
         conversation=inbound.conversation if spec.joins else "",

@@ -34,7 +34,7 @@ class Item:
     is_command: bool = field(init=False)  # asked for each message that comes while this one waits
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "is_command", is_command(self.inbound.text))
+        object.__setattr__(self, "is_command", is_command(self.inbound))
 
     @property
     def message(self) -> bursts.BurstMessage:

@@ -347,11 +347,10 @@ class Lane:
 
     def _steer(self, item: Item) -> None:
         """What follows a message of the same sender that waits, waits too, unless it asks for more (C3)."""
-        slot, text = self.slot, item.message.text
+        slot = self.slot
         running = slot.job.seqs if slot else ()
         behind = any(other.sender == item.sender and other.row.seq not in running for other in self._queue)
-        asks = text != item.inbound.text
-        open_to_it = slot is not None and (asks or not behind)
+        open_to_it = slot is not None and (bool(item.inbound.way) or not behind)
         if slot and open_to_it and slot.live.steer(bursts.text_of([item.message]), (item.row.seq,)):
             self._steered.add(item.row.seq)
         else:

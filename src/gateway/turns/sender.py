@@ -12,7 +12,7 @@ from gateway.platforms.platform_list import find_spec
 from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
 from gateway.turns.jobs import LOOKED_AT, Arrival
 from hermes_base.errors import ConfigProblem
-from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound
+from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound, read_way
 from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
@@ -144,7 +144,8 @@ class Senders:
             if action == "skip":
                 return replace(arrival, skip=True)
             if action == "rewrite":
-                return replace(arrival, inbound=replace(inbound, text=str(answer.get("text", inbound.text))))
+                said = replace(inbound, text=str(answer.get("text", inbound.text)))
+                return replace(arrival, inbound=read_way(said))
             if action == "allow":
                 break
         return arrival

@@ -19,7 +19,7 @@ from gateway.http.api.runs.run_record import Record
 from gateway.http.api.runs.tickets import RESPONSE, RUN, Ticket, read_ticket
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
-from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.inbound import QUEUE, Address, FileRef, Inbound
 from hermes_base.query_values import Caller, NotThere
 
 PLATFORM = "api"
@@ -29,8 +29,6 @@ OTHER_QUESTION = (
     "This Idempotency-Key was sent before with another question. Nothing was begun. Send the same question to get its "
     "answer, or another key with another one."
 )
-#: A message that is said this way waits for its turn, and a slash in front of it means nothing.
-_WAITS = "/queue "
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,8 @@ async def _begin(api: Api, caller: Caller, ask: Ask, wish: Wish, mark: str) -> R
         Address(PLATFORM, api.adapter.account, conversation),
         wish.name or secrets.token_hex(8),
         caller.person,
-        text if as_command else _WAITS + text,
+        text if as_command else text.strip(),
+        way="" if as_command else QUEUE,  # it waits for its turn, and a slash in front of it means nothing
         files=await _keep_images(api, caller, ask),
         conversation=conversation,
         received=time.time(),

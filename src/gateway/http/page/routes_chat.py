@@ -3,6 +3,7 @@ same ones; what differs between them is their `ChatSide`."""
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Protocol
 
 from msgspec import Meta, Struct
@@ -17,11 +18,11 @@ from gateway.http.reading import NAME, SmallText, read_message, served, wrong_fi
 from gateway.platforms.face import Refused
 from gateway.platforms.hub import HubAdapter, Watch
 from hermes_base import command_table
-from hermes_base.inbound import FileRef, Inbound
+from hermes_base.inbound import WAYS, FileRef, Inbound
 
 MOST_TEXT = 1_000_000
 MOST_FILES = 20
-MODES = ("", "queue", "steer")
+MODES = ("", *WAYS)
 LongText = Annotated[str, Meta(max_length=MOST_TEXT)]
 
 
@@ -97,9 +98,9 @@ class ChatRoutes:
         if not text.strip() and not files:
             raise wrong_field("text", "must say something, or a file has to come with it")
         await side.check(said.conversation)
-        if said.mode and text.strip() and command_table.parse(text) is None:
-            text = f"/{said.mode} {text}"  # what becomes of it while a turn is under way; commands know by themselves
         inbound = side.make_inbound(said, text, files)
+        if said.mode and text.strip() and command_table.parse(text) is None:  # commands know by themselves
+            inbound = replace(inbound, way=said.mode, text=text.strip())
         side.adapter.last_seen = time.time()
         taken = await side.adapter.core.take(inbound)
         if isinstance(taken, Refused):

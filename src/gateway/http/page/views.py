@@ -10,12 +10,8 @@ from gateway.http.answers import write_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Heard
 from gateway.platforms.picture import Picture
-from hermes_base import command_table
 from hermes_base.inbound import ANSWER, FileRef, Outgoing
 from hermes_base.query_values import Thread, Timeline, TimelineEntry
-
-#: Commands that only say what becomes of the message which follows.
-_WAYS = frozenset({"queue", "steer"})
 
 Json = dict[str, Any]
 
@@ -44,7 +40,7 @@ def view_file(file: FileRef, shelf: FileShelf) -> Json:
 def view_heard(heard: Heard, shelf: FileShelf) -> Json:
     said = heard.inbound
     files = view_files(said.files, shelf)
-    return {"seq": heard.seq, "text": strip_way(said.text), "by": said.sender_name, "files": files, "at": said.received}
+    return {"seq": heard.seq, "text": said.text, "by": said.sender_name, "files": files, "at": said.received}
 
 
 def view_picture(picture: Picture | None) -> Json | None:
@@ -61,7 +57,7 @@ def view_snapshot(
     timeline: Timeline, entries: Iterable[TimelineEntry], picture: Picture | None, shelf: FileShelf
 ) -> Json:
     waiting = [
-        {"seq": one.seq, "text": strip_way(one.text), "by": one.by, "files": view_files(one.files, shelf), "at": one.at}
+        {"seq": one.seq, "text": one.text, "by": one.by, "files": view_files(one.files, shelf), "at": one.at}
         for one in timeline.waiting
     ]
     return {
@@ -91,9 +87,3 @@ def view_end(answers: Iterable[Outgoing]) -> Mapping[str, Any]:
         "interrupted": last is not None and last.interrupted,
         "reason": last.reason if last is not None else "",
     }
-
-
-def strip_way(text: str) -> str:
-    """A message without the word that says what becomes of it."""
-    asked = command_table.parse(text)
-    return asked[1] if asked is not None and asked[0] is not None and asked[0].name in _WAYS else text

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway.core.route import message_text
 from gateway.core.session_export import FORMS, name_session
 from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from gateway.turns.agent_builder import Choices
@@ -131,7 +130,7 @@ class ThreadQueries:
         found = turns.inbox_since(conversation, opened[0] - 1, len(opened) + 100, read_inbound)
         said = [(seq, read_inbound(body)) for seq, body in found if seq in wanted]
         return tuple(
-            WaitingMessage(seq, message_text(inbound.text), inbound.sender_name, inbound.files, inbound.received)
+            WaitingMessage(seq, inbound.text, inbound.sender_name, inbound.files, inbound.received)
             for seq, inbound in said
         )
 
