@@ -12,7 +12,7 @@ from api_house import ApiHouse
 from waiting import wait_until
 
 from gateway.service import key_admin
-from gateway.service.queries import key_queries
+from gateway.service.queries import all_queries
 from hermes_base.errors import HermesError
 from hermes_cli import main as entry
 from hermes_cli.cmds import api_keys_cmd
@@ -99,8 +99,8 @@ def test_without_a_key_nothing_is_told(api: ApiHouse) -> None:
 
 
 def test_a_revoked_key_is_refused_within_seconds(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert key_queries.FRESH_SECONDS <= 5
-    monkeypatch.setattr(key_queries, "FRESH_SECONDS", 0.2)
+    assert all_queries.FRESH_SECONDS <= 5
+    monkeypatch.setattr(all_queries, "FRESH_SECONDS", 0.2)
     key = api.make_key(name="phone")
     assert status(api, key) == 200
     (row,) = api.gateway.store.keys.keys()
@@ -111,7 +111,7 @@ def test_a_revoked_key_is_refused_within_seconds(api: ApiHouse, monkeypatch: pyt
 
 def test_a_removed_person_is_refused(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """G3: the keys of somebody who was removed do not hold any more."""
-    monkeypatch.setattr(key_queries, "FRESH_SECONDS", 0.2)
+    monkeypatch.setattr(all_queries, "FRESH_SECONDS", 0.2)
     ann = api.make_member("ann")
     key = api.make_key(ann)
     assert status(api, key) == 200

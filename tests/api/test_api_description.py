@@ -39,11 +39,11 @@ def test_it_is_served_without_a_key(api: ApiHouse) -> None:
 
 def test_readiness_tells_why_not(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """H10: a gateway that would take no message says so, and why."""
-    api.gateway.closing = True
+    api.gateway.host.closing = True
     try:
         answer = api.http("").get("/ready")
     finally:
-        api.gateway.closing = False
+        api.gateway.host.closing = False
     assert answer.status_code == 503
     assert answer.json()["reason"]
 

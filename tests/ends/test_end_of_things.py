@@ -65,7 +65,7 @@ def delete(ann: Visitor, session: str) -> None:
 def expire(ann: Visitor, session: str) -> None:
     """Nobody is there for long: the claim is given back, and the sweep finds it."""
     gateway = ann.house.gateway
-    ann.house.wait_for(gateway.call(gateway.turns.leave, gateway.node))
+    ann.house.wait_for(gateway.call(gateway.turns.leave, gateway.lanes.node))
     config.set_value("retention.session_days", "0.0000001")
     wait_until(lambda: gateway.store.session(session) is None)
 

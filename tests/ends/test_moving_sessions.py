@@ -117,7 +117,7 @@ def test_another_terminal_does_not_move_a_conversation_under_its_turn(home: Path
         other.close()
         assert store.current(key) == at_work
         one.say("/stop", "4")
-        wait_until(lambda: not house.gateway.lanes)
+        wait_until(lambda: not house.gateway.lanes.at_work)
         two.say(f"/resume {old.id}", "2")
         wait_until(lambda: any("Going on with" in text for text in two.answers()))
         now = store.current(key)
@@ -172,9 +172,9 @@ def test_what_belongs_to_a_session_stays_behind_when_another_is_resumed(
         house.ask(key, '[[tool memory {"action": "add", "content": "likes tea"}]]')
         house.ask(key, "/model other-model")
         assert house.gateway.runner.notes_of(key)
-        wait_until(lambda: not house.gateway.lanes)
+        wait_until(lambda: not house.gateway.lanes.at_work)
         resume(house, one, old.id)
-        wait_until(lambda: not house.gateway.lanes)
+        wait_until(lambda: not house.gateway.lanes.at_work)
         house.ask(key, "[[say next]]")
         sent = json.loads(lab.requests[-1].body)
         assert sent["model"] == "lab-model"

@@ -149,7 +149,7 @@ def test_what_was_put_into_a_turn_is_answered_once_after_a_failure(
         wait_until(lambda: is_running("until [ -e"))
         break_append(house, monkeypatch, lambda written: any(row.inbox for row in written.rows))
         ann.say('[[tool read_file {"path": "x"}]] steered')
-        wait_until(lambda: bool(house.gateway.lanes[ann.conversation]._steered))
+        wait_until(lambda: bool(house.gateway.lanes.at_work[ann.conversation]._steered))
         [workspace] = home.glob("people/*/workspace")
         (workspace / "gate").touch()
         ann.wait_seen("read_file returned")

@@ -10,7 +10,7 @@ from ends_house import current, end_process, ends_house, find_person, start_proc
 from house import ACCOUNT, House
 from waiting import wait_until
 
-from gateway.service import notices
+from gateway.service import announcer
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTICE, Address, Inbound, write_inbound
 from hermes_cli.cmds import owner
@@ -73,7 +73,7 @@ def test_the_end_of_a_process_is_told_when_the_store_takes_it_again(
 ) -> None:
     """B10, F6: the store is held by another process just when a background process ends. It is told all the same, once,
     to the model or to the person."""
-    monkeypatch.setattr(notices, "STORE_PAUSE", 0.01)
+    monkeypatch.setattr(announcer, "STORE_PAUSE", 0.01)
     ann, failed = house.person("ann"), []
     ann.ask("[[say other]]")
     other = current(ann)

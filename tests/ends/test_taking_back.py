@@ -40,7 +40,7 @@ def test_steering_goes_with_the_question_that_it_was_put_into(house: House, lab:
     ann.say('[[tool clarify {"question": "which one?"}]]')
     question = ann.wait_question("which one?")
     ann.say("/steer [[say both]]")
-    lane = house.gateway.lanes[ann.conversation]
+    lane = house.gateway.lanes.at_work[ann.conversation]
     wait_until(lambda: bool(lane._steered))
     ann.say("the first", question=question.question)
     house.wait_quiet()
@@ -165,12 +165,12 @@ def test_a_command_that_is_cut_off_before_it_has_begun_is_kept(house: House, mon
         agent = claim(key, *more, **facts)
         if not cut:
             cut.append(key)
-            house.call(lambda: gateway.lanes[key].suspend("another process works on this conversation"))
+            house.call(lambda: gateway.lanes.at_work[key].suspend("another process works on this conversation"))
         return agent
 
     monkeypatch.setattr(gateway.runner, "claim_agent", claim_and_be_cut)
     ann.say("/undo")
-    wait_until(lambda: bool(cut) and ann.conversation not in gateway.lanes)
+    wait_until(lambda: bool(cut) and ann.conversation not in gateway.lanes.at_work)
     ann.say("[[say two]]")
     ann.wait_seen("two")
     house.wait_quiet()

@@ -56,7 +56,7 @@ def test_a_turn_that_waits_for_its_place_can_be_stopped_and_loses_no_try(
         assert house.operate("turns.stop", conversation=ended.conversation) == {"stopped": True}
         ended.wait_seen("Interrupted: stopped by the operator")
         house.operate("people.remove", id=find_person(house, removed.sender))
-        wait_until(lambda: removed.conversation not in house.gateway.lanes)
+        wait_until(lambda: removed.conversation not in house.gateway.lanes.at_work)
         stopped.say("[[say hello]]")
         stopped.wait_seen("hello")
         assert "does not stop" not in caplog.text
@@ -128,8 +128,8 @@ def test_a_stop_is_heard_while_a_failed_turn_waits(house: House, monkeypatch: py
 
 def make_wait(house: House, person: Visitor) -> None:
     """The next try of the person's turn is far away."""
-    wait_until(lambda: house.gateway.lanes[person.conversation].coming != "")
-    house.call(lambda: setattr(house.gateway.lanes[person.conversation], "_not_before", time.monotonic() + FAR))
+    wait_until(lambda: house.gateway.lanes.at_work[person.conversation].coming != "")
+    house.call(lambda: setattr(house.gateway.lanes.at_work[person.conversation], "_not_before", time.monotonic() + FAR))
 
 
 def fail_always(*_: Any, **__: Any) -> Any:

@@ -60,7 +60,7 @@ def flood(house: House, lab: LabServer, number: int) -> None:
     ann, ben = house.person("ann"), house.person("ben")
     hold_turn(ann, lab)
     house.call(lambda: [house.service.say(ann.chat, f"message-{n};", "ann") for n in range(number)])
-    lane = house.gateway.lanes[ann.conversation]
+    lane = house.gateway.lanes.at_work[ann.conversation]
     most = 0
     while house.service.updates or house.gateway.turns.depth()[0] > MAX_WAITING + 1:
         most = max(most, len(lane._queue))
@@ -158,8 +158,8 @@ def test_whatever_waits_in_a_conversation_it_is_looked_through_once_and_stop_is_
     for number in range(LOOKED_AT + 5):
         said = write_inbound(Inbound(address, str(number), "hermes", "It ended.", origin=NOTICE))
         gateway.turns.accept(ann.conversation, "house", f"proc:{number}", said)
-    house.call(lambda: gateway.wake(ann.conversation))
-    wait_until(lambda: len(gateway.lanes[ann.conversation]._queue) == LOOKED_AT + 5)
+    house.call(lambda: gateway.lanes.wake(ann.conversation))
+    wait_until(lambda: len(gateway.lanes.at_work[ann.conversation]._queue) == LOOKED_AT + 5)
     ann.say("/stop")
     ann.wait_seen("stopped by Ann")
     assert len(looks) < 20
@@ -336,7 +336,7 @@ def test_a_message_while_it_shuts_down_is_answered_by_the_next_start(
     hold_turn(ann, lab)
     gateway = house.gateway
     house.begin_stop()
-    wait_until(lambda: gateway.closing)
+    wait_until(lambda: gateway.host.closing)
     late = Inbound(Address("pretend", ACCOUNT, ann.chat), "late", "ann", "too late")
     refused = house.wait_for(gateway.take(late))
     assert refused == Refused(CLOSING, closing=True)

@@ -43,7 +43,9 @@ def test_daily_needs_work_from_chat(house: House) -> None:
     assert "Today:" in olga.ask("/usage")[-1]
     assert "lab (" in olga.ask("/model")[-1]
     olga.say("[[stall 30]]")
-    wait_until(lambda: any(lane.slot is not None and lane.slot.is_turn for lane in house.gateway.lanes.values()))
+    wait_until(
+        lambda: any(lane.slot is not None and lane.slot.is_turn for lane in house.gateway.lanes.at_work.values())
+    )
     assert any("Interrupted" in said for said in olga.ask("/stop"))
     olga.ask("/new")
     listed = olga.ask("/resume")[-1]

@@ -13,7 +13,7 @@ from house import House
 from waiting import wait_until
 
 from gateway.service import pulse
-from gateway.service.queries.gateway_queries import GatewayQueries
+from gateway.service.queries.all_queries import GatewayQueries
 from gateway.turns import sender
 from hermes_base.inbound import Address, Inbound
 from hermes_cli.cmds.gateway_cmd import write_status
@@ -30,7 +30,7 @@ def house(home: Path, lab: LabServer) -> Iterator[House]:
 
 @pytest.fixture
 def queries(house: House) -> GatewayQueries:
-    return GatewayQueries(house.gateway)
+    return house.gateway.queries.gateway
 
 
 def find_unready(house: House) -> str:
@@ -41,7 +41,9 @@ def test_the_status_has_what_the_page_shows(house: House, home: Path) -> None:
     """C13, E11, G5: everything at once, while a turn runs."""
     olga = house.person("olga")
     olga.say("[[stall 30]] A long story")
-    wait_until(lambda: any(lane.slot is not None and lane.slot.is_turn for lane in house.gateway.lanes.values()))
+    wait_until(
+        lambda: any(lane.slot is not None and lane.slot.is_turn for lane in house.gateway.lanes.at_work.values())
+    )
     status = house.wait_for(house.gateway.operations.status({}))
     [turn] = status["working"]
     assert (turn["conversation"], turn["starter"]) == (olga.conversation, status["working"][0]["starter"])
@@ -96,9 +98,9 @@ def test_the_end_of_the_log_is_readable(house: House, queries: GatewayQueries) -
 def test_it_is_ready_until_it_stops(house: House) -> None:
     """H10: the probe is honest."""
     assert find_unready(house) == ""
-    house.gateway.closing = True
+    house.gateway.host.closing = True
     assert "shutting down" in find_unready(house)
-    house.gateway.closing = False
+    house.gateway.host.closing = False
 
 
 def test_a_full_disk_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

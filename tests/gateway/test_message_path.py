@@ -312,7 +312,7 @@ def test_a_wait_of_any_kind_ends_with_stop(house: LocalHouse, person: Person, la
         person.say(WAITS[wait])
         wait_until(lambda: _is_waiting(house, person, lab, wait), 30)
         person.say("/stop")
-        wait_until(lambda: not house.gateway.lanes, 40)
+        wait_until(lambda: not house.gateway.lanes.at_work, 40)
         # A question that was asked before may be shown only now.
         wait_until(lambda: any(_tells_stop(line, wait) for line in person.client.find(wire.Deliver)[shown:]))
     config.set_value("model.base_url", lab.base_url)
@@ -353,7 +353,7 @@ def _is_waiting(house: LocalHouse, person: Person, lab: LabServer, wait: str) ->
     if wait == "retry":
         return len(lab.requests) >= 2
     if wait == "connection":
-        return any(lane.slot is not None and lane.slot.live.steerable for lane in house.gateway.lanes.values())
+        return any(lane.slot is not None and lane.slot.live.steerable for lane in house.gateway.lanes.at_work.values())
     if wait == "command":
         return bool(person.client.find(wire.Happened, lambda line: "ToolStarted" in type(line.event).__name__))
     return house.gateway.questions.open(person.conversation) is not None
@@ -515,7 +515,7 @@ def test_a_restart_invents_nothing(house: LocalHouse, person: Person, lab: LabSe
     house.start()
     time.sleep(1.5)  # longer than a poll
     assert len(lab.requests) == calls
-    assert not house.gateway.lanes
+    assert not house.gateway.lanes.at_work
 
 
 def test_the_state_of_the_house_is_told(house: LocalHouse, person: Person, lab: LabServer) -> None:
@@ -662,22 +662,22 @@ def test_a_process_that_was_taken_for_dead_goes_on(house: LocalHouse, person: Pe
     person.say("[[stall 4]][[say two]]")
     wait_until(lambda: lab.in_flight == 1)
     gateway = house.gateway
-    before = gateway.node
+    before = gateway.lanes.node
     gateway.store._db.run(Sql("update node set expires = 0"))
-    wait_until(lambda: gateway.node != before)
+    wait_until(lambda: gateway.lanes.node != before)
     person.say("/queue [[say three]]")
     wait_until(lambda: person.shown() == ["one", "two", "three"])
     assert person.ask("[[say four]]") == "four"
     assert not [note for note in person.shown(NOTE) if "restarted" in note]
     assert len(lab.requests) == 4
-    assert all(holding.owner in ("", None, gateway.node) for holding in gateway.turns.holdings())
+    assert all(holding.owner in ("", None, gateway.lanes.node) for holding in gateway.turns.holdings())
 
 
 def test_other_threads_walk_through_lanes_that_come_and_go(house: LocalHouse, person: Person, lab: LabServer) -> None:
     """`/status` and the metrics count conversations at work: a walk under way does not break when one ends."""
     person.say("[[stall 60]]")
     wait_until(lambda: lab.in_flight == 1)
-    walk = iter(house.gateway.lanes.values())
+    walk = iter(house.gateway.lanes.at_work.values())
     person.say("/stop")
-    wait_until(lambda: not house.gateway.lanes)
+    wait_until(lambda: not house.gateway.lanes.at_work)
     assert len(list(walk)) == 1

@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.providers.health import health
 from gateway.core.meters import Stopwatch, Tally
 from gateway.service.metrics import Family, Sample, count_family, spread_family, write_text
-from gateway.service.queries.gateway_queries import GatewayQueries
 from hermes_lab.server import LabServer
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -79,7 +78,7 @@ def test_a_family_says_what_it_is() -> None:
 
 
 def read_metrics(house: House) -> tuple[str, Values]:
-    text = house.wait_for(GatewayQueries(house.gateway).metrics())
+    text = house.wait_for(house.gateway.queries.gateway.metrics())
     return text, parse(text)
 
 
@@ -154,5 +153,5 @@ def test_the_document_lists_every_name(home: Path, lab: LabServer) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "operation.md").read_text("utf-8")
     listed = set(re.findall(r"`(hermes_\w+)`", page))
     with House(home, lab.base_url) as house:
-        text = house.wait_for(GatewayQueries(house.gateway).metrics())
+        text = house.wait_for(house.gateway.queries.gateway.metrics())
     assert listed == set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))

@@ -142,7 +142,10 @@ def test_removing_a_person_ends_everything_at_once(home: Path, lab: LabServer) -
         ann.say('[[tool terminal {"command": "touch here"}]]')
         question = ann.wait_question("touch here")
         house.operate("people.remove", id=find_person(house, "ann"))
-        assert house.gateway.lanes.get(ann.conversation) is None or house.gateway.lanes[ann.conversation].slot is None
+        assert (
+            house.gateway.lanes.at_work.get(ann.conversation) is None
+            or house.gateway.lanes.at_work[ann.conversation].slot is None
+        )
         assert house.gateway.runner.cached_agent(ann.conversation) is None
         assert house.gateway.questions.open(ann.conversation) is None
         calls = len(lab.requests)

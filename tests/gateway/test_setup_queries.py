@@ -9,7 +9,7 @@ import pytest
 from local_gateway import LocalHouse
 from waiting import wait_until
 
-from gateway.service.queries.setup_queries import SAFE, SetupQueries
+from gateway.service.queries.setup_queries import SAFE
 from hermes_base import settings as table
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import ProviderChoice
@@ -24,7 +24,7 @@ class CalledSetup:
 
     def __init__(self, house: LocalHouse) -> None:
         self.house = house
-        self.setup = SetupQueries(house.gateway)
+        self.setup = house.gateway.queries.setup
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         assert self.house.thread._loop is not None

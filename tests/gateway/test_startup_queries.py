@@ -80,11 +80,11 @@ def test_no_query_of_a_start_scans_a_table(settings: None, home: Path, traced: s
     traced.clear()
     house = LocalHouse(home)
     try:
-        ticks = house.gateway.chores.looked
+        ticks = house.gateway.lanes.looked
         client = house.client("two")
         client.say("hello", "2")
         client.wait(wire.DealtWith)
-        wait_until(lambda: house.gateway.chores.looked > ticks + chores.POLL_SECONDS)
+        wait_until(lambda: house.gateway.lanes.looked > ticks + chores.POLL_SECONDS)
     finally:
         house.stop()
     asked = list_queries(traced)

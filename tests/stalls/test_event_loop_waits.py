@@ -53,7 +53,7 @@ def test_suspending_a_turn_that_writes_keeps_nobody_waiting(
     conversation = client.welcome.conversation
     client.say("[[tool meet {}]] [[then]] [[say done]]")
     assert begun.wait(SERVED_SECONDS)
-    slot = house.gateway.lanes[conversation].slot
+    slot = house.gateway.lanes.at_work[conversation].slot
     assert slot is not None
     with held_store(home):
         go_on.set()

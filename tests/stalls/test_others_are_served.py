@@ -51,7 +51,7 @@ def test_a_reader_that_stands_still_keeps_nobody_waiting(house: LocalHouse) -> N
     for number in range(8):
         here.say(f"{number} " + "x" * 300_000, str(number))
         here.wait(wire.Stored, lambda line, number=number: line.id == str(number))
-    wait_until(lambda: len(here.find(wire.DealtWith)) >= 1 and not house.gateway.lanes, 60)
+    wait_until(lambda: len(here.find(wire.DealtWith)) >= 1 and not house.gateway.lanes.at_work, 60)
     slow = connect(house.home)
     assert slow is not None
     with closing(slow):
@@ -153,7 +153,7 @@ def test_models_and_tools_that_stand_still_keep_nobody_waiting(
     stuck = [house.client(f"s{number}") for number in range(STORE_THREADS + 2)]
     for client in stuck:
         client.say(what)
-    wait_until(lambda: sum(lane.slot is not None for lane in list(house.gateway.lanes.values())) == len(stuck))
+    wait_until(lambda: sum(lane.slot is not None for lane in list(house.gateway.lanes.at_work.values())) == len(stuck))
     assert is_served(house.client("other"))
     for client in stuck:
         client.send(Stop("stop"))

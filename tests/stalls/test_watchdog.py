@@ -39,7 +39,7 @@ def test_a_turn_that_cannot_be_looked_at_leaves_the_clocks_of_others_on(
 
     monkeypatch.setattr(LiveTurn, "signs", raise_for_one)
     broken.say("[[stall 300]]")
-    wait_until(lambda: broken.welcome.conversation in house.gateway.lanes)  # it is the first that is looked at
+    wait_until(lambda: broken.welcome.conversation in house.gateway.lanes.at_work)  # it is the first that is looked at
     other.say("[[stall 300]]")
     wait_until(lambda: was_ended(other) and was_ended(broken), 60)
 

@@ -57,7 +57,7 @@ def in_building(stage: Stage) -> Callable[[], bool]:
 
     def slowly(self: Builder, *args: Any, **more: Any) -> Any:
         begun.set()
-        lanes = stage.house.gateway.lanes
+        lanes = stage.house.gateway.lanes.at_work
         wait_until(lambda: any(each.slot is not None and each.slot.stopping for each in list(lanes.values())))
         return build(self, *args, **more)
 
@@ -195,7 +195,9 @@ def test_a_stop_while_the_end_is_written_leaves_the_answer_whole(stage: Stage) -
     stage.person.say("work")
     assert writing.wait(20)
     stage.person.say("/stop")
-    wait_until(lambda: any(each.slot and each.slot.stopping for each in list(stage.house.gateway.lanes.values())))
+    wait_until(
+        lambda: any(each.slot and each.slot.stopping for each in list(stage.house.gateway.lanes.at_work.values()))
+    )
     written.set()
     stage.person.wait_seen("hello")
     stage.house.wait_quiet()

@@ -107,7 +107,9 @@ class House:
     def wait_quiet(self, seconds: float = PATIENCE) -> None:
         """Until every message is dealt with and everything that was said has arrived."""
         turns = self.gateway.turns
-        wait_until(lambda: not self.service.updates and turns.depth() == (0, 0) and not self.gateway.lanes, seconds)
+        wait_until(
+            lambda: not self.service.updates and turns.depth() == (0, 0) and not self.gateway.lanes.at_work, seconds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Visitor:
 
     @property
     def conversation(self) -> str:
-        return Address("pretend", ACCOUNT, self.chat, self.kind).conversation(self.house.gateway.profile)
+        return Address("pretend", ACCOUNT, self.chat, self.kind).conversation(self.house.gateway.parts.profile)
 
     def say(self, text: str, *, mentioned: bool = True, **more: str) -> Update:
         """Write something; what becomes of it comes later."""

@@ -69,12 +69,14 @@ class EveryHouse(ApiHouse):
         self.run(write())
 
     def chat_key(self, chat: str) -> str:
-        return Address("pretend", ACCOUNT, chat).conversation(self.gateway.profile)
+        return Address("pretend", ACCOUNT, chat).conversation(self.gateway.parts.profile)
 
     def wait_done(self, conversation: str) -> None:
         """Until every message of the conversation is dealt with and all that was said has arrived."""
         turns = self.gateway.turns
-        wait_until(lambda: not turns.open_seqs(conversation) and conversation not in self.gateway.lanes, PATIENCE)
+        wait_until(
+            lambda: not turns.open_seqs(conversation) and conversation not in self.gateway.lanes.at_work, PATIENCE
+        )
 
     def transcript(self, conversation: str) -> list[str]:
         """What the assistant said there, as people are shown it."""

@@ -12,7 +12,6 @@ from local_gateway import LocalHouse
 from waiting import wait_until
 
 from gateway.platforms.face import Accepted
-from gateway.service.queries.all_queries import Queries
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.query_values import Caller, Timeline
 
@@ -29,7 +28,7 @@ class QueriesHouse(LocalHouse):
 
     def start(self) -> None:
         super().start()
-        self.queries = Queries(self.gateway)
+        self.queries = self.gateway.queries
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.start_call(work).result(30)
@@ -74,7 +73,7 @@ class QueriesHouse(LocalHouse):
 
     def wait_idle(self, conversation: str) -> None:
         turns = self.gateway.turns
-        wait_until(lambda: not turns.open_seqs(conversation) and conversation not in self.gateway.lanes)
+        wait_until(lambda: not turns.open_seqs(conversation) and conversation not in self.gateway.lanes.at_work)
 
     def look(self, conversation: str, caller: Caller = OWNER, **more: Any) -> Timeline:
         return self.run(self.queries.threads.timeline(caller, conversation, **more))

@@ -282,7 +282,7 @@ def test_a_server_that_closes_alone_ends_its_streams(web: WebHouse) -> None:
     assert stream.events[-1] == {"type": "closing"}
     with pytest.raises(httpx2.ConnectError):
         visitor.http.get("/web/me")
-    assert not web.gateway.closing
+    assert not web.gateway.host.closing
     web.run(web.server.close())
 
 

@@ -95,7 +95,7 @@ def test_the_house(web: WebHouse) -> None:
     assert "people" in visitor.post("/web/operate", name="people.list", args={})
     refused = visitor.post("/web/operate", 422, name="shutdown", args={})
     assert "people.list" in refused["error"]["message"]
-    assert web.gateway.closing is False
+    assert web.gateway.host.closing is False
 
 
 def test_settings_are_read_and_changed(web: WebHouse) -> None:

@@ -82,7 +82,7 @@ def test_nobody_becomes_the_terminal_of_the_machine_over_tcp(web: WebHouse) -> N
     asked = {"name": "shutdown", "args": {}}
     assert web.stranger().post("/web/operate", json=asked, headers=claims).status_code == 401
     assert visitor.http.post("/web/operate", json=asked, headers=claims).status_code >= 400
-    assert not web.gateway.closing
+    assert not web.gateway.host.closing
 
 
 def test_a_redirect_never_leaves_the_page(web: WebHouse) -> None:
@@ -218,7 +218,7 @@ def test_another_address_needs_a_password(home: Path, lab: LabServer) -> None:
     for host in ("0.0.0.0", "::", ""):
         with WebHouse(home, lab.base_url, web={"host": host}) as house:
             assert house.server is None
-            assert house.gateway.started
+            assert house.gateway.parts.started
             with pytest.raises(OSError):
                 socket.create_connection(("127.0.0.1", house.port), timeout=2).close()
 

@@ -82,7 +82,7 @@ def test_a_file_of_the_agent_can_be_fetched(web: WebHouse) -> None:
     stream = visitor.watch(conversation)
     visitor.say(conversation, "[[say hello]]")
     stream.wait_for("settled")
-    web.gateway._send_file(conversation, FileRef("/x/report.txt", "report.txt"), "the report", b"forty-two")
+    web.gateway.builder._send_file(conversation, FileRef("/x/report.txt", "report.txt"), "the report", b"forty-two")
     entry = stream.wait_for("note")["entry"]
     assert (entry["kind"], entry["text"]) == ("file", "the report")
     assert visitor.http.get(entry["files"][0]["url"]).content == b"forty-two"

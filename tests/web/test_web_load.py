@@ -19,7 +19,6 @@ from web_house import PageState, Visitor, WebHouse, find_free_port
 from gateway.http import access, connections, server
 from gateway.http.page import live
 from gateway.platforms import hub
-from gateway.service.queries.all_queries import Queries
 from hermes_base.query_values import Caller, PastExchange
 from hermes_lab.server import LabServer
 
@@ -409,7 +408,7 @@ def test_a_very_long_conversation_is_shown_without_holding_the_loop(web: WebHous
     visitor = web.visit()
     conversation = visitor.open()
     rows = [PastExchange(f"{number} " + 'ä"x' * 70_000, "yes") for number in range(50)]
-    queries = Queries(web.gateway)
+    queries = web.gateway.queries
     web.run(queries.threads.begin_with(Caller(), conversation, rows))
     slow.clear()
     stream = visitor.watch(conversation)

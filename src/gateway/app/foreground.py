@@ -12,7 +12,6 @@ from gateway.http.server import HttpServer, ServerSettings, open_server
 from gateway.platforms.api.adapter import ApiAdapter
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.gateway import Gateway
-from gateway.service.queries.all_queries import Queries
 from gateway.service.stopping import CLEAN_UP_SECONDS, LastResort
 from hermes_base.errors import ConfigProblem
 from hermes_cli import config as cli_config
@@ -58,12 +57,12 @@ async def open_page(gateway: Gateway) -> HttpServer | None:
         upload_bytes=lambda: cli_config.load_last_good().web.upload_megabytes * 1024 * 1024,
     )
     try:
-        server = await open_server(Queries(gateway), web, api, served)
+        server = await open_server(gateway.queries, web, api, served)
     except ConfigProblem as problem:
         log.error("The web page is not served: %s", problem)
         return None
-    gateway.doors.append(server.close)
-    gateway.address = server.plain_address
+    gateway.doors.closers.append(server.close)
+    gateway.doors.address = server.plain_address
     return server
 
 

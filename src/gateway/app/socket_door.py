@@ -14,4 +14,4 @@ async def open_socket(gateway: Gateway) -> None:
     except BaseException as problem:
         await gateway.stop(str(problem))
         raise
-    gateway.doors.append(server.close)
+    gateway.doors.closers.append(server.close)

@@ -1,55 +1,70 @@
 """What an operator asks of the running gateway: its state, sessions, people, its end. JSON in, JSON out."""
 
-import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gateway.core.route import Standing
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.service import key_admin, people_admin
+from gateway.service.chores import Chores
+from gateway.service.pulse import Pulse
 from gateway.service.queries.setup_queries import SetupQueries
+from gateway.service.settings_watch import SettingsWatch
+from gateway.service.stopping import Doors
+from gateway.turns.lanes import BY_OPERATOR, Lanes
+from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import measure_free
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
+from hermes_constants import VERSION
 from hermes_state.damage import describe_damage
-from hermes_state.turns import Control
 from tools.shell.sandbox import describe_walls
-
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
-
-log = logging.getLogger(__name__)
 
 #: "Connected" means a sign of life in this time (C13).
 FRESH_SECONDS = 90.0
 #: Without a look for waiting messages in this time they might wait for ever.
 WORK_SECONDS = 15.0
-BY_OPERATOR = "stopped by the operator"
 REMOVED = "the person was removed"
 
 Args = Mapping[str, Any]
 
 
 class Operations:
-    def __init__(self, gateway: "Gateway") -> None:
-        self._gateway = gateway
+    def __init__(
+        self,
+        parts: GatewayParts,
+        lanes: Lanes,
+        chores: Chores,
+        settings_watch: SettingsWatch,
+        pulse: Pulse,
+        doors: Doors,
+        shut_down: Callable[[str], None] | None,
+    ) -> None:
+        """Without `shut_down` the gateway lives in a terminal, which ends it."""
+        self._parts = parts
+        self._lanes = lanes
+        self._chores = chores
+        self._settings_watch = settings_watch
+        self._pulse = pulse
+        self._doors = doors
+        self._shut_down = shut_down
+        self._call = parts.call
 
     async def perform(self, name: str, args: Args) -> dict[str, Any]:
         """Do what was asked; HermesError for what cannot be done."""
         kind, _, action = name.partition(".")
         if kind in _MANAGED and action:
-            manage, gateway = _MANAGED[kind].get(action), self._gateway
+            manage, store, home = _MANAGED[kind].get(action), self._parts.store, self._parts.home
             if manage is None:
                 raise HermesError(f"There is no operation {name!r}.")
             if name == "people.forget":
-                await self._end_access(await gateway.call(people_admin.check_forget, gateway.store, gateway.home, args))
-            result = await gateway.call(manage, gateway.store, gateway.home, args)
+                await self._end_access(await self._call(people_admin.check_forget, store, home, args))
+            result = await self._call(manage, store, home, args)
             if result.get("removed"):
                 await self._end_access(str(result["removed"]))
             return result
@@ -58,66 +73,54 @@ class Operations:
             raise HermesError(f"There is no operation {name!r}.", fix=f"There are: {', '.join(sorted(_OPERATIONS))}.")
         return await operation(self, args)
 
-    def take_control(self, control: Control) -> None:
-        """A word from another process to a conversation that is worked on here (B8)."""
-        lane = self._gateway.lanes.get(control.conversation)
-        if control.kind == "stop" and lane is not None:
-            lane.stop(str(control.body.get("reason") or BY_OPERATOR))
-        elif control.kind == "answer":
-            by = Standing(str(control.body.get("by", "")), str(control.body.get("role", "")))
-            question, text = str(control.body.get("question", "")), str(control.body.get("text", ""))
-            self._gateway.questions.answer(question, text, by, conversation=control.conversation)
-        else:
-            log.info("nothing to do for %s of %s", control.kind, control.conversation)
-
     # --- the state of the gateway
 
     async def status(self, args: Args) -> dict[str, Any]:
         """For `hermes status`, `hermes gateway status` and the page."""
         del args
-        gateway, counters = self._gateway, self._gateway.runner.counters
-        waiting, unsent = await gateway.call(gateway.turns.depth)
-        holdings = await gateway.call(gateway.turns.holdings)
-        model = await SetupQueries(gateway).model()
+        parts, node, counters = self._parts, self._lanes.node, self._parts.runner.counters
+        waiting, unsent = await self._call(parts.store.turns.depth)
+        holdings = await self._call(parts.store.turns.holdings)
+        model = await SetupQueries(parts).model()
         return {
             "pid": os.getpid(),
-            "version": gateway.version,
-            "since": gateway.started,
-            "node": gateway.node,
-            "home": str(gateway.home),
-            "guest": gateway.guest,
-            "profile": gateway.profile,
-            "working": await gateway.call(self._describe_working),
+            "version": VERSION,
+            "since": parts.started,
+            "node": node,
+            "home": str(parts.home),
+            "guest": self._shut_down is None,
+            "profile": parts.profile,
+            "working": await self._call(self._describe_working),
             "queue": {"inbox": waiting, "outbox": unsent},
-            "platforms": [_describe_platform(adapter) for adapter in gateway.adapters],
+            "platforms": [_describe_platform(adapter) for adapter in parts.adapters],
             "leases": [
-                {"name": name, "owner": gateway.node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
-                for name, epoch in gateway.delivery.leases().items()
+                {"name": name, "owner": node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
+                for name, epoch in parts.delivery.leases().items()
             ],
             "owned": [asdict(holding) for holding in holdings],
             "cache": {
-                "agents": gateway.runner.count(),
+                "agents": parts.runner.count(),
                 "hits": counters["hit"],
                 "builds": count_reasons(counters, "build"),
                 "evictions": count_reasons(counters, "evict"),
             },
-            "deliveries": dict(gateway.delivery.counts),
-            "config": gateway.settings_watch.describe(),
+            "deliveries": dict(parts.delivery.counts),
+            "config": self._settings_watch.describe(),
             **await start_thread(read_walls, "sandbox"),
-            "disk_free": measure_free(gateway.home),
-            "trouble": gateway.chores.trouble,
-            "warning": describe_damage(gateway.chores.damaged),
+            "disk_free": measure_free(parts.home),
+            "trouble": self._chores.trouble,
+            "warning": describe_damage(self._chores.damaged),
             "model": asdict(model),
-            "web": {"address": gateway.address, "watchers": count_watchers(gateway.adapters)},
+            "web": {"address": self._doors.address, "watchers": count_watchers(parts.adapters)},
         }
 
     def _describe_working(self) -> list[dict[str, Any]]:
         """The turns under way; on a store thread."""
-        gateway, found = self._gateway, []
-        for lane in list(gateway.lanes.values()):
+        found = []
+        for lane in list(self._lanes.at_work.values()):
             slot = lane.slot
             if slot is not None:
-                session = gateway.store.current(lane.key)
+                session = self._parts.store.current(lane.key)
                 title = (session.title or session.preview) if session else ""
                 about = {"since": slot.clocks.started, "starter": slot.job.first.sender.person, "title": title}
                 found.append({"conversation": lane.key, **about})
@@ -125,36 +128,34 @@ class Operations:
 
     def describe(self) -> Sequence[str]:
         """The same in a few lines, for `/status`."""
-        gateway = self._gateway
-        waiting, unsent = gateway.turns.depth()
-        busy = sum(1 for lane in gateway.lanes.values() if lane.slot is not None)
-        counters = gateway.runner.counters
-        now, free = time.time(), measure_free(gateway.home) / 1e9
+        parts, chores, counters = self._parts, self._chores, self._parts.runner.counters
+        waiting, unsent = parts.store.turns.depth()
+        busy = sum(1 for lane in self._lanes.at_work.values() if lane.slot is not None)
+        now, free = time.time(), measure_free(parts.home) / 1e9
         lines = [
-            f"Hermes {gateway.version}, up for {(now - gateway.started) / 60:.0f} min.",
+            f"Hermes {VERSION}, up for {(now - parts.started) / 60:.0f} min.",
             f"Turns under way: {busy}; messages that wait: {waiting}; answers not delivered yet: {unsent}.",
-            f"Agents kept warm: {gateway.runner.count()} ({counters['hit']} hits, "
+            f"Agents kept warm: {parts.runner.count()} ({counters['hit']} hits, "
             f"{sum(count_reasons(counters, 'build').values())} builds, "
             f"{sum(count_reasons(counters, 'evict').values())} evictions).",
         ]
-        for adapter in gateway.adapters:
+        for adapter in parts.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             lines.append(f"{adapter.spec.label}: {state}.")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
-        lines += [line for line in (gateway.chores.trouble, describe_damage(gateway.chores.damaged)) if line]
-        if gateway.settings_watch.problem:
-            lines.append(f"An edit of the settings is not used: {gateway.settings_watch.problem}")
+        lines += [line for line in (chores.trouble, describe_damage(chores.damaged)) if line]
+        if self._settings_watch.problem:
+            lines.append(f"An edit of the settings is not used: {self._settings_watch.problem}")
         return lines
 
     # --- sessions
 
     async def delete_session(self, args: Args) -> dict[str, Any]:
-        gateway = self._gateway
         session = str(args.get("session") or "")
-        return {"deleted": await start_thread(lambda: gateway.endings.delete(session), "end session")}
+        return {"deleted": await start_thread(lambda: self._parts.endings.delete(session), "end session")}
 
     async def stop_turn(self, args: Args) -> dict[str, Any]:
-        lane = await self._gateway.find_lane(str(args.get("conversation") or ""))
+        lane = await self._lanes.find(str(args.get("conversation") or ""))
         return {"stopped": lane is not None and lane.stop(BY_OPERATOR)}
 
     async def tell_ready(self, args: Args) -> dict[str, Any]:
@@ -165,42 +166,40 @@ class Operations:
     async def find_unready(self) -> str:
         """Why no message would be taken and answered now; empty: it would. A yes means that the store has taken a
         heartbeat of this process just now; it is waited for, but not long."""
-        gateway = self._gateway
-        if gateway.closing:
+        if self._lanes.host.closing:
             return "Hermes is shutting down."
-        problem = await gateway.pulse.check() or gateway.chores.trouble
+        problem = await self._pulse.check() or self._chores.trouble
         if problem:
             return problem
-        waited = time.monotonic() - gateway.chores.looked
+        waited = time.monotonic() - self._lanes.looked
         if waited > WORK_SECONDS:
             return f"Nobody has looked for waiting messages for {waited:.0f} s."
         now = time.time()
         # Our own socket; pages and API are alive when somebody asks through them, and networks may be away.
-        own = [each for each in gateway.adapters if isinstance(each, HubAdapter) and each.has_own_socket]
+        own = [each for each in self._parts.adapters if isinstance(each, HubAdapter) and each.has_own_socket]
         down = [each.spec.label for each in own if not is_connected(each, now)]
         return f"{', '.join(down)}: no sign of life." if down else ""
 
     async def shut_down(self, args: Args) -> dict[str, Any]:
-        if self._gateway.guest:
+        if self._shut_down is None:
             raise HermesError(
                 f"This gateway lives in a chat (process {os.getpid()}).", fix="Close that chat with /quit."
             )
-        self._gateway.shut_down(str(args.get("reason") or "asked to by the operator"))
+        self._shut_down(str(args.get("reason") or "asked to by the operator"))
         return {"stopping": True}
 
     # --- people
 
     async def _end_access(self, person: str) -> None:
         """G3: turns stopped, approvals void, what they have going ended."""
-        gateway = self._gateway
-        gateway.questions.void_person(person)
-        for lane in gateway.lanes.values():
+        self._parts.questions.void_person(person)
+        for lane in self._lanes.at_work.values():
             lane.look_again(person)
-        for lane in [lane for lane in gateway.lanes.values() if lane.starter == person]:
+        for lane in [lane for lane in self._lanes.at_work.values() if lane.starter == person]:
             lane.stop(REMOVED)
             while lane.slot is not None and lane.starter == person:
                 await lane.slot.ended.wait()  # within five seconds, whatever it waits for
-        await start_thread(lambda: gateway.endings.end_person(person), "end person")
+        await start_thread(lambda: self._parts.endings.end_person(person), "end person")
 
 
 def is_connected(adapter: Adapter, now: float) -> bool:

@@ -4,15 +4,18 @@ platforms that could not be reached. A chore that fails is told in the log and d
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from gateway.core import clocks
 from gateway.platforms.face import Adapter, Core, Dealt
 from gateway.platforms.hub import HubAdapter
 from gateway.service.retention import Retention
+from gateway.service.settings_watch import SettingsWatch
+from gateway.service.stopping import Doors
 from gateway.turns.lane import Lane
-from gateway.turns.run_turn import LiveTurn
+from gateway.turns.lanes import Lanes
+from gateway.turns.run_turn import GatewayParts, LiveTurn
 from gateway.turns.threads import start_thread
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Outgoing
@@ -21,43 +24,49 @@ from hermes_cli import config as cli_config
 from hermes_state import home_lock
 from hermes_state.sql.damage_sql import SetAside
 
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
-
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 SWEEP_SECONDS = 60.0
 FIRST_RETENTION_SECONDS, RETENTION_SECONDS = 120.0, 3600.0
-CLAIMED_AT_ONCE = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
 TAKEN_OVER = "The lock of the home was deleted, and another process owns the home now."
 
 
 class Chores:
-    def __init__(self, gateway: "Gateway") -> None:
-        self._gateway = gateway
-        self.looked = time.monotonic()  # when work that nobody does was last looked for
+    def __init__(
+        self,
+        parts: GatewayParts,
+        lanes: Lanes,
+        doors: Doors,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        give_up: Callable[[str], None],
+    ) -> None:
+        """`give_up` is called when the home is lost, with the reason."""
+        self._parts = parts
+        self._lanes = lanes
+        self._doors = doors
+        self._spawn = spawn
+        self._give_up = give_up
         self.trouble = ""  # what is wrong with the store as a whole: no message is taken then
         self.damaged = 0  # rows that could not be read and were set aside
 
-    def start(self) -> None:
-        gateway = self._gateway
-        gateway.store.when_damaged = lambda aside: gateway.call_soon(self._show_damage, aside)  # on any thread
-        self.set_limits()
+    def start(self, settings_watch: SettingsWatch) -> None:
+        parts = self._parts
+        parts.store.when_damaged = self._tell_damage
         for seconds, work in (
-            (lambda: POLL_SECONDS, self._poll),
+            (lambda: POLL_SECONDS, self._lanes.look),
             (lambda: WATCH_SECONDS, self._watch_all),
             (lambda: WATCH_SECONDS, self._watch_home),
             (lambda: SWEEP_SECONDS, self._sweep),
-            (lambda: WATCH_SECONDS, gateway.settings_watch.look),
+            (lambda: WATCH_SECONDS, settings_watch.look),
         ):
-            gateway.spawn(self._every(seconds, work))
+            self._spawn(self._every(seconds, work))
         # F7: what is over goes, once an hour; not while the start has other things to do.
-        retention = Retention(gateway.home, gateway.store, cli_config.load_last_good, gateway.endings.expire)
-        hourly = self._every(lambda: RETENTION_SECONDS, lambda: retention.run(gateway.call), FIRST_RETENTION_SECONDS)
-        gateway.spawn(hourly)
+        retention = Retention(parts.home, parts.store, cli_config.load_last_good, parts.endings.expire)
+        hourly = self._every(lambda: RETENTION_SECONDS, lambda: retention.run(parts.call), FIRST_RETENTION_SECONDS)
+        self._spawn(hourly)
 
     async def _every(
         self, seconds: Callable[[], float], work: Callable[[], Awaitable[object]], first: float = 0.0
@@ -72,48 +81,34 @@ class Chores:
                 log.exception("a chore of the gateway failed; it is done again")
             await asyncio.sleep(seconds())
 
-    async def _poll(self) -> None:
-        """Take up what nobody works on: messages of a dead process, and those whose wake was lost. What runs here under
-        the claim of an earlier node is left alone: it would be taken over from ourselves."""
-        gateway = self._gateway
-        if not gateway.closing and all(lane.claim.node == gateway.node for lane in gateway.lanes.values()):
-            for claim in await gateway.call(gateway.turns.claim, gateway.node, CLAIMED_AT_ONCE):
-                gateway.claims[claim.conversation] = claim
-                gateway.wake(claim.conversation)
-        elif not gateway.closing:
-            for holding in await gateway.call(gateway.turns.holdings, CLAIMED_AT_ONCE):
-                if holding.pending and not holding.live and holding.conversation not in gateway.lanes:
-                    gateway.wake(holding.conversation)  # which claims it
-        for claim in await gateway.call(gateway.turns.ready, gateway.node):
-            gateway.wake(claim.conversation)
-        for control in await gateway.call(gateway.turns.take_controls, gateway.node):
-            gateway.operations.take_control(control)
-        self.looked = time.monotonic()
-
     async def _watch_home(self) -> None:
         """The lock and the store are files that others can delete. Without them this process would lose what it is
         told, so it ends, and whoever starts it next sees what is there."""
-        gateway, before = self._gateway, self.trouble
-        owned = await gateway.call(home_lock.tend, gateway.home)
-        lost = await gateway.call(gateway.store.find_loss) if owned else TAKEN_OVER
-        self.trouble = lost or gateway.store.broken
+        parts, before = self._parts, self.trouble
+        owned = await parts.call(home_lock.tend, parts.home)
+        lost = await parts.call(parts.store.find_loss) if owned else TAKEN_OVER
+        self.trouble = lost or parts.store.broken
         if self.trouble and not before:
             log.critical("%s No message is taken any more.", self.trouble)
-        if lost and not gateway.guest:
-            gateway.shut_down(lost.rstrip("."))
+        if lost:
+            self._give_up(lost.rstrip("."))
+
+    def _tell_damage(self, aside: SetAside) -> None:
+        """On any thread."""
+        self._parts.loop.call_soon_threadsafe(self._show_damage, aside)
 
     def _show_damage(self, aside: SetAside) -> None:
         """A stored row could not be read: its person is told by the outbox, and nobody waits for it any more."""
         self.damaged += 1
         if aside.seq:
-            self._gateway.live_events.show(aside.conversation, Dealt((aside.seq,)))
+            self._parts.live_events.show(aside.conversation, Dealt((aside.seq,)))
         if aside.address is not None:
-            self._gateway.delivery.wake(aside.address)
+            self._parts.delivery.wake(aside.address)
 
     # --- clocks
 
     async def _watch_all(self) -> None:
-        turns = [lane for lane in self._gateway.lanes.values() if lane.slot is not None and lane.slot.is_turn]
+        turns = [lane for lane in self._lanes.at_work.values() if lane.slot is not None and lane.slot.is_turn]
         if turns:
             limits = await start_thread(lambda: read_limits(cli_config.load_last_good().gateway), "limits")
             for lane in turns:
@@ -132,31 +127,19 @@ class Chores:
             slot.clocks = clocks.note(slot.clocks, verdict, now)
             name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
             note = Outgoing(slot.job.first.inbound.address, verdict.text, NOTE, "warning")
-            self._gateway.spawn(lane.tell(name, note))  # a slow store must not keep the clocks of others waiting
+            self._spawn(lane.tell(name, note))  # a slow store must not keep the clocks of others waiting
 
     # --- agents and claims
 
-    def set_limits(self) -> None:
-        settings = cli_config.load_last_good().gateway
-        self._gateway.runner.set_limits(
-            agents=settings.agents,
-            idle_seconds=60.0 * settings.agent_idle_minutes,
-            size=settings.agent_megabytes * 1024 * 1024,
-        )
-
     async def _sweep(self) -> None:
         """Let idle agents go, and the claims on conversations that nobody is warm for."""
-        gateway = self._gateway
-        for adapter in gateway.adapters:
-            if gateway.address and isinstance(adapter, HubAdapter) and not adapter.has_own_socket:
+        parts = self._parts
+        for adapter in parts.adapters:
+            if self._doors.address and isinstance(adapter, HubAdapter) and not adapter.has_own_socket:
                 adapter.last_seen = time.time()  # page and API are alive while their server listens (C13)
-        self.damaged = await gateway.call(gateway.store.count_damaged)
-        await gateway.call(gateway.runner._sweep_idle_cached_agents)
-        cold = [key for key in gateway.claims if key not in gateway.lanes and not gateway.runner.cached_agent(key)]
-        for key in cold:
-            async with gateway.claiming:
-                if key not in gateway.lanes and key in gateway.claims:
-                    await gateway.call(gateway.turns.release, gateway.claims.pop(key))
+        self.damaged = await parts.call(parts.store.count_damaged)
+        await parts.call(parts.runner._sweep_idle_cached_agents)
+        await self._lanes.release_cold()
 
     # --- platforms
 
@@ -165,11 +148,11 @@ class Chores:
         if adapter.spec.always_on:
             await adapter.connect(core)
         elif not await _try_connect(adapter, core):
-            self._gateway.spawn(self._connect_later(adapter, core))
+            self._spawn(self._connect_later(adapter, core))
 
     async def _connect_later(self, adapter: Adapter, core: Core) -> None:
         pause = FIRST_PAUSE
-        while not self._gateway.closing:
+        while not self._lanes.host.closing:
             await asyncio.sleep(pause)
             if await _try_connect(adapter, core):
                 return

@@ -7,8 +7,7 @@ import asyncio
 import logging
 import threading
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,52 +16,48 @@ from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import DraftFeed, LiveEvents
-from gateway.platforms.face import Accepted, Adapter, Asking, Heard, LiveEvent, Refused, Titled
+from gateway.delivery.live_events import LiveEvents
+from gateway.platforms.face import Accepted, Adapter, Heard, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
+from gateway.service.announcer import Announcer
 from gateway.service.chores import Chores
 from gateway.service.local_door import LocalDoor
-from gateway.service.notices import ProcessNotices
 from gateway.service.pulse import Pulse
+from gateway.service.queries.all_queries import GatewayQueries, KeyQueries, Queries, TurnQueries
+from gateway.service.queries.setup_queries import SetupQueries
+from gateway.service.queries.thread_queries import ThreadQueries
 from gateway.service.settings_watch import SettingsWatch
-from gateway.service.stopping import end_gateway
-from gateway.turns.agent_builder import Builder, Choices
+from gateway.service.stopping import Doors, list_steps, take_step
+from gateway.turns.agent_builder import Builder
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import Job
-from gateway.turns.lane import Lane
+from gateway.turns.lane import LaneHost
+from gateway.turns.lanes import Lanes
 from gateway.turns.places import Places
 from gateway.turns.questions import Questions
-from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer
+from gateway.turns.run_turn import GatewayParts, TurnPerformer
 from gateway.turns.sender import CLOSING, DISK_FULL, Senders, has_room, spec_of
 from gateway.turns.slash_commands import CommandPerformer, OperatorCalls
-from gateway.turns.threads import EventPipe, StoreFace
+from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
-from hermes_base.chat import Notice, Question
+from hermes_base.chat import Notice
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import (
-    FILE,
     OUTBOX,
-    PEOPLE,
     PERSON,
-    QUESTION,
-    SHOWN,
     Address,
     FileRef,
     Inbound,
-    Outgoing,
     read_way,
     write_inbound,
 )
-from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION
 from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.store_sql import Store
-from hermes_state.turns import Claim
 
 log = logging.getLogger(__name__)
 
@@ -75,114 +70,139 @@ RECOVERIES = 4  # turns that broke off go on so many at a time
 
 
 class Gateway:
-    """Implements `LaneHost` for lanes and `Core` for adapters. The caller holds the home's lock."""
+    """Implements `Core` for adapters. The caller holds the home's lock."""
 
     def __init__(self, home: Path, *, guest: bool = False) -> None:
         self.home = home
-        self.guest = guest  # it lives in a terminal, which ends it
-        self.profile = get_active_profile_name()
-        self.version = VERSION
-        self.runner = GatewayRunner()
-        self.call = StoreFace()
-        self.adapters: list[Adapter] = []
-        self._coming: dict[str, asyncio.Event] = {}  # set when the lane of a conversation has been made, or cannot be
-        self.lanes: Mapping[str, Lane] = {}  # never changed in its place: other threads walk through it
-        self.node = ""
-        self.started = 0.0
-        self.closing = False
-        self.address = ""  # of the page; empty: it is not served
-        self.doors: list[Callable[[], Awaitable[None]]] = []  # what else has to be closed before the store is
-        self.recovery = Places(RECOVERIES)
-        self.claims: dict[str, Claim] = {}
+        self.doors = Doors()
+        self._guest = guest  # it lives in a terminal, which ends it
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = asyncio.Event()
-        self.claiming = asyncio.Lock()  # claims are taken and given back one after the other
-        self.meters = Meters()
-        self.settings_watch = SettingsWatch(self)
-        self.chores = Chores(self)
         self._stopping: asyncio.Task[None] | None = None
 
     # --- from start to stop
 
     async def start(self) -> None:
-        """Open the store, join, connect the platforms; what was left behind is taken up by the first poll."""
+        """Open the store, join, connect the platforms; what was left behind is taken up by the first look."""
         self._loop = asyncio.get_running_loop()
+        self.call = StoreFace()
         self.store: Store = await self.call(lambda: Store(self.home / STORE_FILE, busy_timeout=STORE_PATIENCE))
         self.turns, self.people = self.store.turns, self.store.people
-        self.pulse = Pulse(self.home, self.turns, self.meters, self.take_node)
-        self.node = await self.call(self.pulse.join)
+        self.meters = Meters()
+        self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))
+        node = await self.call(self.pulse.join)
         await self.call(self.people.void_questions)
-        self._assemble()
+        self._assemble(node)
         await self.settings_watch.look()
         await self.delivery.start()
-        door = LocalDoor(self)
+        door = LocalDoor(self, self.parts, self.lanes, self.operations, self.settings_watch)
         for adapter in self.adapters:
             await self.chores.connect(adapter, door if adapter.spec.always_on else self)
-        self.started = time.time()
         self.pulse.start()
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
-        self.chores.start()
-        log.info("the gateway is ready, as node %s", self.node)
+        self.chores.start(self.settings_watch)
+        log.info("the gateway is ready, as node %s", node)
 
-    def _assemble(self) -> None:
-        discover_plugins()
+    def _make_parts(self, node: str) -> GatewayParts:
+        """What turns, commands and queries work with. What is made later is looked up when it is called."""
+        settings = cli_config.load_last_good
+        self.runner = GatewayRunner()
         self.senders = Senders(self.turns, self.people, self)
-        self.questions = Questions(
-            self.people,
-            self._announce,
-            ended=lambda conversation: self._show_soon(conversation, Asking(None)),
-            members_approve=lambda: cli_config.load_last_good().people.members_approve,
-            node=self.node,
-        )
-        self.adapters = make_adapters(cli_config.load_last_good().platforms, self.home)
+        self.adapters = make_adapters(settings().platforms, self.home)
         self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
             self.turns,
             self.adapters,
-            self.node,
+            node,
             self.call,
             drop_file=drop_copy,
-            note_shown=self.questions.note_shown,
+            note_shown=lambda question: self.questions.note_shown(question),
         )
-        self.builder = Builder(
-            self.home, self.store, ProcessNotices(self).post, self._send_file, self.meters, self.runner.notes_of
-        )
-        self.endings = Endings(self.store, self.runner)
-        self.titler = Titler(
-            self.store,
-            lambda conversation, session, title: self._show_soon(conversation, Titled(session, title)),
-            self.meters,
-        )
-        parts = GatewayParts(
+        announcer = Announcer(
             self.home,
             self.store,
-            self.runner,
-            self.builder,
-            self.questions,
+            self.senders,
             self.delivery,
-            self.endings,
-            self.titler,
-            self.meters,
-            self._make_pipe,
+            self.live_events,
+            wake=lambda key: self.lanes.wake(key),
+            is_closing=lambda: self.host.closing,
         )
-        self.turn_performer = TurnPerformer(parts)
-        self.operations = Operations(self)
-        operator = OperatorCalls(self.operations.describe, self._operate)
-        self.command_performer = CommandPerformer(parts, self.turn_performer, operator)
+        self.questions = Questions(
+            self.people,
+            announcer.ask,
+            ended=announcer.end_question,
+            members_approve=lambda: settings().people.members_approve,
+            node=node,
+        )
+        self.builder = Builder(
+            self.home, self.store, announcer.end_process, announcer.send_file, self.meters, self.runner.notes_of
+        )
+        self.titler = Titler(self.store, announcer.name_session, self.meters)
+        return GatewayParts(
+            home=self.home,
+            profile=get_active_profile_name(),
+            started=time.time(),
+            loop=self._loop,
+            call=self.call,
+            store=self.store,
+            runner=self.runner,
+            builder=self.builder,
+            questions=self.questions,
+            adapters=self.adapters,
+            delivery=self.delivery,
+            live_events=self.live_events,
+            endings=Endings(self.store, self.runner),
+            titler=self.titler,
+            meters=self.meters,
+        )
+
+    def _assemble(self, node: str) -> None:
+        """The whole gateway: each part is given what it needs, and none reaches back."""
+        discover_plugins()
+        self.parts = parts = self._make_parts(node)
+        performer = TurnPerformer(parts)
+        operator = OperatorCalls(lambda: self.operations.describe(), self._operate)
+        commands = CommandPerformer(parts, performer, operator)
+        self.host = LaneHost(parts, self.senders, performer, commands, Places(RECOVERIES))
+        self.lanes = lanes = Lanes(self.host, node, self.spawn)
+        self.settings_watch = SettingsWatch(self.runner, lanes.tell_all)
+        self.chores = Chores(parts, lanes, self.doors, self.spawn, self._lose_home)
+        self.operations = Operations(
+            parts,
+            lanes,
+            self.chores,
+            self.settings_watch,
+            self.pulse,
+            self.doors,
+            None if self._guest else self.shut_down,
+        )
+        threads = ThreadQueries(parts, lanes)
+        self.queries = Queries(
+            version=VERSION,
+            profile=parts.profile,
+            threads=threads,
+            turns=TurnQueries(parts, lanes, threads),
+            gateway=GatewayQueries(parts, lanes, self.chores, self.settings_watch),
+            operations=self.operations,
+            setup=SetupQueries(parts),
+            keys=KeyQueries(self.store, self.call),
+        )
 
     async def stop(self, reason: str) -> None:
         """End in order, within the times of `gateway.service.stopping` (C14)."""
-        if self.closing:
+        if self.host.closing:
             await self._closed.wait()
             return
-        self.closing = True
+        self.host.closing = True
         log.info("the gateway stops: %s", reason)
         try:
-            await end_gateway(self, reason, GRACE_SECONDS, CUT_SECONDS)
+            steps = list_steps(self.parts, self.lanes, self.doors, self._end_tasks, reason, GRACE_SECONDS, CUT_SECONDS)
+            for together in steps:
+                await asyncio.gather(*map(take_step, together))
         finally:
             self._closed.set()
 
-    def end_tasks(self) -> None:
+    def _end_tasks(self) -> None:
         """What is done again and again ends, and so does the heartbeat."""
         self.pulse.stop()
         for task in self._tasks - {asyncio.current_task()}:
@@ -196,19 +216,23 @@ class Gateway:
         if self._stopping is None:
             self._stopping = self._loop.create_task(self.stop(reason))
 
+    def _lose_home(self, reason: str) -> None:
+        if not self._guest:
+            self.shut_down(reason)
+
     # --- Core: what adapters call
 
     async def take(self, inbound: Inbound) -> Accepted | Refused:
         """Store a message; only then may its platform be told that it was received (C1)."""
-        if self.closing:
+        if self.host.closing:
             return Refused(CLOSING, closing=True)
         if self.chores.trouble:
             return Refused(f"Your message was not taken: {self.chores.trouble}")
         inbound = as_from_outside(inbound)
-        key = inbound.key(self.profile)
+        key = inbound.key(self.parts.profile)
         # The message claims its conversation for this node, unless something runs there under an old claim.
-        lane = self.lanes.get(key)
-        claimer = self.node if lane is None or lane.claim.node == self.node else ""
+        lane, node = self.lanes.at_work.get(key), self.lanes.node
+        claimer = node if lane is None or lane.claim.node == node else ""
         slow = self._loop.call_later(SLOW_STORE_SECONDS, self._tell_held, key, inbound.address)
         try:
             taken = await self.call(self._store_message, key, inbound, claimer)
@@ -218,7 +242,7 @@ class Gateway:
             slow.cancel()
         if isinstance(taken, Heard):
             self.live_events.show(key, taken)
-            self.wake(key)
+            self.lanes.wake(key)
             return Accepted(key, taken.seq)
         return taken or Accepted(key, None)
 
@@ -244,114 +268,10 @@ class Gateway:
     def wake_delivery(self, address: Address) -> None:
         self.delivery.wake(address)
 
-    # --- lanes
-
-    def wake(self, key: str) -> None:
-        """There is something to do for this conversation."""
-        lane = self.lanes.get(key)
-        if lane is not None:
-            lane.look_for_new()
-        elif not self.closing:
-            self._coming.setdefault(key, asyncio.Event())
-            self.spawn(self._work(key))
-
-    async def find_lane(self, key: str) -> Lane | None:
-        """The lane of a conversation at work; waits for one that is being made."""
-        while key in self._coming:
-            await self._coming[key].wait()
-        return self.lanes.get(key)
-
-    async def _work(self, key: str) -> None:
-        try:
-            claim = self.claims.get(key)
-            if claim is None or claim.node != self.node:
-                async with self.claiming:
-                    claim = await self.call(self.turns.claim_one, self.node, key)
-            if claim is None:
-                log.info("%s is worked on by another process", key)
-                return
-            if key in self.lanes:
-                self.lanes[key].look_for_new()
-                return
-            self.claims[key] = claim
-            lane = Lane(self, claim)
-            self.lanes = {**self.lanes, key: lane}
-        except StoreFailure as problem:
-            log.warning("%s cannot be claimed now: %s", key, problem)
-            return
-        finally:
-            if key in self._coming:
-                self._coming.pop(key).set()
-        try:
-            await lane.work()
-        finally:
-            self.lanes = {other: kept for other, kept in self.lanes.items() if other != key}
-            if lane.suspended:
-                self.claims.pop(key, None)
-
-    # --- what others call
-
-    def call_soon(self, call: Callable[..., object], *args: Any) -> None:
-        """Have the loop do it; on any thread."""
-        self._loop.call_soon_threadsafe(call, *args)
-
-    def _show_soon(self, conversation: str, event: LiveEvent) -> None:
-        self.call_soon(self.live_events.show, conversation, event)
-
-    # --- what turns need
-
-    def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings) -> EventPipe:
-        """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
-        key, address = job.claim.conversation, job.first.inbound.address
-        shows = spec_of(address.platform).shows_events
-        progress = settings.gateway.tool_progress
-        draft = None if shows else DraftFeed(self.delivery, address, live.draft_id, progress)
-        if draft is not None:  # this is the turn's thread; drafts live on the loop
-            self.call_soon(draft.begin)
-
-        def show(event: LiveEvent) -> None:
-            self.live_events.show(key, event)
-            if draft is not None and not live.suspended:
-                draft.show(event)
-
-        return EventPipe(self._loop, show)
-
-    def _announce(self, question: Question, person: str) -> None:
-        """A question is on its way to a person; called on the asking thread."""
-        del person
-        address = self.address_of(question.conversation)
-        self.turns.post(question.conversation, f"question:{question.id}", write_question(address, question))
-        self._show_soon(question.conversation, Asking(question))
-        self.delivery.wake(address)
-
-    def address_of(self, conversation: str) -> Address:
-        return Address(**Choices.of(self.turns.choices(conversation)).address)
-
-    def _send_file(self, conversation: str, file: FileRef, caption: str, data: bytes) -> None:
-        """The agent hands over a file; where it is sent or fetched later, as a copy. On a tool's thread."""
-        address = self.address_of(conversation)
-        spec = spec_of(address.platform)
-        if spec.fetches_files or not spec.trusted:
-            person = self.people.person_of(conversation)
-            own = self.home / PEOPLE / person if person else self.home
-            file = keep_copy(own / (SHOWN if spec.fetches_files else OUTBOX), file, data)
-        outgoing = Outgoing(address, caption, FILE, file=file)
-        self.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
-        self.delivery.wake(address)
-
     def _operate(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """An operation asked for on the thread of a command."""
         work = self.operations.perform(name, args)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
-
-    def take_node(self, node: str) -> None:
-        """This process is another node from now on. What runs goes on under its old claim, which holds as long as
-        nobody has taken the conversation over."""
-        self.node = node
-        self.claims = {key: lane.claim for key, lane in self.lanes.items()}
-        self.delivery.rejoin(node)
-
-    # --- parts
 
     def _warm_up(self) -> None:
         """While nobody has asked yet, load what the first answer needs; a failure shows again, and clearly, then."""
@@ -387,15 +307,6 @@ def as_from_outside(inbound: Inbound) -> Inbound:
     )
 
 
-def keep_copy(place: Path, file: FileRef, data: bytes) -> FileRef:
-    """The file as it was, in a folder of its own below `place`."""
-    folder = place / uuid.uuid4().hex[:16]
-    folder.mkdir(parents=True, mode=0o700)
-    path = folder / file.name
-    path.write_bytes(data)
-    return replace(file, path=str(path))
-
-
 def drop_copy(file: FileRef) -> None:
     """Delete the copy of a file that was on its way; any other stays where it is."""
     path = Path(file.path)
@@ -421,17 +332,3 @@ def make_adapters(sections: Mapping[str, Any], home: Path) -> list[Adapter]:
             sentence = str(error) if isinstance(error, HermesError) else f"its settings do not do: {error}"
             log.error("%s is left out: %s", spec.label, sentence, exc_info=not isinstance(error, HermesError))
     return made
-
-
-def write_question(address: Address, question: Question) -> Outgoing:
-    """The question as a chat is sent it."""
-    return Outgoing(
-        address,
-        question.text,
-        QUESTION,
-        level=question.kind,
-        question=question.id,
-        choices=question.choices,
-        reason=question.reason,
-        turn=question.turn,
-    )

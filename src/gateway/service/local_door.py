@@ -1,29 +1,29 @@
 """What the terminals of this machine may ask of the gateway beyond sending messages, for the owner."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from agent.providers import embedded
 from agent.providers.runtime import Runtime
-from gateway.platforms.face import Accepted, Refused
+from gateway.platforms.face import Core
 from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
+from gateway.service.admin import Operations
+from gateway.service.settings_watch import SettingsWatch
 from gateway.turns.admission import LOCAL_OWNER
 from gateway.turns.agent_builder import Choices
+from gateway.turns.lanes import Lanes
+from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
-from hermes_base.chat import Question
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import ConfigProblem
-from hermes_base.inbound import Address, Inbound, read_inbound
+from hermes_base.inbound import Inbound, read_inbound
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import list_changed
+from hermes_constants import VERSION
 from hermes_state.records import make_session_id
 from hermes_state.turns import SENDING, WAITING
-
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
 
 #: Stays under the typed line while nothing better is set up.
 TOY = "A small built-in model answers: a toy without tools. `hermes setup` sets up a real one."
@@ -33,28 +33,37 @@ USE = "/help shows the commands, Ctrl-C stops an answer, /quit leaves."
 class LocalDoor:
     """The gateway as terminals see it. Whoever got this far is the owner of the machine."""
 
-    def __init__(self, gateway: "Gateway") -> None:
-        self._gateway = gateway
-        self.version = gateway.version
+    version = VERSION
 
-    async def take(self, inbound: Inbound) -> Accepted | Refused:
-        return await self._gateway.take(inbound)
-
-    def wake_delivery(self, address: Address) -> None:
-        self._gateway.delivery.wake(address)
+    def __init__(
+        self,
+        core: Core,
+        parts: GatewayParts,
+        lanes: Lanes,
+        operations: Operations,
+        settings_watch: SettingsWatch,
+    ) -> None:
+        self._parts = parts
+        self._lanes = lanes
+        self._settings_watch = settings_watch
+        self._turns = parts.store.turns
+        self._call = parts.call
+        self.take, self.wake_delivery = core.take, core.wake_delivery
+        self.perform = operations.perform
+        self.question = parts.questions.showing
 
     async def open(self, hello: Hello) -> OpenedConversation:
         """Find or make the conversation that a terminal asks for, and keep what it chose for it."""
         if hello.model or hello.provider:  # raises what is wrong with it, before anything is changed
             await start_thread(lambda: self._find_model(hello.model, hello.provider), "find model")
-        conversation, lines = await self._gateway.call(self._open, hello)
+        conversation, lines = await self._call(self._open, hello)
         return await start_thread(lambda: self._describe(conversation, lines), "find model")
 
     def _open(self, hello: Hello) -> tuple[str, list[str]]:
-        store, lines = self._gateway.store, []
+        store, lines = self._parts.store, []
         found = find_session(store, hello.resume) if hello.resume else None
         if found is not None:
-            self._gateway.endings.resume(found)
+            self._parts.endings.resume(found)
         elif hello.continue_last:
             found = next(iter(store.sessions(limit=1, person="")), None)
         if found is not None:
@@ -64,7 +73,7 @@ class LocalDoor:
             conversation = str(parse_key(hello.conversation))
         else:
             chat = f"{ONCE if hello.once else ''}{make_session_id()}"
-            conversation = str(ConversationKey(self._gateway.profile, "local", "dm", chat))
+            conversation = str(ConversationKey(self._parts.profile, "local", "dm", chat))
             if hello.continue_last:
                 lines.append("There is no earlier conversation to go on with; this is a new one.")
         if hello.model or hello.provider:
@@ -75,47 +84,39 @@ class LocalDoor:
 
     def _describe(self, conversation: str, lines: Sequence[str]) -> OpenedConversation:
         """A chat opens whatever is wrong: there the person reads it, and can put it right."""
-        gateway, hint = self._gateway, ""
-        choices = Choices.of(gateway.turns.choices(conversation))
+        hint, choices = "", Choices.of(self._turns.choices(conversation))
         try:
             runtime = self._find_model(choices.model, choices.provider)
         except ConfigProblem as problem:
             wrong = f"Nobody can answer here yet: {problem}"
             use = "/model PROVIDER NAME chooses one for this conversation."
-            who = [f"Hermes {gateway.version} · no model", wrong, use, USE]
+            who = [f"Hermes {VERSION} · no model", wrong, use, USE]
         else:
-            who = describe_model(gateway.version, runtime)
+            who = describe_model(runtime)
             if runtime.provider == "embedded":
                 hint = TOY
                 embedded.start_soon()
-        problems = [*list_changed(), *filter(None, [gateway.settings_watch.engine_problem])]
+        problems = [*list_changed(), *filter(None, [self._settings_watch.engine_problem])]
         return OpenedConversation(conversation, (*who, *problems, *lines), hint)
 
-    def question(self, conversation: str) -> Question | None:
-        return self._gateway.questions.showing(conversation)
-
     def _find_model(self, model: str, provider: str) -> Runtime:
-        return self._gateway.builder.find_runtime(cli_config.load_last_good(), model, provider)
+        return self._parts.builder.find_runtime(cli_config.load_last_good(), model, provider)
 
     async def stop(self, conversation: str, by: str) -> tuple[bool, str]:
-        lane = await self._gateway.find_lane(conversation)
+        lane = await self._lanes.find(conversation)
         if lane is None:
             return False, ""
         return await lane.stop_for_good(f"stopped by {'the user' if by == LOCAL_OWNER.person else by}"), ""
 
     async def answer(self, question: str, text: str, by: str) -> bool:
         del by
-        row = await self._gateway.call(self._gateway.people.question, question)
+        row = await self._call(self._parts.store.people.question, question)
         if row is None:
             return False
-        return self._gateway.questions.answer(question, text, LOCAL_OWNER, conversation=row.conversation)
-
-    async def perform(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._gateway.operations.perform(name, args)
+        return self._parts.questions.answer(question, text, LOCAL_OWNER, conversation=row.conversation)
 
     async def outbox_since(self, conversation: str, row: int) -> Sequence[StoredRow]:
-        gateway = self._gateway
-        found = await gateway.call(gateway.turns.outbox_since, conversation, row, PAGE)
+        found = await self._call(self._turns.outbox_since, conversation, row, PAGE)
         return [
             StoredRow(each.id, each.outgoing, each.created, each.seq, each.state in (WAITING, SENDING))
             for each in found
@@ -131,25 +132,23 @@ class LocalDoor:
         await self._gateway.delivery.confirm(address, rows)
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
-        gateway = self._gateway
-        found = await gateway.call(gateway.turns.inbox_since, conversation, seq, PAGE, read_inbound)
+        found = await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)
         return [(number, read_inbound(body)) for number, body in found]
 
     async def latest(self, conversation: str) -> tuple[int, int]:
-        return await self._gateway.call(self._gateway.turns.latest, conversation)
+        return await self._call(self._turns.latest, conversation)
 
     async def open_seqs(self, conversation: str) -> Sequence[int]:
-        return await self._gateway.call(self._gateway.turns.open_seqs, conversation)
+        return await self._call(self._turns.open_seqs, conversation)
 
     async def find(self, inbound: Inbound) -> SeenMessage | None:
-        turns = self._gateway.turns
-        rows = await self._gateway.call(turns.find_message, inbound.address.account_key, inbound.stem)
+        rows = await self._call(self._turns.find_message, inbound.address.account_key, inbound.stem)
         return SeenMessage(rows[-1][0], rows[-1][2]) if rows else None
 
 
-def describe_model(version: str, runtime: Runtime) -> list[str]:
+def describe_model(runtime: Runtime) -> list[str]:
     """The lines that open a chat."""
-    lines = [f"Hermes {version} · {runtime.model} ({runtime.facts.label}) · {runtime.source}"]
+    lines = [f"Hermes {VERSION} · {runtime.model} ({runtime.facts.label}) · {runtime.source}"]
     if runtime.provider == "embedded":
         lines.append("This small model runs on this machine, and has no tools. `hermes setup` sets up a real one.")
     return [*lines, USE]

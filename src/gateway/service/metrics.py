@@ -4,14 +4,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from gateway.core.meters import Spread, Tally
+from gateway.core.meters import Meters, Spread, Tally
 from gateway.service.admin import count_reasons, count_watchers, is_connected
+from gateway.turns.lanes import Lanes
+from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import measure_free
-
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
+from hermes_constants import VERSION
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -78,54 +77,53 @@ def spread_family(name: str, doc: str, spread: Spread) -> Family:
     return Family(name, HISTOGRAM, doc, tuple(samples))
 
 
-def collect(gateway: "Gateway", depth: tuple[int, int]) -> Iterator[Family]:
+def collect(parts: GatewayParts, lanes: Lanes, depth: tuple[int, int], config_problem: str) -> Iterator[Family]:
     """Everything there is to tell; `depth` is what waits in the inbox and the outbox."""
-    yield Family("hermes_info", GAUGE, "The version that runs.", (Sample(1, (("version", gateway.version),)),))
-    yield gauge_family("hermes_start_time_seconds", "When it began, in seconds since 1970.", gateway.started)
-    yield from _collect_turns(gateway, depth)
-    yield from _collect_calls(gateway)
-    counters = gateway.runner.counters
-    yield gauge_family("hermes_agents", "Agents that are kept warm.", gateway.runner.count())
+    yield Family("hermes_info", GAUGE, "The version that runs.", (Sample(1, (("version", VERSION),)),))
+    yield gauge_family("hermes_start_time_seconds", "When it began, in seconds since 1970.", parts.started)
+    yield from _collect_turns(parts, lanes, depth)
+    yield from _collect_calls(parts.meters)
+    counters = parts.runner.counters
+    yield gauge_family("hermes_agents", "Agents that are kept warm.", parts.runner.count())
     yield count_family("hermes_agent_hits_total", "Turns that found a warm agent.", {(): counters["hit"]})
     yield count_family("hermes_agent_builds_total", "Agents built, by reason.", _label(counters, "build"), "reason")
     doc = "Agents let go, by reason."
     yield count_family("hermes_agent_evictions_total", doc, _label(counters, "evict"), "reason")
     doc = "How late the event loop was: over 0.05 something held it up."
-    yield spread_family("hermes_event_loop_lag_seconds", doc, gateway.meters.loop_lag.read())
+    yield spread_family("hermes_event_loop_lag_seconds", doc, parts.meters.loop_lag.read())
     doc = "Pages and API clients that watch a conversation now."
-    yield gauge_family("hermes_watchers", doc, count_watchers(gateway.adapters))
+    yield gauge_family("hermes_watchers", doc, count_watchers(parts.adapters))
     now = time.time()
     platforms = tuple(
         Sample(is_connected(adapter, now), (("platform", adapter.spec.name), ("account", adapter.account)))
-        for adapter in gateway.adapters
+        for adapter in parts.adapters
     )
     yield Family("hermes_platform_connected", GAUGE, "1: a sign of life in the last 90 seconds.", platforms)
-    broken = bool(gateway.settings_watch.problem)
-    yield gauge_family("hermes_config_broken", "1: an edit of the settings was refused.", broken)
-    yield gauge_family("hermes_disk_free_bytes", "Room on the disk of the home.", measure_free(gateway.home))
+    yield gauge_family("hermes_config_broken", "1: an edit of the settings was refused.", bool(config_problem))
+    yield gauge_family("hermes_disk_free_bytes", "Room on the disk of the home.", measure_free(parts.home))
     yield gauge_family("hermes_memory_bytes", "Memory of the process (resident).", read_memory())
 
 
-def _collect_turns(gateway: "Gateway", depth: tuple[int, int]) -> Iterator[Family]:
-    meters = gateway.meters
+def _collect_turns(parts: GatewayParts, lanes: Lanes, depth: tuple[int, int]) -> Iterator[Family]:
+    meters = parts.meters
     yield count_family("hermes_turns_total", "Turns that ended, by result.", meters.turns, "result")
     yield spread_family("hermes_turn_seconds", "How long turns took.", meters.turn_seconds.read())
     doc = "How long messages waited for their turn, from when they were stored."
     yield spread_family("hermes_message_wait_seconds", doc, meters.wait_seconds.read())
     doc = "From the begin of a turn to the first piece of its text."
     yield spread_family("hermes_first_text_seconds", doc, meters.first_text_seconds.read())
-    running = sum(1 for lane in gateway.lanes.values() if lane.slot is not None and lane.slot.is_turn)
+    running = sum(1 for lane in lanes.at_work.values() if lane.slot is not None and lane.slot.is_turn)
     yield gauge_family("hermes_turns_running", "Turns under way.", running)
     boxes = zip(("inbox", "outbox"), depth, strict=True)
     samples = tuple(Sample(count, (("box", box),)) for box, count in boxes)
     doc = "Messages that are not dealt with (inbox) and answers that are not delivered (outbox)."
     yield Family("hermes_queue_messages", GAUGE, doc, samples)
-    counts: Sums = {(result,): float(count) for result, count in dict(gateway.delivery.counts).items()}
+    counts: Sums = {(result,): float(count) for result, count in dict(parts.delivery.counts).items()}
     yield count_family("hermes_deliveries_total", "Calls to platforms, by result.", counts, "result")
 
 
-def _collect_calls(gateway: "Gateway") -> Iterator[Family]:
-    meters, who = gateway.meters, ("provider", "model")
+def _collect_calls(meters: Meters) -> Iterator[Family]:
+    who = ("provider", "model")
     yield count_family("hermes_model_calls_total", "Model calls, by what they were for.", meters.calls, *who, "kind")
     doc = "Tokens by bucket; reasoning is a part of output."
     yield count_family("hermes_tokens_total", doc, meters.tokens, *who, "bucket")

@@ -5,13 +5,14 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.providers.key_names import find_key_names
+from gateway.run import GatewayRunner
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table
 from hermes_base.chat import Notice
@@ -20,9 +21,6 @@ from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.config import logs
 from plugins import context_engine
-
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +80,10 @@ def describe_changes(changes: list[SettingChange]) -> str:
 class SettingsWatch:
     """Looks at two file stamps every two seconds; reads the files only when one has changed."""
 
-    def __init__(self, gateway: "Gateway") -> None:
-        self._gateway = gateway
+    def __init__(self, runner: GatewayRunner, tell: Callable[[Notice], None]) -> None:
+        """`tell` is called with what somebody in an open chat notices."""
+        self._runner = runner
+        self._tell_all = tell
         self._stamp: Stamp | None = None
         self._known: Known | None = None
         self._loaded_at = 0.0
@@ -116,6 +116,12 @@ class SettingsWatch:
         if engine != self._engine:
             self._engine = engine
             self.engine_problem = await start_thread(lambda: context_engine.prepare(engine), "engine")
+        limits = after.settings.gateway
+        self._runner.set_limits(
+            agents=limits.agents,
+            idle_seconds=60.0 * limits.agent_idle_minutes,
+            size=limits.agent_megabytes * 1024 * 1024,
+        )
         if before is None:
             self._loaded_at = time.time()
             return
@@ -130,14 +136,10 @@ class SettingsWatch:
             self._loaded_at = now
             self._changes.extend(changes)
             log.info("the settings have changed: %s", describe_changes(changes))
-            # What takes effect at once; the rest is read where it is used.
             logs.set_level(after.settings.log.level)
-            self._gateway.chores.set_limits()
         felt = [change for change in changes if change.key.startswith(_FELT)]
         if felt:
-            notice = Notice(f"The settings have changed: {describe_changes(felt)}.")
-            for conversation in list(self._gateway.claims):  # a chat that nobody looks at hears nothing
-                self._gateway.live_events.show(conversation, notice)
+            self._tell_all(Notice(f"The settings have changed: {describe_changes(felt)}."))
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

@@ -8,15 +8,14 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from gateway.turns.lanes import Lanes
+from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import start_thread
 from hermes_base.chat import Notice
-
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
@@ -35,64 +34,74 @@ class StopStep:
 
 async def take_step(step: StopStep) -> None:
     """Take one step of a stop. What it raises is logged; what does not end in time is told to, and left behind."""
-    task = asyncio.ensure_future(_begin(step))
+
+    async def begin() -> None:
+        try:
+            await step.work()
+        except Exception:  # the boundary to platforms, plugins and the store: one of them must not keep the others
+            log.exception("%s failed; the stop goes on", step.name)
+
+    task = asyncio.ensure_future(begin())
     _, late = await asyncio.wait({task}, timeout=step.seconds)
     if late:
         log.error("%s took longer than %.1f s; the stop goes on without it", step.name, step.seconds)
         task.cancel()
 
 
-async def _begin(step: StopStep) -> None:
-    try:
-        await step.work()
-    except Exception:  # the boundary to platforms, plugins and the store: one of them must not keep the others
-        log.exception("%s failed; the stop goes on", step.name)
+@dataclass(slots=True)
+class Doors:
+    """What is open beside the platforms."""
+
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)  # each closes one, before the store is
+    address: str = ""  # of the page; empty: it is not served
 
 
-async def end_gateway(gateway: "Gateway", reason: str, grace: float, cut: float) -> None:
-    """Stop intake, let turns end, cut those that do not, deliver what is there, leave. The steps of one line are taken
-    at the same time."""
-    for together in list_steps(gateway, reason, grace, cut):
-        await asyncio.gather(*map(take_step, together))
-
-
-def list_steps(gateway: "Gateway", reason: str, grace: float, cut: float) -> Iterator[Sequence[StopStep]]:
-    """All limits together, with `grace` and `cut`, are less than LONGEST_STOP. A list is made when it is its turn."""
-    yield [StopStep("telling who waits", 0.1, partial(_tell, gateway, reason))]
-    yield [StopStep("waiting for turns", grace + 0.1, partial(_wait_for_lanes, gateway, grace))]
-    yield [StopStep("suspending turns", 0.1, partial(_suspend, gateway, reason))]
+def list_steps(
+    parts: GatewayParts,
+    lanes: Lanes,
+    doors: Doors,
+    end_tasks: Callable[[], None],
+    reason: str,
+    grace: float,
+    cut: float,
+) -> Iterator[Sequence[StopStep]]:
+    """Stop intake, let turns end, cut those that do not, deliver what is there, leave. The steps of one list are taken
+    at the same time; a list is made when it is its turn. All limits together are less than LONGEST_STOP."""
+    yield [StopStep("telling who waits", 0.1, partial(_tell, parts, lanes, reason))]
+    yield [StopStep("waiting for turns", grace + 0.1, partial(_wait_for_lanes, lanes, grace))]
+    yield [StopStep("suspending turns", 0.1, partial(_suspend, parts, lanes, reason))]
     yield [
-        StopStep("waiting for turns that were cut", cut + 0.1, partial(_wait_for_lanes, gateway, cut)),
-        StopStep("ending titles", 1.1, lambda: start_thread(gateway.titler.stop, "titles end")),
+        StopStep("waiting for turns that were cut", cut + 0.1, partial(_wait_for_lanes, lanes, cut)),
+        StopStep("ending titles", 1.1, lambda: start_thread(parts.titler.stop, "titles end")),
     ]
-    yield [StopStep("ending delivery", 0.8, lambda: gateway.delivery.stop(grace=0.3))]
+    yield [StopStep("ending delivery", 0.8, lambda: parts.delivery.stop(grace=0.3))]
     yield [
-        *(StopStep(f"disconnecting {each.spec.label}", 0.8, each.disconnect) for each in gateway.adapters),
-        *(StopStep("closing the page", 0.8, close) for close in gateway.doors),
+        *(StopStep(f"disconnecting {each.spec.label}", 0.8, each.disconnect) for each in parts.adapters),
+        *(StopStep("closing the page", 0.8, close) for close in doors.closers),
     ]
-    gateway.end_tasks()
+    end_tasks()
     yield [
-        StopStep("leaving the store", 0.5, lambda: gateway.call(gateway.turns.leave, gateway.node)),
-        StopStep("letting agents go", 0.5, lambda: start_thread(gateway.runner.release_all, "release-agents")),
+        StopStep("leaving the store", 0.5, lambda: parts.call(parts.store.turns.leave, lanes.node)),
+        StopStep("letting agents go", 0.5, lambda: start_thread(parts.runner.release_all, "release-agents")),
     ]
-    yield [StopStep("closing the store", 0.4, lambda: gateway.call(gateway.store.close))]
-    gateway.call.close()
+    yield [StopStep("closing the store", 0.4, lambda: parts.call(parts.store.close))]
+    parts.call.close()
 
 
-async def _tell(gateway: "Gateway", reason: str) -> None:
-    for lane in gateway.lanes.values():
-        gateway.live_events.show(lane.key, Notice(f"Hermes is stopping ({reason}).", "warning"))
+async def _tell(parts: GatewayParts, lanes: Lanes, reason: str) -> None:
+    for key in lanes.at_work:
+        parts.live_events.show(key, Notice(f"Hermes is stopping ({reason}).", "warning"))
 
 
-async def _suspend(gateway: "Gateway", reason: str) -> None:
-    for lane in list(gateway.lanes.values()):
+async def _suspend(parts: GatewayParts, lanes: Lanes, reason: str) -> None:
+    for lane in list(lanes.at_work.values()):
         lane.suspend(f"Hermes was stopped ({reason})")
-    gateway.questions.void_all()
+    parts.questions.void_all()
 
 
-async def _wait_for_lanes(gateway: "Gateway", seconds: float) -> None:
+async def _wait_for_lanes(lanes: Lanes, seconds: float) -> None:
     """Nothing new is begun any more: those that run now are all there are."""
-    running = [lane.slot for lane in gateway.lanes.values() if lane.slot is not None]
+    running = [lane.slot for lane in lanes.at_work.values() if lane.slot is not None]
     with contextlib.suppress(TimeoutError):  # they are cut, or left behind
         async with asyncio.timeout(seconds):
             for slot in running:

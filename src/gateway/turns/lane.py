@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from gateway.core import bursts, clocks
 from gateway.core.route import (
@@ -29,20 +29,16 @@ from gateway.core.route import (
     Steer,
     route,
 )
-from gateway.delivery.delivery import Delivery
-from gateway.delivery.live_events import LiveEvents
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
 from gateway.turns.jobs import BY_NEW_MESSAGE, LOOKED_AT, Arrival, Item, Job, JobDone
 from gateway.turns.places import Places
-from gateway.turns.questions import Questions
-from gateway.turns.run_turn import LiveTurn, TurnPerformer
+from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer
 from gateway.turns.sender import Senders, spec_of
 from gateway.turns.slash_commands import CommandPerformer
-from gateway.turns.threads import StoreFace, start_thread
+from gateway.turns.threads import start_thread
 from hermes_base import command_table
 from hermes_base.errors import Fenced, HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Inbound, Outgoing
-from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import MAX_ATTEMPTS, Claim
 
 log = logging.getLogger(__name__)
@@ -54,19 +50,16 @@ STORE_PAUSE = 1.0
 TRIED_ENOUGH = f"It was tried {MAX_ATTEMPTS} times, and is not tried again."
 
 
-class LaneHost(Protocol):
-    """What a lane sees of its gateway."""
+@dataclass(slots=True)
+class LaneHost:
+    """What all lanes of a gateway share."""
 
-    call: StoreFace
-    turns: TurnStore
+    parts: GatewayParts
     senders: Senders
-    questions: Questions
     turn_performer: TurnPerformer
     command_performer: CommandPerformer
-    delivery: Delivery
-    live_events: LiveEvents
     recovery: Places  # of turns that broke off
-    closing: bool  # nothing new is begun
+    closing: bool = False  # nothing new is begun
 
 
 @dataclass(slots=True)
@@ -120,7 +113,8 @@ class Lane:
         self.claim = claim
         self.about = {"conversation": claim.conversation}  # what its lines in the log are about
         self.slot: Slot | None = None
-        self._host = host
+        self._host, self._parts = host, host.parts
+        self._call, self._turns = host.parts.call, host.parts.store.turns
         self._woken = asyncio.Event()
         self._unseen = True  # the store may hold messages that were not looked at
         self._looking = False  # at what the store holds: a turn may come of it
@@ -239,8 +233,8 @@ class Lane:
 
     async def tell(self, name: str, note: Outgoing) -> None:
         """Say a word beside the answers; what has this name already is not said again."""
-        await self._host.call(self._host.turns.post, self.key, name, note)
-        self._host.delivery.wake(note.address)
+        await self._call(self._turns.post, self.key, name, note)
+        self._parts.delivery.wake(note.address)
 
     # --- messages that come in
 
@@ -250,7 +244,7 @@ class Lane:
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         try:
             look = partial(senders.look, self.claim, known, closing=self._host.closing)
-            arrivals = await self._host.call(look)
+            arrivals = await self._call(look)
             if arrivals and senders.has_plugins:
                 asking = map(senders.ask_plugins, arrivals)  # each when the thread comes to it
                 arrivals = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
@@ -265,7 +259,7 @@ class Lane:
                 arrival = await self._drop_replaced(arrival)
                 decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
                 await self._perform(arrival, StartTurn() if arrival.row.seq in self._judged else decision)
-                self._host.live_events.show(self.key, Judged(arrival.row.seq))
+                self._parts.live_events.show(self.key, Judged(arrival.row.seq))
             except Exception:
                 self._forget_message(arrival.row.seq)
                 raise
@@ -285,7 +279,7 @@ class Lane:
         waiting = tuple(item.row.seq for item in self._queue if item.row.seq in replaced)
         if not waiting:
             return replace(arrival, view=replace(arrival.view, earlier="answered"))
-        await self._host.call(self._host.turns.complete, self.claim, waiting, None, ())
+        await self._call(self._turns.complete, self.claim, waiting, None, ())
         self._note_closed(waiting, arrival.inbound)
         return arrival
 
@@ -301,7 +295,7 @@ class Lane:
             coming=self.coming,
             steerable=turn is not None and turn.live.steerable,
             depth=self._depth,
-            question=self._host.questions.open(self.key),
+            question=self._parts.questions.open(self.key),
             waiting=self._count_held(),
             behind_command=any(item.is_command for item in self._queue),
             refusals=self._refusals,
@@ -318,7 +312,7 @@ class Lane:
             case ReplyAtOnce(text, level):
                 await self._close(item, text, level)
             case AnswerQuestion(question, text):
-                taken = self._host.questions.answer(question, text, item.sender, conversation=self.key)
+                taken = self._parts.questions.answer(question, text, item.sender, conversation=self.key)
                 await self._close(item, "" if taken else "That question is not open any more.")
             case RunCommand():
                 await self._take_command(item, decision)
@@ -371,15 +365,15 @@ class Lane:
 
     async def _close(self, item: Item, text: str = "", level: str = "info") -> None:
         answers = [Outgoing(item.inbound.address, text, NOTE, level)] if text else []
-        await self._host.call(self._host.turns.complete, self.claim, (item.row.seq,), None, answers)
+        await self._call(self._turns.complete, self.claim, (item.row.seq,), None, answers)
         self._note_closed((item.row.seq,), item.inbound)
 
     def _note_closed(self, seqs: tuple[int, ...], inbound: Inbound) -> None:
         self._known.difference_update(seqs)
         self._judged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
-        self._host.delivery.wake(inbound.address)
-        self._host.live_events.show(self.key, Dealt(seqs))
+        self._parts.delivery.wake(inbound.address)
+        self._parts.live_events.show(self.key, Dealt(seqs))
 
     # --- what runs
 
@@ -445,7 +439,7 @@ class Lane:
             self._depth = 0
         self._look_again_at({*self._steered, *slot.job.seqs}.difference(done.closed))
         if done.moved:
-            self._host.live_events.show(self.key, Moved(slot.job.first.row.seq, done.moved, slot.job.first.inbound))
+            self._parts.live_events.show(self.key, Moved(slot.job.first.row.seq, done.moved, slot.job.first.inbound))
         self._note_closed(done.closed, slot.job.first.inbound)
 
     def _look_again_at(self, seqs: set[int]) -> None:
@@ -481,7 +475,7 @@ class Lane:
     async def _refuse(self, slot: Slot, why: str) -> bool:
         """Close what can be neither answered nor ended in order; False: the store does not take that either."""
         try:
-            done = await self._host.call(self._host.turn_performer.refuse, slot.job, why, slot.stopping)
+            done = await self._call(self._host.turn_performer.refuse, slot.job, why, slot.stopping)
         except StoreFailure as problem:
             log.warning("%s cannot even be refused: %s", self.key, problem, extra=self.about)
             return False
@@ -528,7 +522,7 @@ async def _perform_slot(host: LaneHost, slot: Slot) -> JobDone:
         if done.again is None:
             return done
         slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
-    host.live_events.show(slot.job.claim.conversation, Begun(slot.job.seqs))
+    host.parts.live_events.show(slot.job.claim.conversation, Begun(slot.job.seqs))
     return await _unless_abandoned(slot, partial(turns.perform, slot.job, slot.live), give_up)
 
 

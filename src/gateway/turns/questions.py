@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 NOBODY = Answer("", given=False, by="")
 
-Announce = Callable[[Question, str], None]
-
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
@@ -59,7 +57,7 @@ class Questions:
     def __init__(
         self,
         store: PeopleStore,
-        announce: Announce,
+        announce: Callable[[Question], None],
         *,
         ended: Callable[[str], None] = lambda _: None,
         members_approve: Callable[[], bool] = lambda: False,
@@ -152,7 +150,7 @@ class Questions:
         with self._lock:
             waiting.open = not waiting.closed.is_set()
         if waiting.open:
-            self._announce(question, waiting.person)
+            self._announce(question)
 
     def _leave(self, waiting: _Waiting) -> None:
         """From here on no answer counts; the next in line is asked."""

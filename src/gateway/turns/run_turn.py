@@ -1,5 +1,6 @@
 """Runs one turn on its thread: begins it in the store, claims the agent, lets it work, and leaves all in place."""
 
+import asyncio
 import base64
 import logging
 import mimetypes
@@ -17,7 +18,8 @@ from gateway.core.agent_cache import HeldTranscript
 from gateway.core.meters import Meters
 from gateway.core.people import scope_of
 from gateway.delivery.delivery import Delivery
-from gateway.platforms.face import Taken
+from gateway.delivery.live_events import DraftFeed, LiveEvents
+from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.turns.admission import WORKSPACE, make_folders, open_folder
@@ -26,7 +28,7 @@ from gateway.turns.endings import Endings
 from gateway.turns.jobs import BY_NEW_MESSAGE, Item, Job, JobDone
 from gateway.turns.questions import Questions
 from gateway.turns.sender import spec_of
-from gateway.turns.threads import EventPipe
+from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import LastingNotice, Notice, TextEnded
@@ -129,18 +131,23 @@ class LiveTurn:
 
 @dataclass(frozen=True, slots=True)
 class GatewayParts:
-    """The parts of the gateway that turns and commands work with."""
+    """What a gateway is made of; turns, commands and queries work with it."""
 
     home: Path
+    profile: str
+    started: float
+    loop: asyncio.AbstractEventLoop
+    call: StoreFace  # of the store, from the loop
     store: Store
     runner: GatewayRunner
     builder: Builder
     questions: Questions
+    adapters: Sequence[Adapter]
     delivery: Delivery
+    live_events: LiveEvents
     endings: Endings
     titler: Titler
     meters: Meters
-    make_pipe: Callable[[Job, LiveTurn, Settings], EventPipe]
 
 
 @contextmanager
@@ -202,7 +209,7 @@ class TurnPerformer:
     def _work(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, live: LiveTurn) -> JobDone:
         parts, key, journal = self._parts, job.claim.conversation, _journal_of(agent)
         try:
-            pipe = parts.make_pipe(job, live, plan.settings)
+            pipe = self._make_pipe(job, live, plan.settings)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
             self._run(job, turn, plan, agent, pipe, live)
             if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
@@ -210,6 +217,21 @@ class TurnPerformer:
             return JobDone(journal.closed)
         finally:
             parts.questions.void_turn(key, live.turn_id)
+
+    def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings) -> EventPipe:
+        """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
+        parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
+        shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
+        draft = None if shows else DraftFeed(parts.delivery, address, live.draft_id, progress)
+        if draft is not None:  # this is the turn's thread; drafts live on the loop
+            parts.loop.call_soon_threadsafe(draft.begin)
+
+        def show(event: LiveEvent) -> None:
+            parts.live_events.show(key, event)
+            if draft is not None and not live.suspended:
+                draft.show(event)
+
+        return EventPipe(parts.loop, show)
 
     def give_up(self, job: Job, live: LiveTurn, reason: str) -> JobDone:
         """Close a turn whose thread does not come back: another agent writes its end."""

@@ -1,28 +1,203 @@
-"""What the page and the API ask of the gateway, in one object, with a part for each kind of question.
+"""What the page and the API ask of the gateway, with a part for each kind of question.
 
 All calls are made on the gateway's event loop. A caller sees what belongs to them and nothing else; the page and the
 owner's keys are the owner. What is refused is a HermesError with a sentence.
 """
 
-from typing import TYPE_CHECKING
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from gateway.service.queries.gateway_queries import GatewayQueries
-from gateway.service.queries.key_queries import KeyQueries
+from gateway.core.people import may_stop
+from gateway.core.route import Standing
+from gateway.core.usage_report import UsageReport, read_report
+from gateway.service import metrics
+from gateway.service.admin import Operations
+from gateway.service.chores import Chores
+from gateway.service.key_admin import digest_of
 from gateway.service.queries.setup_queries import SetupQueries
 from gateway.service.queries.thread_queries import ThreadQueries
-from gateway.service.queries.turns_under_way import TurnQueries
+from gateway.service.settings_watch import SettingsWatch
+from gateway.turns.lanes import Lanes
+from gateway.turns.run_turn import GatewayParts
+from gateway.turns.threads import StoreFace, start_thread
+from hermes_base.chat import Question
+from hermes_base.inbound import Outgoing
+from hermes_base.query_values import Caller, NotAllowed
+from hermes_cli.config import logs
+from hermes_state.damage import describe_damage
+from hermes_state.people_store import OWNER
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import UsageSum
 
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
+RECENT_BREAKS = 50
+MOST_DAYS, MOST_LINES = 366, 2000
+FRESH_SECONDS = 2.0  # a revoked key is refused after so long at the latest
+MOST_REMEMBERED = 1_000
 
 
+@dataclass(frozen=True, slots=True)
 class Queries:
-    def __init__(self, gateway: "Gateway") -> None:
-        self.version = gateway.version
-        self.profile = gateway.profile
-        self.threads = ThreadQueries(gateway)
-        self.turns = TurnQueries(gateway, self.threads)
-        self.gateway = GatewayQueries(gateway)
-        self.operations = gateway.operations
-        self.setup = SetupQueries(gateway)
-        self.keys = KeyQueries(gateway)
+    version: str
+    profile: str
+    threads: ThreadQueries
+    turns: "TurnQueries"
+    gateway: "GatewayQueries"
+    operations: Operations
+    setup: SetupQueries
+    keys: "KeyQueries"
+
+
+class TurnQueries:
+    """Turns under way: stops them, answers their questions, tells what came of a message."""
+
+    def __init__(self, parts: GatewayParts, lanes: Lanes, threads: ThreadQueries) -> None:
+        self._store, self._call, self._questions = parts.store, parts.call, parts.questions
+        self._lanes = lanes
+        self._threads = threads
+
+    async def stop(self, caller: Caller, conversation: str) -> bool:
+        """False: nothing runs there."""
+        await self._call(self._threads.check, caller, conversation)
+        lane = await self._lanes.find(conversation)
+        if lane is None:
+            return False
+        starter = lane.starter or lane.coming
+        if starter and not may_stop(caller.role, caller.person, starter):
+            raise NotAllowed("This turn is somebody else's.", kept="It goes on.")
+        return await lane.stop_for_good("stopped by the user")
+
+    async def answer(self, caller: Caller, question: str, text: str) -> bool:
+        """False: it is not open, or not the caller's to answer."""
+        row = await self._call(self._store.people.question, question)
+        if row is None:
+            return False
+        await self._call(self._threads.check, caller, row.conversation)
+        by = Standing(caller.person, caller.role)
+        return self._questions.answer(question, text, by, conversation=row.conversation)
+
+    async def question(self, caller: Caller, conversation: str) -> Question | None:
+        await self._call(self._threads.check, caller, conversation)
+        return self._questions.showing(conversation)
+
+    async def answers(self, conversation: str, seqs: Sequence[int]) -> Sequence[Outgoing]:
+        """What was said to these messages when they were dealt with, from the outbox."""
+        found = [
+            row for seq in sorted(seqs) for row in await self._call(self._store.turns.outbox_of, conversation, seq)
+        ]
+        return [row.outgoing for row in found]
+
+    async def find_message(self, account: str, stem: str) -> tuple[int, bool] | None:
+        """A message that was stored before under this name: its seq, and whether it is dealt with."""
+        rows = await self._call(self._store.turns.find_message, account, stem)
+        return (rows[-1][0], rows[-1][2]) if rows else None
+
+    async def usage(self, conversation: str, since: float) -> Mapping[str, int]:
+        """Tokens of the conversation's calls since then."""
+        store = self._store
+
+        def read() -> UsageSum:
+            current = store.current(conversation)
+            return store.usage(task=current.task, since=since) if current is not None else UsageSum()
+
+        spent = await self._call(read)
+        return {
+            "input": spent.prompt_tokens,
+            "cached": spent.cache_read_tokens,
+            "output": spent.output_tokens,
+            "reasoning": spent.reasoning_tokens,
+        }
+
+
+class GatewayQueries:
+    """What the gateway costs, logs and measures, and what its operator should look at."""
+
+    def __init__(self, parts: GatewayParts, lanes: Lanes, chores: Chores, settings_watch: SettingsWatch) -> None:
+        self._parts = parts
+        self._lanes = lanes
+        self._chores = chores
+        self._settings_watch = settings_watch
+
+    async def usage(self, days: int) -> Mapping[str, Any]:
+        """By day and by model, with hit rate, cost and prefix breaks by reason."""
+        store, days = self._parts.store, min(max(days, 1), MOST_DAYS)
+        report = await self._parts.call(lambda: read_report(store, "", days=days))
+        return write_usage(report)
+
+    async def log_tail(self, lines: int) -> Sequence[str]:
+        """As people read them; the file itself holds JSON."""
+        path, count = logs.log_path(self._parts.home), min(max(lines, 0), MOST_LINES)
+        found = await start_thread(lambda: logs.read_tail(path, count), "log")
+        return [logs.write_line(line) for line in found]
+
+    async def metrics(self) -> str:
+        """In the text format of Prometheus (H9)."""
+        depth = await self._parts.call(self._parts.store.turns.depth)
+        return metrics.write_text(metrics.collect(self._parts, self._lanes, depth, self._settings_watch.problem))
+
+    def warning(self) -> str:
+        """What the operator should look at, though messages are taken; empty: nothing."""
+        return describe_damage(self._chores.damaged)
+
+
+def write_usage(report: UsageReport) -> dict[str, Any]:
+    """The days asked for, as plots and tables need them."""
+    counted = Counter(row.reason for row in report.breaks)
+    recent = report.breaks[-RECENT_BREAKS:][::-1]
+    return {
+        "days": [{"day": group.keys[0], **write_sum(group.sum)} for group in report.days],
+        "models": [
+            {"provider": group.keys[0], "model": group.keys[1], **write_sum(group.sum)} for group in report.models
+        ],
+        "total": write_sum(report.total),
+        "breaks": [{"reason": reason, "count": count} for reason, count in counted.most_common()],
+        "recent_breaks": [
+            {"session": row.session, "reason": row.reason, "position": row.position, "at": row.created}
+            for row in recent
+        ],
+    }
+
+
+def write_sum(spent: UsageSum) -> dict[str, Any]:
+    return {**asdict(spent), "hit_rate": spent.hit_rate}
+
+
+class KeyQueries:
+    """Whose an API key is, as the store knows it, remembered for a few seconds. Keys are found by their digest, so how
+    long it takes tells nothing about a key."""
+
+    def __init__(self, store: Store, call: StoreFace) -> None:
+        self._store, self._call = store, call
+        self._known: OrderedDict[str, tuple[Caller, float]] = OrderedDict()  # and until when, by time.monotonic()
+
+    async def check(self, secret: str) -> Caller | None:
+        """Whose key this is; None: nobody's, or it was revoked. Wrong keys are not remembered: there are too many."""
+        digest = digest_of(secret)
+        if not digest:
+            return None
+        known = self._known.get(digest)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        caller = await self._call(self._find, digest)
+        self._known.pop(digest, None)
+        if caller is not None:
+            self._known[digest] = caller, time.monotonic() + FRESH_SECONDS
+        while len(self._known) > MOST_REMEMBERED:
+            self._known.popitem(last=False)
+        return caller
+
+    def _find(self, digest: str) -> Caller | None:
+        """On a store thread. A key of somebody who was removed is nobody's."""
+        store = self._store
+        row = store.keys.find(digest)
+        if row is None:
+            return None
+        person = store.people.get(row.person) if row.person else None
+        if row.person and person is None:
+            return None
+        store.keys.used(row.id)
+        if person is None or person.role == OWNER:
+            return Caller(key=row.id)
+        return Caller(person.id, person.role, row.id)

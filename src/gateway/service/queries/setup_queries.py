@@ -3,18 +3,16 @@
 import logging
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from agent import choosing, probing
 from agent.providers import embedded
+from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.query_values import ModelView, Probed, ProviderChoice, ProviderView, SettingView
 from hermes_cli import config as cli_config
-
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +57,15 @@ _CAREFUL = {
 
 
 class SetupQueries:
-    def __init__(self, gateway: "Gateway") -> None:
-        self._gateway = gateway
+    def __init__(self, parts: GatewayParts) -> None:
+        self._parts = parts
 
     async def settings(self) -> Sequence[SettingView]:
         """Those that are safe to change here."""
-        return await self._gateway.call(lambda: [view_setting(key) for key in SAFE])
+        return await self._parts.call(lambda: [view_setting(key) for key in SAFE])
 
     async def change(self, key: str, text: str) -> SettingView:
-        return await self._gateway.call(change_setting, key, text)
+        return await self._parts.call(change_setting, key, text)
 
     async def model(self) -> ModelView:
         return await self._work(self._find_model)
@@ -101,14 +99,14 @@ class SetupQueries:
             return Probed(False, str(problem))
         try:
             if result.usage:
-                self._gateway.meters.charge(self._gateway.store, "", result.usage)
+                self._parts.meters.charge(self._parts.store, "", result.usage)
         except StoreFailure as problem:  # the answer to the person matters more
             log.warning("a probe could not be put into the ledger: %s", problem)
         return result.probed
 
     def _find_model(self) -> ModelView:
         try:
-            runtime = self._gateway.builder.find_runtime(cli_config.load_last_good(), "", "")
+            runtime = self._parts.builder.find_runtime(cli_config.load_last_good(), "", "")
         except ConfigProblem as problem:
             return ModelView("", "", "", "", problem=str(problem))
         if runtime.provider == "embedded":

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from gateway.core.session_export import FORMS, name_session
 from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
 from gateway.turns.agent_builder import Choices
+from gateway.turns.lanes import Lanes
+from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sessions import ROTATED, list_sessions
 from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
@@ -29,9 +31,6 @@ from hermes_cli import config as cli_config
 from hermes_state.records import make_session_id, make_writer_id
 from hermes_state.store import TITLE, NewSession, SessionInfo
 
-if TYPE_CHECKING:
-    from gateway.service.gateway import Gateway
-
 T = TypeVar("T")
 NOT_THERE = "There is no such conversation."
 AT_WORK = "This conversation is in the middle of a turn."
@@ -46,8 +45,9 @@ _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 class ThreadQueries:
     """What reads the store does so on its threads, what looks for a model on one of its own."""
 
-    def __init__(self, gateway: "Gateway") -> None:
-        self._gateway = gateway
+    def __init__(self, parts: GatewayParts, lanes: Lanes) -> None:
+        self._parts = parts
+        self._lanes = lanes
 
     # --- reading
 
@@ -56,7 +56,7 @@ class ThreadQueries:
     ) -> Sequence[Thread]:
         """Newest activity first; `before`: only those whose last activity is older; `passing`: only those of the API
         and of single questions, or only the others."""
-        store = self._gateway.store
+        store = self._parts.store
 
         def read() -> Sequence[Thread]:
             wanted = lambda info: passing in (None, is_passing(info.conversation))  # noqa: E731
@@ -66,7 +66,7 @@ class ThreadQueries:
         return await self._call(read)
 
     async def search(self, caller: Caller, words: str, *, limit: int = 20) -> Sequence[FoundWords]:
-        store = self._gateway.store
+        store = self._parts.store
 
         def read() -> Sequence[FoundWords]:
             found = []
@@ -92,37 +92,37 @@ class ThreadQueries:
         return replace(read, model=model, answered=instead)
 
     def _read(self, caller: Caller, conversation: str, session: str, before: int | None, limit: int) -> Timeline:
-        gateway, store = self._gateway, self._gateway.store
+        parts, store = self._parts, self._parts.store
         self.check(caller, conversation)
         info = self._find(caller, session) if session else store.current(conversation)
-        waiting, question = self._find_waiting(conversation), gateway.questions.showing(conversation)
+        waiting, question = self._find_waiting(conversation), parts.questions.showing(conversation)
         if info is None:
-            notes = list_notes(gateway.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
+            notes = list_notes(parts.store.turns.outbox_from(conversation, 0.0, NOTES_SHOWN))
             return Timeline(conversation, None, tuple(notes), False, 0, waiting, question)
         rows = store.page(info.id, before=before, limit=limit + 1)
         more, rows = len(rows) > limit, rows[-limit:]
         since = rows[0].created if rows and more else info.started
         until = None if before is None else rows[-1].created if rows else info.started
-        notes = list_notes(gateway.turns.outbox_from(conversation, since, NOTES_SHOWN))
+        notes = list_notes(parts.store.turns.outbox_from(conversation, since, NOTES_SHOWN))
         kept = [note for note in notes if until is None or note.at <= until]
         entries = merge(list_entries(rows), kept)
         return Timeline(conversation, self._describe(info), entries, more, info.version, waiting, question)
 
     def _name_models(self, conversation: str) -> tuple[str, str]:
         """Which model answers next, and which one answered last in the place of the chosen one, if one did."""
-        gateway = self._gateway
-        choices = Choices.of(gateway.turns.choices(conversation))
-        agent = gateway.runner.cached_agent(conversation)
+        parts = self._parts
+        choices = Choices.of(parts.store.turns.choices(conversation))
+        agent = parts.runner.cached_agent(conversation)
         instead = agent.model if agent is not None and agent._fallback_activated else ""
         try:
-            runtime = gateway.builder.find_runtime(cli_config.load_last_good(), choices.model, choices.provider)
+            runtime = parts.builder.find_runtime(cli_config.load_last_good(), choices.model, choices.provider)
         except HermesError:  # there is none now; whoever asks is told why
             return "", instead
         return runtime.model, instead
 
     def _find_waiting(self, conversation: str) -> tuple[WaitingMessage, ...]:
         """Messages that are not dealt with; those of the turn under way may stand in the transcript already."""
-        turns = self._gateway.turns
+        turns = self._parts.store.turns
         opened = turns.open_seqs(conversation)
         if not opened:
             return ()
@@ -139,15 +139,13 @@ class ThreadQueries:
     async def open(self, caller: Caller, platform: str, *, name: str = "", model: str = "") -> str:
         """The key of a conversation of the caller on this platform, new or known by its `name`; with `model`, what
         answers there. Nothing is stored but that choice."""
-        conversation, gateway = self._name_conversation(caller, platform, name), self._gateway
+        conversation, parts = self._name_conversation(caller, platform, name), self._parts
 
         def choose_model() -> None:
-            before = Choices.of(gateway.turns.choices(conversation))
+            before = Choices.of(parts.store.turns.choices(conversation))
             if before.model != model:
-                gateway.builder.find_runtime(
-                    cli_config.load_last_good(), model, before.provider
-                )  # raises what is wrong
-                gateway.turns.choose(conversation, replace(before, model=model).as_stored())
+                parts.builder.find_runtime(cli_config.load_last_good(), model, before.provider)  # raises what is wrong
+                parts.store.turns.choose(conversation, replace(before, model=model).as_stored())
 
         if model:
             await start_thread(choose_model, "find model")
@@ -160,12 +158,12 @@ class ThreadQueries:
                 kept="Nothing was sent.",
             )
         chat = f"{caller.person}..{name}" if name else f"{_own_prefix(caller)}{make_session_id()}"
-        return str(ConversationKey(self._gateway.profile, platform, "dm", chat))
+        return str(ConversationKey(self._parts.profile, platform, "dm", chat))
 
     async def resume(self, caller: Caller, session: str) -> Thread:
         """Make a session its conversation's current one; Conflict while another one is at work there."""
         info = await self._call(self._find, caller, session)
-        await self._call(self._gateway.endings.resume, info)
+        await self._call(self._parts.endings.resume, info)
         return await self.find(caller, session)
 
     # --- changing
@@ -179,11 +177,11 @@ class ThreadQueries:
         info = self._find(caller, session)
         target = self._name_conversation(caller, parse_key(info.conversation).platform) if apart else info.conversation
         goes_on = self._is_current(info)  # in the copy: it is the same talk
-        new = self._gateway.store.branch(session, before=before, conversation=target)
+        new = self._parts.store.branch(session, before=before, conversation=target)
         if goes_on:
-            self._gateway.runner._evict_cached_agent(target, "branched")
+            self._parts.runner._evict_cached_agent(target, "branched")
         else:
-            self._gateway.endings.leave_session(target)
+            self._parts.endings.leave_session(target)
         return self._describe(new)
 
     async def rename(self, caller: Caller, session: str, title: str) -> Thread:
@@ -191,7 +189,7 @@ class ThreadQueries:
         if not 0 < len(title) <= TITLE_CHARS:
             raise HermesError(f"A title has 1 to {TITLE_CHARS} characters.", kept="It was not changed.")
         await self._call(self._find, caller, session)
-        await self._call(self._gateway.titler.rename, session, title)
+        await self._call(self._parts.titler.rename, session, title)
         return await self.find(caller, session)
 
     async def delete(self, caller: Caller, session: str) -> None:
@@ -199,7 +197,7 @@ class ThreadQueries:
         info = await self._call(self._find, caller, session)
         if self.is_working(info.conversation) and await self._call(self._is_current, info):
             raise Conflict(AT_WORK, kept="Nothing was deleted.", fix="Stop it first.")
-        await self._gateway.operations.delete_session({"session": session})
+        await start_thread(lambda: self._parts.endings.delete(session), "end session")
 
     async def export(self, caller: Caller, session: str, form: str) -> str:
         """The whole session as "md" or "json"."""
@@ -209,7 +207,7 @@ class ThreadQueries:
 
         def read() -> str:
             info = self._find(caller, session)
-            return cli_config.redactor()(write(info, self._gateway.store.load(session).rows)) + "\n"
+            return cli_config.redactor()(write(info, self._parts.store.load(session).rows)) + "\n"
 
         return await self._call(read)
 
@@ -220,9 +218,9 @@ class ThreadQueries:
         return await self._call(self._match, caller, exchanges) if exchanges else ""
 
     def _match(self, caller: Caller, exchanges: Sequence[PastExchange]) -> str:
-        prefix = str(ConversationKey(self._gateway.profile, "api", "dm", _own_prefix(caller)))
+        prefix = str(ConversationKey(self._parts.profile, "api", "dm", _own_prefix(caller)))
         first = squeeze(bare_words(exchanges[0].asked))[:LIKENESS]
-        for info in self._gateway.store.begun_so(first, conversations=prefix, limit=LOOKED_THROUGH):
+        for info in self._parts.store.begun_so(first, conversations=prefix, limit=LOOKED_THROUGH):
             last = self._exchanges(info, LAST_ROWS)[-1:]  # none: in a long turn so few rows do not hold the question
             if last and not same_talk(last, exchanges[-1:]):
                 continue
@@ -231,11 +229,11 @@ class ThreadQueries:
         return ""
 
     def _exchanges(self, info: SessionInfo, rows: int) -> Sequence[PastExchange]:
-        return list_exchanges(paged.row for paged in self._gateway.store.page(info.id, limit=rows))
+        return list_exchanges(paged.row for paged in self._parts.store.page(info.id, limit=rows))
 
     async def begin_with(self, caller: Caller, conversation: str, exchanges: Sequence[PastExchange]) -> None:
         """Begin a new conversation with what was said elsewhere."""
-        store = self._gateway.store
+        store = self._parts.store
 
         def write() -> None:
             if store.current(conversation) is not None:
@@ -268,17 +266,17 @@ class ThreadQueries:
         except HermesError as problem:
             raise NotThere(NOT_THERE) from problem
         scope = self.scope(caller)
-        belongs = self._gateway.people.person_of(conversation)
+        belongs = self._parts.store.people.person_of(conversation)
         own = key.platform == "api" and key.chat.partition(".")[0] == caller.person
         if (
             str(key) != conversation
-            or key.profile != self._gateway.profile
+            or key.profile != self._parts.profile
             or (scope is not None and belongs != scope and not (own and not belongs))
         ):
             raise NotThere(NOT_THERE)
 
     def _find(self, caller: Caller, session: str) -> SessionInfo:
-        info = self._gateway.store.session(session)
+        info = self._parts.store.session(session)
         scope = self.scope(caller)
         if info is None or (scope is not None and info.person != scope):
             raise NotThere(NOT_THERE, fix="The list shows those that there are.")
@@ -287,11 +285,11 @@ class ThreadQueries:
     # --- at work
 
     def is_working(self, conversation: str) -> bool:
-        lane = self._gateway.lanes.get(conversation)
+        lane = self._lanes.at_work.get(conversation)
         return lane is not None and lane.slot is not None
 
     def _is_current(self, info: SessionInfo) -> bool:
-        current = self._gateway.store.current(info.conversation)
+        current = self._parts.store.current(info.conversation)
         return current is not None and current.id == info.id
 
     def _describe(self, info: SessionInfo) -> Thread:
@@ -310,12 +308,12 @@ class ThreadQueries:
             info.parent or "",
             current,
             current and self.is_working(info.conversation),
-            current and self._gateway.questions.is_waiting(info.conversation),
+            current and self._parts.questions.is_waiting(info.conversation),
         )
 
     async def _call(self, work: Callable[..., T], *args: Any) -> T:
         try:
-            return await self._gateway.call(work, *args)
+            return await self._parts.call(work, *args)
         except AtWork as problem:
             raise Conflict(AT_WORK, kept=problem.kept, fix=problem.fix) from problem
 

@@ -1,0 +1,144 @@
+"""What the threads of turns, tools and titles have to say to a conversation: stored first, then shown by the event
+loop. Nobody who was removed is told of the end of a process (G3)."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.delivery.delivery import Delivery
+from gateway.delivery.live_events import LiveEvents
+from gateway.platforms.face import Asking, LiveEvent, Titled
+from gateway.turns.agent_builder import Choices
+from gateway.turns.sender import Senders, spec_of
+from hermes_base.chat import Notice, Question
+from hermes_base.errors import StoreFailure
+from hermes_base.inbound import (
+    FILE,
+    NOTE,
+    NOTICE,
+    OUTBOX,
+    PEOPLE,
+    QUESTION,
+    SHOWN,
+    Address,
+    FileRef,
+    Inbound,
+    Outgoing,
+    write_inbound,
+)
+from hermes_state.sql.store_sql import Store
+
+log = logging.getLogger(__name__)
+
+STORE_PAUSE = 1.0
+ELSEWHERE = "It belongs to an earlier conversation, which goes on with: /resume {session}"
+
+
+class Announcer:
+    """Called on threads that may wait for the store."""
+
+    def __init__(
+        self,
+        home: Path,
+        store: Store,
+        senders: Senders,
+        delivery: Delivery,
+        live_events: LiveEvents,
+        wake: Callable[[str], None],
+        is_closing: Callable[[], bool],
+    ) -> None:
+        """On the event loop; `wake` is called there, with a conversation that has a new message."""
+        self._home = home
+        self._store = store
+        self._senders = senders
+        self._delivery = delivery
+        self._live_events = live_events
+        self._wake = wake
+        self._is_closing = is_closing
+        self._loop = asyncio.get_running_loop()
+
+    def _show(self, conversation: str, event: LiveEvent) -> None:
+        self._loop.call_soon_threadsafe(self._live_events.show, conversation, event)
+
+    def _find_address(self, conversation: str) -> Address:
+        return Address(**Choices.of(self._store.turns.choices(conversation)).address)
+
+    def ask(self, question: Question) -> None:
+        """A question is on its way to a person."""
+        address = self._find_address(question.conversation)
+        asked = Outgoing(
+            address,
+            question.text,
+            QUESTION,
+            level=question.kind,
+            question=question.id,
+            choices=question.choices,
+            reason=question.reason,
+            turn=question.turn,
+        )
+        self._store.turns.post(question.conversation, f"question:{question.id}", asked)
+        self._show(question.conversation, Asking(question))
+        self._delivery.wake(address)
+
+    def end_question(self, conversation: str) -> None:
+        self._show(conversation, Asking(None))
+
+    def name_session(self, conversation: str, session: str, title: str) -> None:
+        self._show(conversation, Titled(session, title))
+
+    def send_file(self, conversation: str, file: FileRef, caption: str, data: bytes) -> None:
+        """The agent hands over a file; where it is sent or fetched later, as a copy."""
+        address = self._find_address(conversation)
+        spec = spec_of(address.platform)
+        if spec.fetches_files or not spec.trusted:
+            person = self._store.people.person_of(conversation)
+            own = self._home / PEOPLE / person if person else self._home
+            file = keep_copy(own / (SHOWN if spec.fetches_files else OUTBOX), file, data)
+        outgoing = Outgoing(address, caption, FILE, file=file)
+        self._store.turns.post(conversation, f"file:{uuid.uuid4().hex[:16]}", outgoing)
+        self._delivery.wake(address)
+
+    def end_process(self, task: str, id: str, text: str) -> None:
+        """A background process of the task has ended. Certain, once: nobody says it again, so it is tried until it is
+        stored or the gateway ends."""
+        name = f"proc:{id}:{uuid.uuid4().hex[:6]}"
+        while True:
+            try:
+                return self._end_process(task, name, text)
+            except StoreFailure as problem:
+                if self._is_closing():
+                    raise
+                log.warning("the end of a process of %s is not stored yet: %s", task, problem)
+                time.sleep(STORE_PAUSE)
+
+    def _end_process(self, task: str, name: str, text: str) -> None:
+        """Where its session is the one that the conversation goes on in, the model is told and answers; where the
+        conversation goes on elsewhere (`/resume`), the person is told, and how to go back."""
+        session = self._store.last_of(task)
+        if session is None or not self._senders.may_hear(session.conversation):
+            log.info("a process of %s ended, and nobody is there to hear of it", task)
+            return
+        current = self._store.current(session.conversation)
+        key, address = session.conversation, self._find_address(session.conversation)
+        if current is None or current.task != task:
+            told = Outgoing(address, f"{text}\n{ELSEWHERE.format(session=session.id)}", NOTE)
+            if self._store.turns.post(key, name, told):
+                self._delivery.wake(address)
+            return
+        inbound = Inbound(address, name, "hermes", text, conversation=key, origin=NOTICE, received=time.time())
+        if self._store.turns.accept(key, "house", name, write_inbound(inbound)) is not None:
+            self._show(key, Notice(text))
+            self._loop.call_soon_threadsafe(self._wake, key)
+
+
+def keep_copy(place: Path, file: FileRef, data: bytes) -> FileRef:
+    """The file as it was, in a folder of its own below `place`."""
+    folder = place / uuid.uuid4().hex[:16]
+    folder.mkdir(parents=True, mode=0o700)
+    path = folder / file.name
+    path.write_bytes(data)
+    return replace(file, path=str(path))

@@ -1,0 +1,127 @@
+"""The conversations that this process works on: a lane for each that has something open, and the claims under which no
+other process works there."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from gateway.core.route import Standing
+from gateway.turns.lane import Lane, LaneHost
+from hermes_base.chat import Notice
+from hermes_base.errors import StoreFailure
+from hermes_state.turns import Claim, Control
+
+log = logging.getLogger(__name__)
+
+CLAIMED_AT_ONCE = 1000
+BY_OPERATOR = "stopped by the operator"
+
+
+class Lanes:
+    """On the event loop."""
+
+    def __init__(self, host: LaneHost, node: str, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self.host = host
+        self.node = node
+        self.at_work: Mapping[str, Lane] = {}  # never changed in its place: other threads walk through it
+        self.claims: dict[str, Claim] = {}
+        self.looked = time.monotonic()  # when work that nobody does was last looked for
+        self._spawn = spawn
+        self._call, self._turns = host.parts.call, host.parts.store.turns
+        self._coming: dict[str, asyncio.Event] = {}  # set when the lane of a conversation has been made, or cannot be
+        self._claiming = asyncio.Lock()  # claims are taken and given back one after the other
+
+    def wake(self, key: str) -> None:
+        """There is something to do for this conversation."""
+        lane = self.at_work.get(key)
+        if lane is not None:
+            lane.look_for_new()
+        elif not self.host.closing:
+            self._coming.setdefault(key, asyncio.Event())
+            self._spawn(self._work(key))
+
+    async def find(self, key: str) -> Lane | None:
+        """The lane of a conversation at work; waits for one that is being made."""
+        while key in self._coming:
+            await self._coming[key].wait()
+        return self.at_work.get(key)
+
+    async def _work(self, key: str) -> None:
+        try:
+            claim = self.claims.get(key)
+            if claim is None or claim.node != self.node:
+                async with self._claiming:
+                    claim = await self._call(self._turns.claim_one, self.node, key)
+            if claim is None:
+                log.info("%s is worked on by another process", key)
+                return
+            if key in self.at_work:
+                self.at_work[key].look_for_new()
+                return
+            self.claims[key] = claim
+            lane = Lane(self.host, claim)
+            self.at_work = {**self.at_work, key: lane}
+        except StoreFailure as problem:
+            log.warning("%s cannot be claimed now: %s", key, problem)
+            return
+        finally:
+            if key in self._coming:
+                self._coming.pop(key).set()
+        try:
+            await lane.work()
+        finally:
+            self.at_work = {other: kept for other, kept in self.at_work.items() if other != key}
+            if lane.suspended:
+                self.claims.pop(key, None)
+
+    def take_node(self, node: str) -> None:
+        """This process is another node from now on. What runs goes on under its old claim, which holds as long as
+        nobody has taken the conversation over."""
+        self.node = node
+        self.claims = {key: lane.claim for key, lane in self.at_work.items()}
+        self.host.parts.delivery.rejoin(node)
+
+    async def look(self) -> None:
+        """Take up what nobody works on: messages of a dead process, and those whose wake was lost. What runs here under
+        the claim of an earlier node is left alone: it would be taken over from ourselves."""
+        closing = self.host.closing
+        if not closing and all(lane.claim.node == self.node for lane in self.at_work.values()):
+            for claim in await self._call(self._turns.claim, self.node, CLAIMED_AT_ONCE):
+                self.claims[claim.conversation] = claim
+                self.wake(claim.conversation)
+        elif not closing:
+            for holding in await self._call(self._turns.holdings, CLAIMED_AT_ONCE):
+                if holding.pending and not holding.live and holding.conversation not in self.at_work:
+                    self.wake(holding.conversation)  # which claims it
+        for claim in await self._call(self._turns.ready, self.node):
+            self.wake(claim.conversation)
+        for control in await self._call(self._turns.take_controls, self.node):
+            self._take_control(control)
+        self.looked = time.monotonic()
+
+    def _take_control(self, control: Control) -> None:
+        """A word from another process to a conversation that is worked on here (B8)."""
+        lane = self.at_work.get(control.conversation)
+        if control.kind == "stop" and lane is not None:
+            lane.stop(str(control.body.get("reason") or BY_OPERATOR))
+        elif control.kind == "answer":
+            by = Standing(str(control.body.get("by", "")), str(control.body.get("role", "")))
+            question, text = str(control.body.get("question", "")), str(control.body.get("text", ""))
+            self.host.parts.questions.answer(question, text, by, conversation=control.conversation)
+        else:
+            log.info("nothing to do for %s of %s", control.kind, control.conversation)
+
+    async def release_cold(self) -> None:
+        """Give back the claims on conversations that nobody is warm for."""
+        warm = self.host.parts.runner.cached_agent
+        for key in [key for key in self.claims if key not in self.at_work and not warm(key)]:
+            async with self._claiming:
+                if key not in self.at_work and key in self.claims:
+                    await self._call(self._turns.release, self.claims.pop(key))
+
+    def tell_all(self, notice: Notice) -> None:
+        """In every conversation that is ours; a chat that nobody looks at hears nothing."""
+        for conversation in list(self.claims):
+            self.host.parts.live_events.show(conversation, notice)
