@@ -17,7 +17,7 @@ from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key
 from hermes_base.errors import ConfigProblem
-from hermes_base.inbound import Inbound, read_inbound
+from hermes_base.inbound import Address, Inbound, read_inbound
 from hermes_base.local_wire import Hello
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import list_changed
@@ -124,12 +124,11 @@ class LocalDoor:
 
     async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
         """What waits there for somebody who confirms it."""
-        gateway = self._gateway
-        found = await gateway.call(gateway.turns.outbox_unsent, address.account_key, address.chat_key)
+        found = await self._call(self._turns.outbox_unsent, address.account_key, address.chat_key)
         return [StoredRow(each.id, each.outgoing, each.created, each.seq, waits=True) for each in found]
 
     async def confirm(self, address: Address, rows: Sequence[int]) -> None:
-        await self._gateway.delivery.confirm(address, rows)
+        await self._parts.delivery.confirm(address, rows)
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         found = await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)
