@@ -249,7 +249,7 @@ class AIAgent(SessionBinding):
         facts = TurnFacts(
             conversation.session,
             task_id or conversation.task,
-            uuid.uuid4().hex[:16],
+            self._turn_options.turn or uuid.uuid4().hex[:16],
             self.platform,
             self._turn_options.sender or self._options.get("sender_id") or "",
         )

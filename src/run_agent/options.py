@@ -75,6 +75,7 @@ class TurnOptions:
     foreign: tuple[str, ...] = ()  # origins of what comes along with the message and is not the sender's own words
     cancel: CancelToken | None = None  # what stops it, and may have done so already
     listeners: Listeners | None = None
+    turn: str = ""  # its name; left out: one is made up
 
 
 def with_options(found: Runtime, options: AgentOptions) -> Runtime:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from gateway.core.route import AnswerQuestion, ConversationView, OpenQuestion, Standing, route
-from gateway.turns.questions import NOBODY, Questions
+from gateway.turns.questions import NOBODY, Questions, TurnAsker
 from hermes_base.chat import Answer, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import Address, Inbound
@@ -38,6 +38,7 @@ class House:
         self.clock_set = 0.0  # by how much
         self.store = fresh_store().people
         self.announced: list[str] = []
+        self.askers: list[TurnAsker] = []
         self.questions = Questions(
             self.store, self._announce, members_approve=lambda: members_approve, node="node", clock=self.read_clock
         )
@@ -52,11 +53,17 @@ class House:
     def ask(self, question: Question, conversation: str = "c", turn: str = "t", person: str = "anna") -> list[Answer]:
         """Asks on a thread of its own; the list gets the answer."""
         asker = self.questions.begin_turn(conversation, turn, person)
+        self.askers.append(asker)
         box: list[Answer] = []
         thread = threading.Thread(target=lambda: box.append(asker.ask(question)), daemon=True)
         self.threads.append(thread)
         thread.start()
         return box
+
+    def void_turn(self, conversation: str) -> None:
+        for asker in self.askers:
+            if asker.conversation == conversation:
+                self.questions.void_turn(asker)
 
     def ask_openly(self, question: Question, conversation: str = "c", **more: Any) -> list[Answer]:
         box = self.ask(question, conversation, **more)
@@ -158,12 +165,12 @@ def test_the_end_of_the_turn_ends_its_questions_and_no_others(house: House) -> N
     """C4, G4: a stopped turn waits for nobody; what it asks afterwards is not asked at all."""
     box = house.ask_openly(approval("q1"))
     other = house.ask_openly(approval("q2"), "d")
-    house.questions.void_turn("c", "t")
+    house.void_turn("c")
     assert not house.answer("q1", "approve", OWNER)
     wait_until(lambda: box == [NOBODY])
     wait_until(lambda: house.state("q1") == VOID)
-    late = Question("approval", "rm y", ("approve", "deny"), conversation="c", turn="t", id="q3")
-    assert house.questions.ask(late) == NOBODY
+    late = Question("approval", "rm y", ("approve", "deny"), id="q3")
+    assert house.askers[0].ask(late) == NOBODY
     assert house.state("q3") == ""
     assert other == []
     assert house.is_open("q2", "d")
@@ -207,7 +214,7 @@ def test_a_conversation_is_asked_one_thing_at_a_time(house: House) -> None:
 def test_those_in_line_end_with_their_turn_too(house: House) -> None:
     boxes = [house.ask(approval(f"q{n}")) for n in range(5)]
     wait_until(lambda: house.questions.open("c") is not None)
-    house.questions.void_turn("c", "t")
+    house.void_turn("c")
     wait_until(lambda: boxes == [[NOBODY]] * 5)
     assert not house.questions.is_waiting("c")
 
@@ -292,7 +299,7 @@ def test_whatever_happens_every_question_ends_and_only_a_yes_of_somebody_who_may
             assert conversation not in agreed
             agreed[conversation] = PEOPLE[number]
         elif act == "void":
-            house.questions.void_turn(conversation, "t")
+            house.void_turn(conversation)
         elif act == "remove":
             house.questions.void_person("ben")
     house.questions.void_all()

@@ -12,6 +12,7 @@ from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
 from gateway.platforms.pretend.service import CLOSED_BEFORE, PretendRules, Update
 from gateway.service import gateway
 from hermes_base.errors import HermesError
+from hermes_base.inbound import ANSWER, QUESTION
 from hermes_lab.server import LabServer
 from tools import approval
 
@@ -70,6 +71,20 @@ def test_a_button_approves_once(house: House, lab: LabServer) -> None:
     olga.press(question, "approve")
     olga.wait_seen(QUESTION_CLOSED)
     assert len(lab.requests) == calls
+
+
+def test_a_turn_has_one_name_wherever_it_is_spoken_of(house: House) -> None:
+    """In the ledger, in the question and in the answer; it is that of its message."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "named")
+    olga.press(olga.wait_question("touch made"), "approve")
+    house.wait_quiet()
+    store, name = house.gateway.store, f"{olga.conversation}#1"
+    current = store.current(olga.conversation)
+    assert current is not None
+    assert [group.keys for group in store.usage_by("turn", task=current.task)] == [(name,)]
+    said = [row.outgoing for row in store.turns.outbox_from(olga.conversation, 0.0, 100)]
+    assert {outgoing.turn for outgoing in said if outgoing.kind in (QUESTION, ANSWER)} == {name}
 
 
 def test_a_no_denies_and_the_turn_goes_on(house: House) -> None:

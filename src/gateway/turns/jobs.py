@@ -62,6 +62,12 @@ class Job:
     failed: bool = False  # it was tried here before, and something was in the way
 
     @property
+    def turn(self) -> str:
+        """The one name of its turn, from the inbox to the log: the same for every attempt, so that a turn that goes on
+        takes up the draft that it had."""
+        return f"{self.claim.conversation}#{self.first.row.seq}"
+
+    @property
     def seqs(self) -> tuple[int, ...]:
         return tuple(item.row.seq for item in self.items)
 

@@ -24,30 +24,31 @@ log = logging.getLogger(__name__)
 NOBODY = Answer("", given=False, by="")
 
 
+@dataclass(eq=False, frozen=True, slots=True)
+class TurnAsker:
+    """The right of one turn to ask. Its `ask` is the `Asker` of the turn: what is asked through it belongs to it."""
+
+    questions: "Questions"
+    conversation: str
+    turn: str
+    person: str  # whose turn it is
+
+    def ask(self, question: Question) -> Answer:
+        return self.questions.ask(self, replace(question, conversation=self.conversation, turn=self.turn))
+
+
 @dataclass(eq=False, slots=True)
 class _Waiting:
     """A question on its way: in line, then open, then closed with an answer."""
 
     question: Question
-    person: str  # whose turn asks
+    asker: TurnAsker
     first: threading.Event = field(default_factory=threading.Event)  # nobody is before it in its line any more
     closed: threading.Event = field(default_factory=threading.Event)
     open: bool = False  # it may be answered
     shown: tuple[float, float] | None = None  # when it had arrived where the person reads, by both clocks
     expires: float = 0.0
     answer: Answer = NOBODY
-
-
-@dataclass(frozen=True, slots=True)
-class TurnAsker:
-    """Its `ask` is the `Asker` of one turn: whatever is asked through it belongs to this turn."""
-
-    questions: "Questions"
-    conversation: str
-    turn: str
-
-    def ask(self, question: Question) -> Answer:
-        return self.questions.ask(replace(question, conversation=self.conversation, turn=self.turn))
 
 
 class Questions:
@@ -71,33 +72,34 @@ class Questions:
         self._node = node
         self._clock = clock
         self._lock = threading.Lock()
-        self._turns: dict[tuple[str, str], str] = {}  # (conversation, turn) -> person
+        self._askers: set[TurnAsker] = set()
         self._lines: dict[str, deque[_Waiting]] = {}
 
     # --- turns
 
     def begin_turn(self, conversation: str, turn: str, person: str) -> TurnAsker:
         """From now on the turn of this person may ask."""
+        asker = TurnAsker(self, conversation, turn, person)
         with self._lock:
-            self._turns[conversation, turn] = person
-        return TurnAsker(self, conversation, turn)
+            self._askers.add(asker)
+        return asker
 
-    def void_turn(self, conversation: str, turn: str) -> None:
+    def void_turn(self, asker: TurnAsker) -> None:
         """The turn has ended or is told to: nobody waits for its questions, and it asks no more."""
         with self._lock:
-            self._turns.pop((conversation, turn), None)
-            self._void(lambda waiting: (waiting.question.conversation, waiting.question.turn) == (conversation, turn))
+            self._askers.discard(asker)
+            self._void(lambda waiting: waiting.asker is asker)
 
     def void_person(self, person: str) -> None:
         """The person was removed (G3): what their turns ask is void."""
         with self._lock:
-            self._turns = {turn: whose for turn, whose in self._turns.items() if whose != person}
-            self._void(lambda waiting: waiting.person == person)
+            self._askers = {asker for asker in self._askers if asker.person != person}
+            self._void(lambda waiting: waiting.asker.person == person)
 
     def void_all(self) -> None:
         """The gateway stops."""
         with self._lock:
-            self._turns.clear()
+            self._askers.clear()
             self._void(lambda _: True)
 
     def _void(self, chosen: Callable[[_Waiting], bool]) -> None:
@@ -110,13 +112,12 @@ class Questions:
 
     # --- asking
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, asker: TurnAsker, question: Question) -> Answer:
         """Wait for the answer; without one (expired, turn over, nobody to ask) it is not given, which means no."""
         with self._lock:
-            person = self._turns.get((question.conversation, question.turn))
-            if person is None:  # the turn is over
+            if asker not in self._askers:  # the turn is over
                 return NOBODY
-            waiting = _Waiting(question, person)
+            waiting = _Waiting(question, asker)
             line = self._lines.setdefault(question.conversation, deque())
             line.append(waiting)
             if line[0] is waiting:
@@ -142,7 +143,7 @@ class Questions:
                 question.kind,
                 question.text,
                 question.choices,
-                waiting.person,
+                waiting.asker.person,
                 self._node,
                 expires=expires,
             )
@@ -235,4 +236,4 @@ class Questions:
         if waiting.shown is not None:
             noted, moment = waiting.shown
             shown = noted - measure_setback(noted + time.monotonic() - moment, now)
-        return OpenQuestion(question.id, question.kind, question.choices, waiting.person, shown, now)
+        return OpenQuestion(question.id, question.kind, question.choices, waiting.asker.person, shown, now)

@@ -26,12 +26,12 @@ from gateway.turns.admission import WORKSPACE, make_folders, open_folder
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices, write_effort
 from gateway.turns.endings import Endings
 from gateway.turns.jobs import BY_NEW_MESSAGE, Item, Job, JobDone
-from gateway.turns.questions import Questions
+from gateway.turns.questions import Questions, TurnAsker
 from gateway.turns.sender import spec_of
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from hermes_base.cancel import CancelToken
-from hermes_base.chat import LastingNotice, Notice, TextEnded
+from hermes_base.chat import Asker, LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Inbound, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
@@ -63,10 +63,9 @@ class LiveTurn:
     """The turn under way, as the loop and its thread share it."""
 
     def __init__(self, job: Job, questions: Questions) -> None:
-        self.turn_id = f"{job.first.row.seq}.{job.first.row.attempts + 1}"
-        self.draft_id = name_draft(job)
         self._job = job
         self._questions = questions
+        self._asker: TurnAsker | None = None
         self._lock = threading.Lock()
         self._agent: AIAgent | None = None
         self._journal: StoreJournal | None = None
@@ -88,8 +87,18 @@ class LiveTurn:
         with self._lock:
             self._agent = self._journal = None
 
+    def begin_asking(self) -> Asker:
+        """From now on it may ask whoever began it."""
+        job = self._job
+        self._asker = self._questions.begin_turn(job.claim.conversation, job.turn, job.first.sender.person)
+        return self._asker.ask
+
+    def void_questions(self) -> None:
+        if self._asker is not None:
+            self._questions.void_turn(self._asker)
+
     def stop(self, reason: str) -> None:
-        self._questions.void_turn(self._job.claim.conversation, self.turn_id)
+        self.void_questions()
         self.cancel.cancel(reason)
         agent = self._agent
         if agent is not None:
@@ -203,7 +212,7 @@ class TurnPerformer:
                 self._parts.meters.wait_seconds.note(time.time() - item.row.accepted)
         if turn.given_up:
             return self._write_end(job, turn, GIVEN_UP[turn.given_up])
-        with hold_agent(self._parts, plan, job, live, turn, lambda end: [self._answer(job, end, live)]) as agent:
+        with hold_agent(self._parts, plan, job, live, turn, lambda end: [self._answer(job, end)]) as agent:
             return self._work(job, turn, plan, agent, live)
 
     def _work(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, live: LiveTurn) -> JobDone:
@@ -216,13 +225,13 @@ class TurnPerformer:
                 parts.titler.look_at(key, journal.place[0], plan.runtime)
             return JobDone(journal.closed)
         finally:
-            parts.questions.void_turn(key, live.turn_id)
+            live.void_questions()
 
     def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings) -> EventPipe:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
         parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
         shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
-        draft = None if shows else DraftFeed(parts.delivery, address, live.draft_id, progress)
+        draft = None if shows else DraftFeed(parts.delivery, address, job.turn, progress)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             parts.loop.call_soon_threadsafe(draft.begin)
 
@@ -244,8 +253,7 @@ class TurnPerformer:
         """Close messages whose turn can neither run nor end in order: nothing but this is written. `stopped` says by
         whom it was, if it was."""
         end = TurnEnd("", False, True, stopped) if stopped else TurnEnd(why, completed=False, failed=True)
-        answer = replace(answer_of(job.first.inbound, end), turn=name_draft(job))
-        self._parts.store.turns.complete(job.claim, job.seqs, None, [answer])
+        self._parts.store.turns.complete(job.claim, job.seqs, None, [answer_of(job, end)])
         return JobDone(job.seqs)
 
     def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
@@ -264,15 +272,14 @@ class TurnPerformer:
         return replace(plan, changed=None if now == before else now.as_stored())
 
     def _run(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, pipe: EventPipe, live: LiveTurn) -> None:
-        first, key = job.first, job.claim.conversation
-        asker = self._parts.questions.begin_turn(key, live.turn_id, first.sender.person)
+        first = job.first
         if first.row.attempts:  # what an earlier attempt showed of an answer that it did not finish
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = write_effort(plan.effort)
         given = TurnOptions(
             plan.choices.folder,
             first.sender.person,
-            asker.ask,
+            live.begin_asking(),
             describe_session(first.inbound.address),
             plan.settings,
             plan.fallbacks,
@@ -280,6 +287,7 @@ class TurnPerformer:
             (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
             live.cancel,
             self._make_listeners(job, pipe),
+            job.turn,
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = bursts.text_of([item.message for item in fresh])
@@ -331,16 +339,14 @@ class TurnPerformer:
         )
         return listeners
 
-    def _answer(self, job: Job, end: TurnEnd, live: LiveTurn) -> Outgoing:
-        inbound = job.first.inbound
-        draft = self._parts.delivery.find_draft(inbound.address, live.draft_id)
-        return replace(answer_of(inbound, end), draft=draft, turn=live.draft_id)
+    def _answer(self, job: Job, end: TurnEnd) -> Outgoing:
+        draft = self._parts.delivery.find_draft(job.first.inbound.address, job.turn)
+        return replace(answer_of(job, end), draft=draft)
 
     def _write_end(self, job: Job, turn: BegunTurn, reason: str) -> JobDone:
         agent = self._parts.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))
         journal = _journal_of(agent)
-        draft = name_draft(job)
-        journal.bind(job.claim, turn, lambda end: [replace(answer_of(job.first.inbound, end), turn=draft)])
+        journal.bind(job.claim, turn, lambda end: [answer_of(job, end)])
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = job.again.text if job.again else bursts.text_of([item.message for item in fresh if not item.is_command])
         self._parts.meters.turns.add("given_up")
@@ -351,18 +357,12 @@ class TurnPerformer:
             agent.release_clients()
 
 
-def name_draft(job: Job) -> str:
-    """The same for every attempt: a turn that goes on takes up the draft that it had."""
-    return f"{job.claim.conversation}#{job.first.row.seq}"
-
-
-def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
+def answer_of(job: Job, end: TurnEnd) -> Outgoing:
     """What is said of the end of a turn: the answer, or what there is of it and who stopped it (C6)."""
-    text, reason = end.text, end.reason
+    inbound, text, reason = job.first.inbound, end.text, end.reason
     if end.interrupted:
         by_message = reason == BY_NEW_MESSAGE
         reason = "Interrupted by your new message." if by_message else f"Interrupted: {reason.rstrip('.')}."
-    if end.interrupted:
         text = f"{text}\n\n({reason})".strip()
     return Outgoing(
         inbound.address,
@@ -372,6 +372,7 @@ def answer_of(inbound: Inbound, end: TurnEnd) -> Outgoing:
         completed=end.completed,
         interrupted=end.interrupted,
         reason=reason,
+        turn=job.turn,
     )
 
 

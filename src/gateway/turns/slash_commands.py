@@ -121,12 +121,12 @@ class CommandScene:
         turns.choose(self.key, replace(Choices.of(turns.choices(self.key)), **changes).as_stored())  # type: ignore[arg-type]
 
     def confirm(self, text: str, yes: str, no: str) -> bool:
-        asker = self.parts.questions.begin_turn(self.key, self.live.turn_id, self.item.sender.person)
+        ask = self.live.begin_asking()
         try:
-            answer = asker.ask(Question("confirmation", text, (yes, no)))
+            answer = ask(Question("confirmation", text, (yes, no)))
             return answer.given and answer.text == yes
         finally:
-            self.parts.questions.void_turn(self.key, self.live.turn_id)
+            self.live.void_questions()
 
 
 class CommandPerformer:
