@@ -21,8 +21,7 @@ from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from gateway.service import gateway as service
 from gateway.turns import run_turn
-from gateway.turns.jobs import LOOKED_AT
-from gateway.turns.sender import CLOSING, DISK_FULL
+from gateway.turns.sender import CLOSING, DISK_FULL, LOOKED_AT
 from hermes_base import local_wire as wire
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound, write_inbound
 from hermes_lab.server import LabServer

@@ -7,22 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.bursts import MAX_BYTES, MAX_MESSAGES, BurstMessage, group, text_of, wait_for, whole_at
+from gateway.core.bursts import MAX_BYTES, MAX_MESSAGES, Item, group, text_of, wait_for, whole_at
+from gateway.core.route import ConversationView, Standing
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
+from hermes_state.turns import Waiting
 
 DM, GROUP = Address("p", "bot", "1"), Address("p", "bot", "2", "group")
 WINDOW = 0.5
 
 
-def message(
-    seq: int, text: str = "x", at: float = 0.0, *, begun: bool = False, role: str = "", **more: Any
-) -> BurstMessage:
+def message(seq: int, text: str = "x", at: float = 0.0, *, begun: bool = False, role: str = "", **more: Any) -> Item:
     fields = {"address": DM, "message": str(seq), "sender": "anna", "text": text, **more}
-    return BurstMessage(seq, Inbound(**fields), at, begun, role)
+    row = Waiting(seq, "", attempts=int(begun), taken=False, accepted=at, begun=None)
+    return Item(row, Inbound(**fields), ConversationView(Standing("", role)))
 
 
-def seqs(rows: list[BurstMessage], window: float = WINDOW) -> list[int]:
-    return [row.seq for row in group(rows, window)]
+def seqs(rows: list[Item], window: float = WINDOW) -> list[int]:
+    return [item.row.seq for item in group(rows, window)]
 
 
 def test_what_one_sender_writes_in_one_go_is_one_turn() -> None:
@@ -137,26 +138,26 @@ def test_taking_group_after_group_keeps_the_order_and_loses_nothing(rows: list[A
     for seq, (sender, text, pause, begun, origin) in enumerate(rows):
         moment += pause
         waiting.append(message(seq, text, moment, begun=begun, sender=sender, origin=origin))
-    taken: list[BurstMessage] = []
+    taken: list[Item] = []
     rest = list(waiting)
     while rest:
         first = group(rest, window)
         assert first
-        assert whole_at(rest, window) <= first[-1].accepted + window
+        assert whole_at(rest, window) <= first[-1].row.accepted + window
         check_group(first, window)
         taken += first
         rest = rest[len(first) :]
     assert taken == waiting
 
 
-def check_group(first: tuple[BurstMessage, ...], window: float) -> None:
+def check_group(first: tuple[Item, ...], window: float) -> None:
     assert len({row.begun for row in first}) == 1
     if first[0].begun or len(first) == 1:
         return
     assert len(first) <= MAX_MESSAGES
     assert not any(row.alone for row in first)
     assert len({row.inbound.sender for row in first}) == 1
-    assert all(later.accepted - earlier.accepted <= window for earlier, later in pairwise(first))
+    assert all(later.row.accepted - earlier.row.accepted <= window for earlier, later in pairwise(first))
     assert sum(len(row.inbound.text.encode()) for row in first) <= MAX_BYTES
 
 

@@ -3,12 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.bursts import BurstMessage, text_of
+from gateway.core.bursts import Item, text_of
+from gateway.core.route import ConversationView, Standing
 from gateway.core.timeline import list_entries, list_exchanges, merge, same_talk, split_files
 from hermes_base.inbound import Address, FileRef, Inbound
 from hermes_base.journal import Row
 from hermes_base.query_values import PastExchange, TimelineEntry
 from hermes_state.store import PagedRow
+from hermes_state.turns import Waiting
 
 WORDS = st.text("ab \n.", min_size=1, max_size=20)
 FILES = st.lists(st.builds(lambda n: FileRef(f"/home/uploads/{n}/x.png", f"{n}.png", "image"), st.integers(0, 9)))
@@ -21,7 +23,8 @@ def page(*messages: dict[str, object]) -> list[PagedRow]:
 @given(st.text("ab \n", min_size=1).map(str.strip).filter(bool), FILES)
 def test_files_are_found_in_the_text_that_the_model_reads(text: str, files: list[FileRef]) -> None:
     inbound = Inbound(Address("web", "web", "x"), "1", "owner", text, files=tuple(files))
-    found_text, found = split_files(text_of([BurstMessage(1, inbound, 0.0)]))
+    item = Item(Waiting(1, "", 0, False, 0.0, None), inbound, ConversationView(Standing("", "")))
+    found_text, found = split_files(text_of([item]))
     assert found_text == text
     assert [(file.path, file.name, file.kind) for file in found] == [(one.path, one.name, one.kind) for one in files]
 

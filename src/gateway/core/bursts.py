@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from gateway.core.route import is_command
+from gateway.core.route import ConversationView, is_command
 from hermes_base.inbound import NOTICE, Inbound
+from hermes_state.turns import Waiting
 
 MAX_MESSAGES = 20
 MAX_BYTES = 32 * 1024  # of text
@@ -20,14 +21,19 @@ _BREAK = re.compile(r"[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
-class BurstMessage:
-    """A stored message that waits."""
+class Item:
+    """A stored message that is not dealt with: for a turn, or a command."""
 
-    seq: int
+    row: Waiting
     inbound: Inbound
-    accepted: float
-    begun: bool = False  # a turn was begun for it and never ended
-    role: str = ""  # of its sender
+    view: ConversationView  # what the store knows of sender and place; without the state of the lane
+    replaces: tuple[int, ...] = ()  # older revisions of it that wait
+    skip: bool = False  # a plugin said that it is not for us
+
+    @property
+    def begun(self) -> bool:
+        """Whether a turn was begun for it and never ended."""
+        return self.row.attempts > 0 or self.row.taken
 
     @property
     def alone(self) -> bool:
@@ -35,7 +41,7 @@ class BurstMessage:
         return self.inbound.origin == NOTICE or is_command(self.inbound)
 
 
-def group(rows: Sequence[BurstMessage], window: float) -> tuple[BurstMessage, ...]:
+def group(rows: Sequence[Item], window: float) -> tuple[Item, ...]:
     """The first messages that make one turn together; at least one, if there is any.
 
     Messages whose turn broke off belong together as they did before. Others do when one sender wrote them, each within
@@ -47,9 +53,11 @@ def group(rows: Sequence[BurstMessage], window: float) -> tuple[BurstMessage, ..
         return tuple(takewhile(lambda row: row.begun, rows))
     together = [rows[0]]
     for before, row in pairwise(rows[:MAX_MESSAGES]):
-        if row.begun or row.alone or before.alone or row.accepted - before.accepted > window:
+        if row.begun or row.alone or before.alone or row.row.accepted - before.row.accepted > window:
             break
-        if _author(row.inbound) != _author(before.inbound):
+        # Identity is platform and sender id; a name never is.
+        one, other = before.inbound, row.inbound
+        if (one.address.platform, one.sender) != (other.address.platform, other.sender):
             break
         if sum(len(each.inbound.text.encode("utf-8", "surrogatepass")) for each in (*together, row)) > MAX_BYTES:
             break
@@ -57,42 +65,37 @@ def group(rows: Sequence[BurstMessage], window: float) -> tuple[BurstMessage, ..
     return tuple(together)
 
 
-def whole_at(rows: Sequence[BurstMessage], window: float) -> float:
+def whole_at(rows: Sequence[Item], window: float) -> float:
     """From when on the first group cannot grow any more; the clock is that of `accepted`."""
     first = group(rows, window)
     last = first[-1]
     grown = len(first) < len(rows) or len(first) >= MAX_MESSAGES or first[0].begun or last.alone
-    return last.accepted if grown else last.accepted + window
+    return last.row.accepted if grown else last.row.accepted + window
 
 
-def wait_for(rows: Sequence[BurstMessage], window: float, now: float) -> float:
+def wait_for(rows: Sequence[Item], window: float, now: float) -> float:
     """Seconds until the first group cannot grow any more. What seems to come from the future came before the clock was
     set back: it waits for nothing."""
     left = whole_at(rows, window) - now
     return left if 0.0 < left <= window else 0.0
 
 
-def text_of(messages: Sequence[BurstMessage]) -> str:
+def text_of(messages: Sequence[Item]) -> str:
     """What the model reads: the texts in order with blank lines between, in a group with who said it."""
     return "\n\n".join(_describe(message) for message in messages)
 
 
-def _describe(message: BurstMessage) -> str:
+def _describe(message: Item) -> str:
     inbound, said = message.inbound, message.inbound.text
     if inbound.address.kind != "dm" and inbound.origin != NOTICE:
         # Who speaks, in words of ours: the name is for eyes, role and id say who it is (G2). People choose their names,
         # so a name cannot hold what this is made of.
         name = _clean_name(inbound.sender_name)[:_NAME_CHARS].strip() or "no name"
-        role = _clean_name(message.role) or "nobody we know"
+        role = _clean_name(message.view.sender.role) or "nobody we know"
         who = f"{inbound.address.platform}:{_clean_name(inbound.sender)}"
         said = f"[{name} · {role} · {who}] {_guard_text(said)}"
     files = (f"[{file.kind} {_clean_name(file.name)}: {file.path}]" for file in inbound.files)
     return "\n".join(part for part in (said, *files) if part)
-
-
-def _author(inbound: Inbound) -> tuple[str, str]:
-    """Identity is platform and sender id; a name never is."""
-    return inbound.address.platform, inbound.sender
 
 
 def _clean_name(name: str) -> str:

@@ -122,7 +122,7 @@ class Operations:
             if slot is not None:
                 session = self._parts.store.current(lane.key)
                 title = (session.title or session.preview) if session else ""
-                about = {"since": slot.clocks.started, "starter": slot.job.first.sender.person, "title": title}
+                about = {"since": slot.clocks.started, "starter": slot.job.first.view.sender.person, "title": title}
                 found.append({"conversation": lane.key, **about})
         return found
 

@@ -32,9 +32,9 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.endings import Endings
+from gateway.turns.jobs import Places
 from gateway.turns.lane import LaneHost
 from gateway.turns.lanes import Lanes
-from gateway.turns.places import Places
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
 from gateway.turns.sender import CLOSING, DISK_FULL, Senders, has_room, spec_of

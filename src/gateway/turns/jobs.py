@@ -1,45 +1,13 @@
-"""What a lane works on: messages as they are found, items that wait, and jobs that are handed to a thread."""
+"""What a lane hands to a thread, and what comes back; the few places of turns that broke off."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gateway.core import bursts
-from gateway.core.route import ConversationView, Standing, is_command
-from hermes_base.inbound import Inbound
-from hermes_state.turns import Claim, Waiting
+from gateway.core.bursts import Item
+from hermes_state.turns import Claim
 
-LOOKED_AT = 200  # new messages that one look sees
 BY_NEW_MESSAGE = "a new message came"  # why a turn was stopped
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A message as it is found in the store, with what the store knows about its sender."""
-
-    row: Waiting
-    inbound: Inbound
-    view: ConversationView  # without the state of the lane
-    replaces: tuple[int, ...] = ()  # older revisions of it that wait
-    skip: bool = False  # a plugin said that it is not for us
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Something that waits for its turn: a message, or a command that may not run beside a turn."""
-
-    row: Waiting
-    inbound: Inbound
-    sender: Standing
-    is_command: bool = field(init=False)  # asked for each message that comes while this one waits
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_command", is_command(self.inbound))
-
-    @property
-    def message(self) -> bursts.BurstMessage:
-        begun = self.row.attempts > 0 or self.row.taken
-        return bursts.BurstMessage(self.row.seq, self.inbound, self.row.accepted, begun, self.sender.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +51,26 @@ class JobDone:
     closed: tuple[int, ...] = ()  # messages that are dealt with
     again: Again | None = None  # of a command: what is asked as the turn of the same message
     moved: str = ""  # of a command: the conversation that its sender goes on in
+
+
+class Places:
+    """A few places for many: whoever finds none is called when there is one, and asks again. On the event loop. Nobody
+    holds a place while they wait, so whoever does not want it any more just never asks."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: dict[Callable[[], None], None] = {}  # in the order in which they asked first
+
+    def take(self, call: Callable[[], None]) -> bool:
+        """Whether there was a place, which has to be given back; otherwise `call` is called when there may be one."""
+        if not self._free:
+            self._waiting[call] = None
+            return False
+        self._free -= 1
+        return True
+
+    def give_back(self) -> None:
+        self._free += 1
+        called, self._waiting = self._waiting, {}
+        for call in called:
+            call()

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from gateway.core import bursts, clocks
+from gateway.core.bursts import Item
 from gateway.core.route import (
     MAX_WAITING,
     NOTHING_RUNS,
@@ -27,13 +28,13 @@ from gateway.core.route import (
     RunCommand,
     StartTurn,
     Steer,
+    is_command,
     route,
 )
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
-from gateway.turns.jobs import BY_NEW_MESSAGE, LOOKED_AT, Arrival, Item, Job, JobDone
-from gateway.turns.places import Places
+from gateway.turns.jobs import BY_NEW_MESSAGE, Job, JobDone, Places
 from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer
-from gateway.turns.sender import Senders, spec_of
+from gateway.turns.sender import LOOKED_AT, Senders, spec_of
 from gateway.turns.slash_commands import CommandPerformer
 from gateway.turns.threads import start_thread
 from hermes_base import command_table
@@ -87,38 +88,18 @@ class Slot:
         return asked is not None and asked[0] is not None and asked[0].asks_model
 
 
-class ComingStop:
-    """The stop of the turn that begins next: there was one to stop, but it had not begun."""
-
-    def __init__(self) -> None:
-        self.reason = ""
-        self._met = asyncio.Event()
-
-    def order(self, reason: str) -> None:
-        self.reason = reason
-        self._met.clear()
-
-    def meet(self) -> str:
-        """Why the turn that begins now is stopped; empty: it is not. Also called when none is left to begin."""
-        reason, self.reason = self.reason, ""
-        self._met.set()
-        return reason
-
-    async def wait_met(self) -> None:
-        await self._met.wait()
-
-
 class Lane:
     def __init__(self, host: LaneHost, claim: Claim) -> None:
-        self.claim = claim
-        self.about = {"conversation": claim.conversation}  # what its lines in the log are about
+        self.claim, self.key = claim, claim.conversation
+        self.about = {"conversation": self.key}  # what its lines in the log are about
         self.slot: Slot | None = None
         self._host, self._parts = host, host.parts
         self._call, self._turns = host.parts.call, host.parts.store.turns
         self._woken = asyncio.Event()
         self._unseen = True  # the store may hold messages that were not looked at
         self._looking = False  # at what the store holds: a turn may come of it
-        self._coming_stop = ComingStop()
+        self._next_stop = ""  # why the turn that begins next is stopped: it was told to before it had begun
+        self._next_stop_met = asyncio.Event()  # that turn has begun, or none is left to begin
         self._known: set[int] = set()
         self._queue: list[Item] = []
         self._steered: set[int] = set()
@@ -133,17 +114,13 @@ class Lane:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def key(self) -> str:
-        return self.claim.conversation
-
-    @property
     def starter(self) -> str:
-        return self.slot.job.first.sender.person if self.slot else ""
+        return self.slot.job.first.view.sender.person if self.slot else ""
 
     @property
     def coming(self) -> str:
         """Whose turn begins next, while none is under way."""
-        return self._queue[0].sender.person if self.slot is None and self._queue else ""
+        return self._queue[0].view.sender.person if self.slot is None and self._queue else ""
 
     def look_for_new(self) -> None:
         """There may be new messages in the store."""
@@ -160,7 +137,7 @@ class Lane:
             pause = await self._step()
             is_idle = self.slot is None and not self._queue and not self._tasks and not self._unseen
             if is_idle and not self._woken.is_set():
-                self._coming_stop.meet()
+                self._meet_stop()
                 return
             with contextlib.suppress(TimeoutError):  # its time has come
                 async with asyncio.timeout(pause):
@@ -192,7 +169,7 @@ class Lane:
         if slot is None:
             if not (self._queue or self._unseen or self._looking):
                 return False
-            self._coming_stop.order(reason)
+            self._order_stop(reason)
             self._not_before = 0.0
             self.wake()
             return True
@@ -202,6 +179,16 @@ class Lane:
             self._start(_insist(slot))
         return True
 
+    def _order_stop(self, reason: str) -> None:
+        self._next_stop = reason
+        self._next_stop_met.clear()
+
+    def _meet_stop(self) -> str:
+        """Why the turn that begins now is stopped; empty: it is not."""
+        reason, self._next_stop = self._next_stop, ""
+        self._next_stop_met.set()
+        return reason
+
     async def stop_for_good(self, reason: str) -> bool:
         """Stop, and come back when the end is stored: whoever is told of it is told for good."""
         if not self.stop(reason):
@@ -209,7 +196,7 @@ class Lane:
         with contextlib.suppress(TimeoutError):  # the store does not take its end now; it is written when it does
             async with asyncio.timeout(STOP_PATIENCE + 1.0):
                 if self.slot is None:
-                    await self._coming_stop.wait_met()
+                    await self._next_stop_met.wait()
                 if self.slot is not None:
                     await self.slot.ended.wait()
         return True
@@ -225,9 +212,8 @@ class Lane:
     def look_again(self, person: str) -> None:
         """What may be said to this person has changed: what they said and what waits is judged anew."""
         running = self.slot.job.seqs if self.slot else ()
-        theirs = {item.row.seq for item in self._queue if item.sender.person == person}.difference(running)
-        self._queue = [item for item in self._queue if item.row.seq not in theirs]
-        self._known -= theirs
+        theirs = {item.row.seq for item in self._queue if item.view.sender.person == person}.difference(running)
+        self._look_again_at(theirs)
         self._judged -= theirs
         self.look_for_new()
 
@@ -244,67 +230,75 @@ class Lane:
         self._unseen, self._looking, known, senders = False, True, frozenset(self._known), self._host.senders
         try:
             look = partial(senders.look, self.claim, known, closing=self._host.closing)
-            arrivals = await self._call(look)
-            if arrivals and senders.has_plugins:
-                asking = map(senders.ask_plugins, arrivals)  # each when the thread comes to it
-                arrivals = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
+            items = await self._call(look)
+            if items and senders.has_plugins:
+                asking = map(senders.ask_plugins, items)  # each when the thread comes to it
+                items = await start_thread(partial(list, asking), f"plugins {self.key[-40:]}")
         except Exception:
             self._unseen = True
             raise
-        if len(arrivals) >= LOOKED_AT:  # there may be more of them
+        if len(items) >= LOOKED_AT:  # there may be more of them
             self._unseen = True
-        for arrival in arrivals:
-            self._known.add(arrival.row.seq)
+        for item in items:
+            seq = item.row.seq
+            self._known.add(seq)
             try:
-                arrival = await self._drop_replaced(arrival)
-                decision = Drop("a plugin skips it") if arrival.skip else route(arrival.inbound, self._view(arrival))
-                await self._perform(arrival, StartTurn() if arrival.row.seq in self._judged else decision)
-                self._parts.live_events.show(self.key, Judged(arrival.row.seq))
+                await self._perform(item, await self._judge(item))
+                self._parts.live_events.show(self.key, Judged(seq))
             except Exception:
-                self._forget_message(arrival.row.seq)
+                self._look_again_at({seq})  # what was decided could not be stored
                 raise
 
-    def _forget_message(self, seq: int) -> None:
-        """What was decided could not be stored: the message is looked at again."""
-        self._known.discard(seq)
-        self._queue = [item for item in self._queue if item.row.seq != seq]
-        self._unseen = True
+    async def _judge(self, item: Item) -> Decision:
+        """What becomes of a message. What was put off keeps its place in the order."""
+        view = self._view(await self._drop_replaced(item))
+        decision = Drop("a plugin skips it") if item.skip else route(item.inbound, view)
+        if item.row.seq in self._judged:
+            decision = StartTurn()
+        refused = view.waiting >= MAX_WAITING and isinstance(decision, Drop | ReplyAtOnce)
+        self._refusals = self._refusals + 1 if refused else 0
+        return decision
 
-    async def _drop_replaced(self, arrival: Arrival) -> Arrival:
+    def _look_again_at(self, seqs: set[int]) -> None:
+        """They are read from the store again, which alone knows how far each message has come."""
+        self._known -= seqs
+        self._queue = [item for item in self._queue if item.row.seq not in seqs]
+        self._unseen = self._unseen or bool(seqs)
+
+    async def _drop_replaced(self, item: Item) -> ConversationView:
         """An edit takes the place of what still waits; what has begun is not touched, and the edit comes too late."""
-        if not arrival.replaces:
-            return arrival
+        if not item.replaces:
+            return item.view
         running = self.slot.job.seqs if self.slot else ()
-        replaced = set(arrival.replaces).difference(running)
-        waiting = tuple(item.row.seq for item in self._queue if item.row.seq in replaced)
+        replaced = set(item.replaces).difference(running)
+        waiting = tuple(other.row.seq for other in self._queue if other.row.seq in replaced)
         if not waiting:
-            return replace(arrival, view=replace(arrival.view, earlier="answered"))
+            return replace(item.view, earlier="answered")
         await self._call(self._turns.complete, self.claim, waiting, None, ())
-        self._note_closed(waiting, arrival.inbound)
-        return arrival
+        self._note_closed(waiting, item.inbound)
+        return item.view
 
-    def _view(self, arrival: Arrival) -> ConversationView:
+    def _view(self, known: ConversationView) -> ConversationView:
         """A short command under way makes nobody busy: what comes meanwhile just waits for it."""
         turn = self.slot if self.slot is not None and self.slot.is_turn else None
         slow = self.slot is not None and turn is None and self.slot.asks_model
         return replace(
-            arrival.view,
+            known,
             busy=turn is not None or slow,
-            busy_mode="queue" if slow else arrival.view.busy_mode,
+            busy_mode="queue" if slow else known.busy_mode,
             starter=self.starter,
             coming=self.coming,
             steerable=turn is not None and turn.live.steerable,
             depth=self._depth,
             question=self._parts.questions.open(self.key),
-            waiting=self._count_held(),
-            behind_command=any(item.is_command for item in self._queue),
+            # What was put into the turn under way and is not read yet is open until it ends, too.
+            waiting=len(self._queue) + len(self._steered),
+            behind_command=any(is_command(item.inbound) for item in self._queue),
             refusals=self._refusals,
         )
 
-    async def _perform(self, arrival: Arrival, decision: Decision) -> None:
-        item = Item(arrival.row, arrival.inbound, arrival.view.sender)
-        full = self._count_held() >= MAX_WAITING
-        self._refusals = self._refusals + 1 if full and isinstance(decision, Drop | ReplyAtOnce) else 0
+    async def _perform(self, item: Item, decision: Decision) -> None:
+        sender = item.view.sender
         match decision:
             case Drop(reason):
                 log.info("dropped message %d of %s: %s", item.row.seq, self.key, reason, extra=self.about)
@@ -312,14 +306,14 @@ class Lane:
             case ReplyAtOnce(text, level):
                 await self._close(item, text, level)
             case AnswerQuestion(question, text):
-                taken = self._parts.questions.answer(question, text, item.sender, conversation=self.key)
+                taken = self._parts.questions.answer(question, text, sender, conversation=self.key)
                 await self._close(item, "" if taken else "That question is not open any more.")
             case RunCommand():
                 await self._take_command(item, decision)
             case Queue(told):
                 self._enqueue(item)
-                if told and (item.sender.person, told) not in self._told:
-                    self._told.add((item.sender.person, told))
+                if told and (sender.person, told) not in self._told:
+                    self._told.add((sender.person, told))
                     await self.tell(f"queued:{item.row.seq}", Outgoing(item.inbound.address, told, NOTE))
             case Steer():
                 self._steer(item)
@@ -331,10 +325,6 @@ class Lane:
             case StartTurn():
                 self._enqueue(item)
 
-    def _count_held(self) -> int:
-        """What waits, and what was put into the turn under way and is not read yet: both are open until it ends."""
-        return len(self._queue) + len(self._steered)
-
     def _enqueue(self, item: Item) -> None:
         self._queue.append(item)
         self._queue.sort(key=lambda waiting: waiting.row.seq)
@@ -343,9 +333,9 @@ class Lane:
         """What follows a message of the same sender that waits, waits too, unless it asks for more (C3)."""
         slot = self.slot
         running = slot.job.seqs if slot else ()
-        behind = any(other.sender == item.sender and other.row.seq not in running for other in self._queue)
+        behind = any(other.view.sender == item.view.sender and other.row.seq not in running for other in self._queue)
         open_to_it = slot is not None and (bool(item.inbound.way) or not behind)
-        if slot and open_to_it and slot.live.steer(bursts.text_of([item.message]), (item.row.seq,)):
+        if slot and open_to_it and slot.live.steer(bursts.text_of([item]), (item.row.seq,)):
             self._steered.add(item.row.seq)
         else:
             self._enqueue(item)
@@ -385,32 +375,28 @@ class Lane:
         if pause > 0.0:
             return pause
         first = self._queue[0]
-        if first.is_command and not first.row.taken:
-            self._run(Job(self.claim, (first,), failed=self._failures > 0), is_turn=False)
-            return None
-        window = spec_of(first.inbound.address.platform).burst_seconds
-        messages = [item.message for item in self._queue]
-        pause = bursts.wait_for(messages, window, time.time())
-        if pause:
-            return pause
-        group = self._queue[: len(bursts.group(messages, window))]
-        # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
-        recovers = first.row.attempts > 0 and not self._coming_stop.reason
-        if recovers and not self._host.recovery.take(self.wake):
-            return None
-        job = Job(self.claim, tuple(group), self._depth, failed=self._failures > 0)
-        self._run(job, is_turn=True, has_place=recovers)
-        return None
-
-    def _run(self, job: Job, *, is_turn: bool, has_place: bool = False) -> None:
-        """A turn that goes on after an interruption keeps the silence clock of the one before running."""
+        items: tuple[Item, ...] = (first,)
+        is_turn, recovers = first.row.taken or not is_command(first.inbound), False
+        if is_turn:
+            window = spec_of(first.inbound.address.platform).burst_seconds
+            pause = bursts.wait_for(self._queue, window, time.time())
+            if pause:
+                return pause
+            items = bursts.group(self._queue, window)
+            # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
+            recovers = first.row.attempts > 0 and not self._next_stop
+            if recovers and not self._host.recovery.take(self.wake):
+                return None
+        job = Job(self.claim, items, self._depth if is_turn else 0, failed=self._failures > 0)
+        self._queue = self._queue[len(items) :]
         now = time.time()
-        self._queue = [item for item in self._queue if item.row.seq not in job.seqs]
+        # A turn that goes on after an interruption keeps the silence clock of the one before running.
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
-        self.slot = Slot(job, self._host.turn_performer.make_live(job), running, is_turn, has_place)
+        self.slot = Slot(job, LiveTurn(job, self._parts.questions), running, is_turn, has_place=recovers)
         self._start(self._run_slot(self.slot))
-        if reason := self._coming_stop.meet():
+        if reason := self._meet_stop():
             self.stop(reason)
+        return None
 
     async def _run_slot(self, slot: Slot) -> None:
         try:
@@ -442,11 +428,6 @@ class Lane:
             self._parts.live_events.show(self.key, Moved(slot.job.first.row.seq, done.moved, slot.job.first.inbound))
         self._note_closed(done.closed, slot.job.first.inbound)
 
-    def _look_again_at(self, seqs: set[int]) -> None:
-        """They are read from the store again, which alone knows how far each message has come."""
-        self._known -= seqs
-        self._unseen = self._unseen or bool(seqs)
-
     async def _put_off(self, slot: Slot, error: Exception) -> None:
         """The messages stay; the person is told, and it is tried again after a pause that grows. What was told to stop
         has only its end to write then."""
@@ -469,7 +450,7 @@ class Lane:
         except StoreFailure:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
         if slot.stopping:  # perhaps since a moment ago
-            self._coming_stop.order(slot.stopping)
+            self._order_stop(slot.stopping)
             self._not_before = time.monotonic() + STORE_PAUSE
 
     async def _refuse(self, slot: Slot, why: str) -> bool:
@@ -486,56 +467,43 @@ class Lane:
     async def _run_beside(self, item: Item) -> None:
         job = Job(self.claim, (item,))
         try:
-            live = self._host.turn_performer.make_live(job)
-            done = await start_thread(
-                lambda: self._host.command_performer.perform(job, live), f"command {self.key[-40:]}"
-            )
+            live = LiveTurn(job, self._parts.questions)
+            perform = partial(self._host.command_performer.perform, job, live)
+            done = await start_thread(perform, f"command {self.key[-40:]}")
             self._note_closed(done.closed, item.inbound)
         except Fenced:
             log.info("the claim on %s was lost beside a command", self.key, extra=self.about)
         except Exception:  # the top of a command: its message is looked at again
             log.exception("a command of %s could not be run", self.key, extra=self.about)
             self._not_before = time.monotonic() + STORE_PAUSE
-            self._forget_message(item.row.seq)
+            self._look_again_at({item.row.seq})
 
     # --- the loop
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self.wake()
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self.wake())
 
 
 async def _perform_slot(host: LaneHost, slot: Slot) -> JobDone:
     turns = host.turn_performer
-
-    def give_up() -> JobDone:
-        return turns.give_up(slot.job, slot.live, slot.stopping)
-
     if not slot.is_turn:
-        command = partial(host.command_performer.perform, slot.job, slot.live)
-        done = await _unless_abandoned(slot, command, give_up)
+        done = await _unless_abandoned(slot, host.command_performer.perform, turns.give_up)
         if done.again is None:
             return done
         slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
     host.parts.live_events.show(slot.job.claim.conversation, Begun(slot.job.seqs))
-    return await _unless_abandoned(slot, partial(turns.perform, slot.job, slot.live), give_up)
+    return await _unless_abandoned(slot, turns.perform, turns.give_up)
 
 
-def _is_hopeless(error: Exception, failures: int, *, stopped: bool) -> bool:
-    """Whether nothing is left to try. A store that fails is waited for, longer by who is not stopped."""
-    often = failures >= MAX_ATTEMPTS
-    return stopped and often if isinstance(error, StoreFailure) else stopped or often
-
-
-async def _unless_abandoned(slot: Slot, work: Callable[[], JobDone], give_up: Callable[[], JobDone]) -> JobDone:
-    """The work's result; `give_up` writes its end when it was told to stop and its thread does not come back."""
+async def _unless_abandoned(
+    slot: Slot, perform: Callable[[Job, LiveTurn], JobDone], give_up: Callable[[Job, LiveTurn, str], JobDone]
+) -> JobDone:
+    """The job's result; `give_up` writes its end when it was told to stop and its thread does not come back."""
     name = slot.job.claim.conversation[-40:]
-    slot.working = start_thread(work, f"turn {name}")
+    slot.working = start_thread(partial(perform, slot.job, slot.live), f"turn {name}")
     try:
         return await slot.working
     except asyncio.CancelledError:
@@ -544,7 +512,13 @@ async def _unless_abandoned(slot: Slot, work: Callable[[], JobDone], give_up: Ca
     if slot.live.suspended:
         raise Fenced("The gateway stops, and the turn did not end in time.")
     slot.live.suspend()
-    return await start_thread(give_up, f"give up {name}")
+    return await start_thread(partial(give_up, slot.job, slot.live, slot.stopping), f"give up {name}")
+
+
+def _is_hopeless(error: Exception, failures: int, *, stopped: bool) -> bool:
+    """Whether nothing is left to try. A store that fails is waited for, longer by who is not stopped."""
+    often = failures >= MAX_ATTEMPTS
+    return stopped and often if isinstance(error, StoreFailure) else stopped or often
 
 
 async def _insist(slot: Slot) -> None:

@@ -15,8 +15,10 @@ from typing import Any
 
 from gateway.core import bursts, clocks
 from gateway.core.agent_cache import HeldTranscript
+from gateway.core.bursts import Item
 from gateway.core.meters import Meters
 from gateway.core.people import scope_of
+from gateway.core.route import is_command
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
@@ -25,7 +27,7 @@ from gateway.session_context import describe_session
 from gateway.turns.admission import WORKSPACE, make_folders, open_folder
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices, write_effort
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import BY_NEW_MESSAGE, Item, Job, JobDone
+from gateway.turns.jobs import BY_NEW_MESSAGE, Job, JobDone
 from gateway.turns.questions import Questions, TurnAsker
 from gateway.turns.sender import spec_of
 from gateway.turns.threads import EventPipe, StoreFace
@@ -90,7 +92,7 @@ class LiveTurn:
     def begin_asking(self) -> Asker:
         """From now on it may ask whoever began it."""
         job = self._job
-        self._asker = self._questions.begin_turn(job.claim.conversation, job.turn, job.first.sender.person)
+        self._asker = self._questions.begin_turn(job.claim.conversation, job.turn, job.first.view.sender.person)
         return self._asker.ask
 
     def void_questions(self) -> None:
@@ -192,9 +194,6 @@ class TurnPerformer:
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
 
-    def make_live(self, job: Job) -> LiveTurn:
-        return LiveTurn(job, self._parts.questions)
-
     def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """The turn of these messages, from its first row in the store to its last."""
         said = TRYING_AGAIN if job.failed else GOING_ON
@@ -259,7 +258,7 @@ class TurnPerformer:
     def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
         """What the agent has to be for whoever speaks, where they speak; nothing is stored yet."""
         settings = cli_config.load_last_good()
-        inbound, sender = item.inbound, item.sender
+        inbound, sender = item.inbound, item.view.sender
         belongs = self._parts.store.people.person_of(key)
         scope = scope_of(inbound.address.kind, sender.role, sender.person, key, settings.people.shared, belongs=belongs)
         before = Choices.of(self._parts.store.turns.choices(key))
@@ -278,7 +277,7 @@ class TurnPerformer:
         agent.reasoning_config = write_effort(plan.effort)
         given = TurnOptions(
             plan.choices.folder,
-            first.sender.person,
+            first.view.sender.person,
             live.begin_asking(),
             describe_session(first.inbound.address),
             plan.settings,
@@ -290,7 +289,7 @@ class TurnPerformer:
             job.turn,
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = bursts.text_of([item.message for item in fresh])
+        said = bursts.text_of(fresh)
         content = _with_images(said, [file for item in fresh for file in item.inbound.files])
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
@@ -348,7 +347,7 @@ class TurnPerformer:
         journal = _journal_of(agent)
         journal.bind(job.claim, turn, lambda end: [answer_of(job, end)])
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = job.again.text if job.again else bursts.text_of([item.message for item in fresh if not item.is_command])
+        said = job.again.text if job.again else bursts.text_of([item for item in fresh if not is_command(item.inbound)])
         self._parts.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.core import people
+from gateway.core.bursts import Item
 from gateway.core.route import ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
 from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
-from gateway.turns.jobs import LOOKED_AT, Arrival
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound, read_way
 from hermes_base.settings import Settings
@@ -18,8 +18,9 @@ from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.sql.turns_sql import TurnStore
-from hermes_state.turns import Claim, Waiting
+from hermes_state.turns import Claim
 
+LOOKED_AT = 200  # new messages that one look sees
 #: With less free space than this nothing is taken in: what is under way must still find room.
 LEAST_FREE_BYTES = 64 * 1024 * 1024
 DISK_FULL = (
@@ -70,34 +71,34 @@ class Senders:
         told = Outgoing(address, PAIRING_SENTENCE.format(code=made.code), NOTE)
         return self._turns.post(conversation, f"pairing:{made.code}", told)
 
-    def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Arrival]:
+    def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Item]:
         """The open messages of a conversation that its lane does not know yet, in order; however many it knows, up to
         LOOKED_AT of the others."""
-        limit = len(known) + LOOKED_AT
-        rows = [row for row in self._turns.waiting(claim, limit, read_inbound) if row.seq not in known]
-        return [self._describe(claim, row, closing) for row in rows]
-
-    def _describe(self, claim: Claim, row: Waiting, closing: bool) -> Arrival:
-        inbound = read_inbound(row.body)
-        settings, address = cli_config.load_last_good(), inbound.address
-        spec = spec_of(address.platform)
-        rules = people.group_rules(settings, address.platform, address.chat)
-        sender = self._find_sender(claim.conversation, inbound, spec, settings)
-        replaced, earlier = ((), "") if row.attempts else self._find_earlier(inbound, row.seq)
-        view = ConversationView(
-            sender,
-            busy_mode=settings.gateway.busy,
-            closing=closing,
-            earlier=earlier,
-            group_open=rules.open,
-            group_allowed=rules.allowed,
-            needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
-            members_approve=settings.people.members_approve,
-            awaits_each=spec.awaits_each,
-            names_seen=spec.names_seen,
-            plugin_commands=frozenset(get_plugin_commands()),
-        )
-        return Arrival(row, inbound, view, replaced)
+        settings, commands = cli_config.load_last_good(), frozenset(get_plugin_commands())
+        items = []
+        for row in self._turns.waiting(claim, len(known) + LOOKED_AT, read_inbound):
+            if row.seq in known:
+                continue
+            inbound = read_inbound(row.body)
+            address, spec = inbound.address, spec_of(inbound.address.platform)
+            rules = people.group_rules(settings, address.platform, address.chat)
+            is_edit = bool(inbound.revision) and not row.attempts
+            replaced, earlier = self._find_earlier(inbound, row.seq) if is_edit else ((), "")
+            view = ConversationView(
+                self._find_sender(claim.conversation, inbound, spec, settings),
+                busy_mode=settings.gateway.busy,
+                closing=closing,
+                earlier=earlier,
+                group_open=rules.open,
+                group_allowed=rules.allowed,
+                needs_mention=spec.needs_mention if rules.needs_mention is None else rules.needs_mention,
+                members_approve=settings.people.members_approve,
+                awaits_each=spec.awaits_each,
+                names_seen=spec.names_seen,
+                plugin_commands=commands,
+            )
+            items.append(Item(row, inbound, view, replaced))
+        return items
 
     def _find_sender(self, conversation: str, inbound: Inbound, spec: PlatformSpec, settings: Settings) -> Standing:
         if inbound.origin == NOTICE:
@@ -118,8 +119,6 @@ class Senders:
 
     def _find_earlier(self, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
         """Of an edit: the rows that it takes the place of, and what became of the message before."""
-        if not inbound.revision:
-            return (), ""
         found = self._turns.find_message(inbound.address.account_key, inbound.stem)
         others = [(other, begun, done) for other, begun, done in found if other < seq]
         # An older edit that is done gave way to the one after it; only the last tells what became of the message.
@@ -132,23 +131,23 @@ class Senders:
         """Whether plugins want to see what arrives."""
         return self._hooks.has("pre_gateway_dispatch")
 
-    def ask_plugins(self, arrival: Arrival) -> Arrival:
+    def ask_plugins(self, item: Item) -> Item:
         """Hook `pre_gateway_dispatch`: a plugin may drop a message or change its text. It may take its time: never on a
         thread of the store."""
-        inbound = arrival.inbound
-        if inbound.origin == NOTICE or not arrival.view.sender.role:
-            return arrival
+        inbound = item.inbound
+        if inbound.origin == NOTICE or not item.view.sender.role:
+            return item
         facts = {"event": inbound, "gateway": self._gateway, "session_store": self._turns}
         for answer in self._hooks.invoke("pre_gateway_dispatch", **facts):
             action = answer.get("action") if isinstance(answer, Mapping) else None
             if action == "skip":
-                return replace(arrival, skip=True)
+                return replace(item, skip=True)
             if action == "rewrite":
                 said = replace(inbound, text=str(answer.get("text", inbound.text)))
-                return replace(arrival, inbound=read_way(said))
+                return replace(item, inbound=read_way(said))
             if action == "allow":
                 break
-        return arrival
+        return item
 
 
 def spec_of(platform: str) -> PlatformSpec:

@@ -14,11 +14,12 @@ from typing import Any
 from agent import choosing
 from agent.providers.table import PROVIDERS
 from agent.turn.conversation import Exchange
+from gateway.core.bursts import Item
 from gateway.core.people import may_stop
 from gateway.core.usage_report import read_report, write_scopes
 from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
 from gateway.turns.endings import NEW
-from gateway.turns.jobs import Again, Item, Job, JobDone
+from gateway.turns.jobs import Again, Job, JobDone
 from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer, hold_agent
 from gateway.turns.sender import spec_of
 from gateway.turns.sessions import find_session, list_sessions
@@ -311,7 +312,7 @@ def describe_nothing(agent: AIAgent, nothing: str) -> str:
 
 def _require_own(scene: CommandScene, exchange: Exchange) -> None:
     """C16: in a group only whoever asked a question, or an admin, takes it back or has it asked again."""
-    sender = scene.item.sender
+    sender = scene.item.view.sender
     if scene.item.inbound.address.kind != "dm" and not may_stop(sender.role, sender.person, exchange.asked_by):
         raise HermesError(NOT_YOUR_QUESTION, kept="It stands as it was.")
 
@@ -379,7 +380,7 @@ def manage_people(scene: CommandScene) -> Result:
         )
     if action == "remove":
         found = scene.parts.store.people.get(named.strip())
-        if found is not None and found.role != MEMBER and scene.item.sender.role != OWNER:
+        if found is not None and found.role != MEMBER and scene.item.view.sender.role != OWNER:
             raise HermesError("Only the owner can do this.", kept="Nothing was changed.")
     told = scene.operator.operate(f"people.{action or 'list'}", {field: named.strip()} if field else {})
     return Result(list(write(told)))
