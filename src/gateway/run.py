@@ -111,10 +111,12 @@ class GatewayRunner:
             cached = self._agent_cache.get(key)
             if cached is not None and cached[0] is agent and held is not None:
                 self._held[key] = held
-                # The oldest go while all together are too large, never one in mid-turn or unsaved.
-                sizes = [(name, self._held[name].bytes) for name in self._agent_cache if name in self._held]
-                going, _ = over_bytes(sizes, self._kept_keys(), self._get_limits()[2])
-                self._release_later([self._take_out(name, "bytes") for name in going])
+                limit = self._get_limits()[2]
+                if sum(each.bytes for each in self._held.values()) > limit:
+                    # The oldest go while all together are too large, never one in mid-turn or unsaved.
+                    sizes = [(name, self._held[name].bytes) for name in self._agent_cache if name in self._held]
+                    going, _ = over_bytes(sizes, self._kept_keys(), limit)
+                    self._release_later([self._take_out(name, "bytes") for name in going])
         if cached is None or cached[0] is not agent:
             self._release_later([agent])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.core.people import Scope, scope_of
 from gateway.service.people_admin import OPERATIONS
-from gateway.turns.admission import LOCAL_OWNER, STRANGER, admit, open_folder, standing
+from gateway.turns.sender import LOCAL_OWNER, STRANGER, admit, open_folder, standing
 from hermes_base.errors import HermesError
 from hermes_base.journal import Row
 from hermes_base.settings import Settings

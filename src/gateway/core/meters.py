@@ -88,19 +88,15 @@ class Meters:
         for row in usage:
             who = row.provider, row.model
             self.calls.add(*who, row.kind)
-            for bucket, count in read_buckets(row).items():
+            buckets = {  # disjoint, but for reasoning, which is a part of output
+                "input": row.input_tokens,
+                "cache_read": row.cache_read_tokens,
+                "cache_write": row.cache_write_tokens,
+                "output": row.output_tokens,
+                "reasoning": row.reasoning_tokens,
+            }
+            for bucket, count in buckets.items():
                 if count:
                     self.tokens.add(*who, bucket, by=count)
             if row.cost:
                 self.cost.add(*who, by=row.cost)
-
-
-def read_buckets(row: UsageRow) -> Mapping[str, int]:
-    """The disjoint buckets, and reasoning, which is a part of output."""
-    return {
-        "input": row.input_tokens,
-        "cache_read": row.cache_read_tokens,
-        "cache_write": row.cache_write_tokens,
-        "output": row.output_tokens,
-        "reasoning": row.reasoning_tokens,
-    }

@@ -2,13 +2,11 @@
 one decision. The order of its checks is the whole policy."""
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from gateway.core.people import may_answer, may_run, may_stop, may_talk
 from hermes_base import command_table
-from hermes_base.inbound import NOTICE, WAYS, Inbound
+from hermes_base.inbound import NOTICE, QUEUE, STEER, WAYS, Inbound
 from hermes_base.settings import GatewaySettings
 
 MAX_WAITING = 100  # messages of one conversation that may wait
@@ -151,42 +149,32 @@ QUEUED_CLOSING = "Kept: Hermes is shutting down; it is answered when Hermes runs
 
 def route(inbound: Inbound, view: ConversationView) -> Decision:
     """One message, one decision: the first check that has something to say decides."""
-    for check in _CHECKS:
-        decision = check(inbound, view)
-        if decision is not None:
-            return decision
-    return StartTurn()
-
-
-def _take_notice(inbound: Inbound, view: ConversationView) -> Decision | None:
-    """What Hermes says to itself is no person's, so no rule about people applies but one: it is said for whoever
-    spoke last, and nothing is said for somebody who was removed (G3). Nor is it refused in a flood: nobody would say
-    it again."""
-    if inbound.origin != NOTICE:
-        return None
-    if not may_talk(view.sender.role):
-        return Drop("its person was removed")
-    return Queue() if view.busy or view.closing else StartTurn()
-
-
-def _turn_strangers_away(_: Inbound, view: ConversationView) -> Decision | None:
-    """Strangers do not come through the door; whoever is one here was removed since they wrote."""
-    return None if may_talk(view.sender.role) else Drop("a stranger")
-
-
-def _ignore_what_is_for_others(inbound: Inbound, view: ConversationView) -> Decision | None:
-    """In a group also a command or an answer has to be meant for us; a pressed button is ours by itself."""
-    if inbound.address.kind == "dm":
-        return None
-    if not view.group_allowed:
-        return Drop("a group that is left out")
-    meant = inbound.mentioned or inbound.question or view.group_open or not view.needs_mention
-    return None if meant else Drop("not for us")
-
-
-def _drop_late_edit(_: Inbound, view: ConversationView) -> Decision | None:
-    """An edit of a message that still waits goes on as the newer text; the caller closes the older one."""
-    return Drop("an edit of a message that was answered") if view.earlier == "answered" else None
+    is_known = may_talk(view.sender.role)
+    if inbound.origin == NOTICE:
+        # What Hermes says to itself is no person's, so no rule about people applies but one: it is said for whoever
+        # spoke last, and nothing is said for somebody who was removed (G3). Nor is it refused in a flood: nobody would
+        # say it again.
+        if not is_known:
+            return Drop("its person was removed")
+        return Queue() if view.busy or view.closing else StartTurn()
+    if not is_known:  # strangers do not come through the door; whoever is one here was removed since they wrote
+        return Drop("a stranger")
+    if inbound.address.kind != "dm":
+        # In a group also a command or an answer has to be meant for us; a pressed button is ours by itself.
+        if not view.group_allowed:
+            return Drop("a group that is left out")
+        if not (inbound.mentioned or inbound.question or view.group_open or not view.needs_mention):
+            return Drop("not for us")
+    if view.earlier == "answered":  # an edit of what still waits goes on as the newer text; the caller closes the older
+        return Drop("an edit of a message that was answered")
+    decision = _answer_question(inbound, view) or _run_command(inbound, view)
+    if decision is not None:
+        return decision
+    if not inbound.text.strip() and not inbound.files:
+        return Drop("empty")
+    if view.closing:
+        return Queue(QUEUED_CLOSING)
+    return _refuse_flood(view) or (_join_busy(inbound, view) if view.busy else StartTurn())
 
 
 def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | None:
@@ -228,7 +216,7 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
     if command is None:
         name = inbound.text.split()[0].removeprefix("/")
         if name.lower() in view.plugin_commands:  # nobody knows what it touches, so it never runs beside a turn
-            return _run_in_order(RunCommand(name.lower(), args, plugin=True), inbound, view)
+            return _run_in_order(RunCommand(name.lower(), args, plugin=True), view)
         near = command_table.close_matches(name)
         hint = f"Did you mean {' or '.join(near)}?" if near else "/help lists the commands."
         return ReplyAtOnce(NO_COMMAND.format(name=name, hint=hint), "warning")
@@ -239,18 +227,10 @@ def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
     run = RunCommand(command.name, args)
     if command.name == "stop":
         return _run_stop(run, inbound, view)
-    return run if command.when_busy == command_table.NOW else _run_in_order(run, inbound, view)
+    return run if command.when_busy == command_table.NOW else _run_in_order(run, view)
 
 
-def _drop_empty(inbound: Inbound, _: ConversationView) -> Decision | None:
-    return None if inbound.text.strip() or inbound.files else Drop("empty")
-
-
-def _keep_for_the_next_start(_: Inbound, view: ConversationView) -> Decision | None:
-    return Queue(QUEUED_CLOSING) if view.closing else None
-
-
-def _refuse_flood(_: Inbound, view: ConversationView) -> Decision | None:
+def _refuse_flood(view: ConversationView) -> Decision | None:
     """A run of refusals is told once, or the refusals themselves would be a flood; a program hears each of them, as the
     answer to its request."""
     if view.waiting < MAX_WAITING:
@@ -259,40 +239,32 @@ def _refuse_flood(_: Inbound, view: ConversationView) -> Decision | None:
     return Drop("too many wait, and the sender knows") if knows else ReplyAtOnce(TOO_MANY, "warning")
 
 
-def _join_busy(inbound: Inbound, view: ConversationView) -> Decision | None:
-    """What follows a command that waits is not said to the turn under way, unless it asks for that: it waits, too
-    (C3)."""
-    if not view.busy:
-        return None
+def _join_busy(inbound: Inbound, view: ConversationView) -> Decision:
+    """What follows a command that waits is not said to the turn under way, unless it asks for that: it waits, too (C3).
+    And not even an admin's message touches the turn of somebody else; for that there is `/stop`."""
+    mode = inbound.way or view.busy_mode
     if view.behind_command and not inbound.way:
         return Queue(QUEUED_BEHIND)
-    return _BUSY_MODES[inbound.way or view.busy_mode](inbound, view)
+    if mode == QUEUE:
+        return Queue(QUEUED)
+    if _whose_turn(inbound, view) != view.sender.person:
+        return Queue(QUEUED_OTHERS)
+    if mode == STEER:
+        return Steer() if view.steerable else Queue(QUEUED_UNSTEERABLE)
+    return Interrupt() if view.depth < MAX_DEPTH else Queue(QUEUED_DEEP)
 
 
-Check = Callable[[Inbound, ConversationView], Decision | None]
-
-#: The first that has something to say decides.
-_CHECKS: tuple[Check, ...] = (
-    _take_notice,
-    _turn_strangers_away,
-    _ignore_what_is_for_others,
-    _drop_late_edit,
-    _answer_question,
-    _run_command,
-    _drop_empty,
-    _keep_for_the_next_start,
-    _refuse_flood,
-    _join_busy,
-)
+def _whose_turn(inbound: Inbound, view: ConversationView) -> str:
+    """A turn that nobody started (a notice did) belongs, in a direct chat, to whoever is there."""
+    return view.starter or (view.sender.person if inbound.address.kind == "dm" else "")
 
 
 # --- commands
 
 
-def _run_in_order(run: RunCommand, inbound: Inbound, view: ConversationView) -> Decision:
+def _run_in_order(run: RunCommand, view: ConversationView) -> Decision:
     """It takes a place among what waits, so there has to be room for it as for a message."""
-    crowded = _refuse_flood(inbound, view)
-    return crowded or (Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run)
+    return _refuse_flood(view) or (Queue(QUEUED_COMMAND.format(name=run.name)) if view.busy else run)
 
 
 def _run_stop(run: RunCommand, inbound: Inbound, view: ConversationView) -> Decision:
@@ -306,40 +278,6 @@ def _run_stop(run: RunCommand, inbound: Inbound, view: ConversationView) -> Deci
 def is_command(inbound: Inbound) -> bool:
     """Whether a message is carried out by Hermes itself; otherwise it is for the model."""
     return not inbound.way and command_table.parse(inbound.text) is not None
-
-
-# --- while a turn is under way
-
-
-def _queue(_: Inbound, __: ConversationView) -> Decision:
-    return Queue(QUEUED)
-
-
-def _steer(inbound: Inbound, view: ConversationView) -> Decision:
-    if not _is_own_turn(inbound, view):
-        return Queue(QUEUED_OTHERS)
-    return Steer() if view.steerable else Queue(QUEUED_UNSTEERABLE)
-
-
-def _interrupt(inbound: Inbound, view: ConversationView) -> Decision:
-    if not _is_own_turn(inbound, view):
-        return Queue(QUEUED_OTHERS)
-    return Interrupt() if view.depth < MAX_DEPTH else Queue(QUEUED_DEEP)
-
-
-_BUSY_MODES: Mapping[str, Callable[[Inbound, ConversationView], Decision]] = MappingProxyType(
-    {"queue": _queue, "steer": _steer, "interrupt": _interrupt}
-)
-
-
-def _is_own_turn(inbound: Inbound, view: ConversationView) -> bool:
-    """Not even an admin's message touches the turn of somebody else; for that there is `/stop`."""
-    return _whose_turn(inbound, view) == view.sender.person
-
-
-def _whose_turn(inbound: Inbound, view: ConversationView) -> str:
-    """A turn that nobody started (a notice did) belongs, in a direct chat, to whoever is there."""
-    return view.starter or (view.sender.person if inbound.address.kind == "dm" else "")
 
 
 # --- answers to questions

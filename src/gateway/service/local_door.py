@@ -9,10 +9,10 @@ from gateway.platforms.face import Core
 from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
 from gateway.service.admin import Operations
 from gateway.service.settings_watch import SettingsWatch
-from gateway.turns.admission import LOCAL_OWNER
 from gateway.turns.agent_builder import Choices
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
+from gateway.turns.sender import LOCAL_OWNER
 from gateway.turns.sessions import find_session
 from gateway.turns.threads import start_thread
 from hermes_base.conversation_key import ONCE, ConversationKey, parse_key

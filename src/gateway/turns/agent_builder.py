@@ -76,9 +76,9 @@ class AgentPlan:
     changed: Mapping[str, Any] | None = None  # choices that are not stored yet
 
     @property
-    def effort(self) -> str:
+    def reasoning(self) -> Mapping[str, Any] | None:
         """How long the model thinks: as chosen for the conversation, else as the settings say."""
-        return self.choices.effort or self.settings.agent.reasoning_effort
+        return write_effort(self.choices.effort or self.settings.agent.reasoning_effort)
 
 
 class Builder:
@@ -111,9 +111,12 @@ class Builder:
             if needs_model:
                 raise
             runtime = replace(NO_MODEL, model=choices.model, provider=choices.provider)
-        toolsets = choose_toolsets(settings)
+        # What the settings name, what enabled plugins bring, and the tools of the context engine.
+        plugins = (name for name, *_ in get_plugin_toolsets())
+        toolsets = (*settings.agent.toolsets, *plugins, "context_engine")
         signature = self._sign(settings, runtime, toolsets, scope.person_id)
-        fallbacks = self._list_fallbacks(settings, choices, runtime)
+        is_chosen = choices.model or choices.provider
+        fallbacks = self._list_fallbacks(settings, runtime) if is_chosen else settings.model.fallbacks
         return AgentPlan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks)
 
     def _sign(self, settings: Settings, runtime: Runtime, toolsets: tuple[str, ...], person: str) -> str:
@@ -127,11 +130,9 @@ class Builder:
             forget_oldest(self._signatures)
         return known[1]
 
-    def _list_fallbacks(self, settings: Settings, choices: Choices, runtime: Runtime) -> tuple[Mapping[str, Any], ...]:
+    def _list_fallbacks(self, settings: Settings, runtime: Runtime) -> tuple[Mapping[str, Any], ...]:
         """Behind a model that was chosen for the conversation stands the one of all others, then their fallbacks."""
         configured = settings.model.fallbacks
-        if not (choices.model or choices.provider):
-            return configured
         try:
             usual = self.find_runtime(settings, "", "")
         except ConfigProblem:  # nobody answers those who chose nothing, and they are told so
@@ -173,7 +174,7 @@ class Builder:
             api_mode=runtime.api_mode,
             max_tokens=runtime.max_tokens,
             context_length=runtime.context_length,
-            reasoning_config=write_effort(plan.effort),
+            reasoning_config=plan.reasoning,
             enabled_toolsets=list(plan.toolsets),
             skip_context_files=bool(person) or not settings.agent.context_files,
             skip_memory=not settings.memory.memory_enabled,
@@ -202,11 +203,6 @@ def forget_oldest(found: dict[Any, Any]) -> None:
     """What was found for settings of old is not asked for any more."""
     while len(found) > MOST_FOUND:
         found.pop(next(iter(found)), None)
-
-
-def choose_toolsets(settings: Settings) -> tuple[str, ...]:
-    """What the settings name, what enabled plugins bring, and the tools of the context engine."""
-    return (*settings.agent.toolsets, *(name for name, *_ in get_plugin_toolsets()), "context_engine")
 
 
 def write_effort(effort: str) -> Mapping[str, Any] | None:

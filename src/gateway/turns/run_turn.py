@@ -24,12 +24,11 @@ from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
 from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
-from gateway.turns.admission import WORKSPACE, make_folders, open_folder
-from gateway.turns.agent_builder import AgentPlan, Builder, Choices, write_effort
+from gateway.turns.agent_builder import AgentPlan, Builder, Choices
 from gateway.turns.endings import Endings
 from gateway.turns.jobs import BY_NEW_MESSAGE, Job, JobDone
 from gateway.turns.questions import Questions, TurnAsker
-from gateway.turns.sender import spec_of
+from gateway.turns.sender import WORKSPACE, make_folders, open_folder, spec_of
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
 from hermes_base.cancel import CancelToken
@@ -211,20 +210,21 @@ class TurnPerformer:
                 self._parts.meters.wait_seconds.note(time.time() - item.row.accepted)
         if turn.given_up:
             return self._write_end(job, turn, GIVEN_UP[turn.given_up])
-        with hold_agent(self._parts, plan, job, live, turn, lambda end: [self._answer(job, end)]) as agent:
-            return self._work(job, turn, plan, agent, live)
+        address = job.first.inbound.address
 
-    def _work(self, job: Job, turn: BegunTurn, plan: AgentPlan, agent: AIAgent, live: LiveTurn) -> JobDone:
-        parts, key, journal = self._parts, job.claim.conversation, _journal_of(agent)
-        try:
-            pipe = self._make_pipe(job, live, plan.settings)
+        def answer(end: TurnEnd) -> list[Outgoing]:
+            return [answer_of(job, end, self._parts.delivery.find_draft(address, job.turn))]
+
+        with hold_agent(self._parts, plan, job, live, turn, answer) as agent:
+            journal, pipe = _journal_of(agent), self._make_pipe(job, live, plan.settings)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
-            self._run(job, turn, plan, agent, pipe, live)
-            if plan.runtime.api_mode and spec_of(job.first.inbound.address.platform).shows_titles:
-                parts.titler.look_at(key, journal.place[0], plan.runtime)
+            try:
+                self._run(job, turn, plan, agent, pipe, live)
+            finally:
+                live.void_questions()
+            if plan.runtime.api_mode and spec_of(address.platform).shows_titles:
+                self._parts.titler.look_at(job.claim.conversation, journal.place[0], plan.runtime)
             return JobDone(journal.closed)
-        finally:
-            live.void_questions()
 
     def _make_pipe(self, job: Job, live: LiveTurn, settings: Settings) -> EventPipe:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
@@ -274,7 +274,7 @@ class TurnPerformer:
         first = job.first
         if first.row.attempts:  # what an earlier attempt showed of an answer that it did not finish
             pipe.put(TextEnded(kept=False))
-        agent.reasoning_config = write_effort(plan.effort)
+        agent.reasoning_config = plan.reasoning
         given = TurnOptions(
             plan.choices.folder,
             first.view.sender.person,
@@ -285,7 +285,14 @@ class TurnPerformer:
             plan.settings.agent.max_iterations,
             (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
             live.cancel,
-            self._make_listeners(job, pipe),
+            Listeners(
+                stream_delta_callback=pipe.put_text,
+                reasoning_callback=pipe.put_reasoning,
+                text_end_callback=pipe.put,
+                tool_progress_callback=pipe.put,
+                status_callback=lambda notice: self._tell(job, pipe, notice),
+                switch_callback=self._parts.meters.switches.add,
+            ),
             job.turn,
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
@@ -306,6 +313,8 @@ class TurnPerformer:
         finally:
             self._parts.meters.turns.add(result)
             self._parts.meters.turn_seconds.note(time.monotonic() - began)
+            if pipe.first_text_at:
+                self._parts.meters.first_text_seconds.note(pipe.first_text_at - began)
 
     def _tell(self, job: Job, pipe: EventPipe, notice: Notice) -> None:
         """Show a notice; what lasts is a message in chats that show no events (D12, E3), and whoever looks at such a
@@ -317,30 +326,6 @@ class TurnPerformer:
             note = Outgoing(address, notice.text, NOTE, notice.level)
             self._parts.store.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
             self._parts.delivery.wake(address)
-
-    def _make_listeners(self, job: Job, pipe: EventPipe) -> Listeners:
-        """Everything that the turn tells goes into its pipe."""
-        meters, began = self._parts.meters, time.monotonic()
-
-        def put_first(text: str) -> None:
-            """Notes when the first piece of text comes, and steps aside: there are hundreds in an answer."""
-            meters.first_text_seconds.note(time.monotonic() - began)
-            listeners.stream_delta_callback = pipe.put_text
-            pipe.put_text(text)
-
-        listeners = Listeners(
-            stream_delta_callback=put_first,
-            reasoning_callback=pipe.put_reasoning,
-            text_end_callback=pipe.put,
-            tool_progress_callback=pipe.put,
-            status_callback=lambda notice: self._tell(job, pipe, notice),
-            switch_callback=meters.switches.add,
-        )
-        return listeners
-
-    def _answer(self, job: Job, end: TurnEnd) -> Outgoing:
-        draft = self._parts.delivery.find_draft(job.first.inbound.address, job.turn)
-        return replace(answer_of(job, end), draft=draft)
 
     def _write_end(self, job: Job, turn: BegunTurn, reason: str) -> JobDone:
         agent = self._parts.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))
@@ -356,7 +341,7 @@ class TurnPerformer:
             agent.release_clients()
 
 
-def answer_of(job: Job, end: TurnEnd) -> Outgoing:
+def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
     """What is said of the end of a turn: the answer, or what there is of it and who stopped it (C6)."""
     inbound, text, reason = job.first.inbound, end.text, end.reason
     if end.interrupted:
@@ -371,6 +356,7 @@ def answer_of(job: Job, end: TurnEnd) -> Outgoing:
         completed=end.completed,
         interrupted=end.interrupted,
         reason=reason,
+        draft=draft,
         turn=job.turn,
     )
 

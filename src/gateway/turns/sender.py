@@ -1,24 +1,37 @@
-"""Finds out what `route` has to know of a message: who sends it, what it is an edit of, and what plugins say to it."""
+"""Finds out what `route` has to know of a message: who sends it, what it is an edit of, and what plugins say to it.
+
+A sender is known to the store, listed in the settings, or a stranger who gets a pairing code.
+"""
 
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.core import people
 from gateway.core.bursts import Item
+from gateway.core.people import OWNER, GroupRules, Scope, group_rules, listed_role, may_talk
 from gateway.core.route import ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
-from gateway.turns.admission import LOCAL_OWNER, PAIRING_SENTENCE, admit, find_standing, standing
-from hermes_base.errors import ConfigProblem
-from hermes_base.inbound import NOTE, NOTICE, Inbound, Outgoing, read_inbound, read_way
+from hermes_base.errors import ConfigProblem, StoreFailure
+from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Inbound, Outgoing, read_inbound, read_way
 from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
+from hermes_state.people_store import Person
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import Claim
+
+#: Whoever reaches a trusted platform (the socket of this user) is the owner of the machine.
+LOCAL_OWNER = Standing(person="owner", role=OWNER)
+STRANGER = Standing(person="", role="")
+WORKSPACE = "workspace"
+
+PAIRING_SENTENCE = (
+    "I do not know you yet. Give this code to the owner of this Hermes; it is valid for an hour: {code}\n"
+    "They let you in with: hermes people approve {code}"
+)
 
 LOOKED_AT = 200  # new messages that one look sees
 #: With less free space than this nothing is taken in: what is under way must still find room.
@@ -57,7 +70,7 @@ class Senders:
         spec = spec_of(inbound.address.platform)
         if spec.knows_people:
             return False
-        return not people.may_talk(self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role)
+        return not may_talk(self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role)
 
     def greet_stranger(self, conversation: str, inbound: Inbound) -> bool:
         """In a direct chat a stranger is told a code, once for each request however often they write (G1); there are
@@ -81,7 +94,8 @@ class Senders:
                 continue
             inbound = read_inbound(row.body)
             address, spec = inbound.address, spec_of(inbound.address.platform)
-            rules = people.group_rules(settings, address.platform, address.chat)
+            is_group = address.kind != "dm"
+            rules = group_rules(settings, address.platform, address.chat) if is_group else GroupRules()
             is_edit = bool(inbound.revision) and not row.attempts
             replaced, earlier = self._find_earlier(inbound, row.seq) if is_edit else ((), "")
             view = ConversationView(
@@ -115,7 +129,7 @@ class Senders:
 
     def may_hear(self, conversation: str) -> bool:
         """Whether whoever spoke last there may still be spoken to."""
-        return people.may_talk(self._find_last_speaker(conversation, cli_config.load_last_good()).role)
+        return may_talk(self._find_last_speaker(conversation, cli_config.load_last_good()).role)
 
     def _find_earlier(self, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
         """Of an edit: the rows that it takes the place of, and what became of the message before."""
@@ -156,3 +170,77 @@ def spec_of(platform: str) -> PlatformSpec:
         return find_spec(platform)
     except ConfigProblem:
         return PlatformSpec(platform, platform, "")
+
+
+# --- who somebody is
+
+
+def standing(person: Person | None) -> Standing:
+    return STRANGER if person is None else Standing(person.id, person.role)
+
+
+def admit(people: PeopleStore, settings: Settings, platform: str, sender: str, name: str = "") -> Standing:
+    """Who the sender is. Whom the settings list becomes a person at first contact, unless they were removed.
+
+    An identity from the settings holds as long as it stands there. Names decide nothing (G2).
+    """
+    role = listed_role(settings, platform, sender)
+    person = people.find(platform, sender)
+    if person is None:
+        return standing(_let_in(people, role, platform, sender, name) if role else None)
+    if role == OWNER and person.role != OWNER and _find_owner(people) is None:
+        return standing(people.set_role(person.id, OWNER))
+    if role:
+        return standing(person)
+    listed = {(one.platform, one.sender) for one in people.identities(person.id) if one.listed}
+    return standing(None if (platform, sender) in listed else person)
+
+
+def find_standing(people: PeopleStore, settings: Settings, person: str) -> Standing:
+    """Who somebody we know by id is today: a stranger once they were removed, or when only the settings let them in
+    and do so no more."""
+    if person == LOCAL_OWNER.person:
+        return LOCAL_OWNER
+    known = people.get(person) if person else None
+    identities = people.identities(person) if known is not None else ()
+    gone = [one.listed and not listed_role(settings, one.platform, one.sender) for one in identities]
+    return STRANGER if gone and all(gone) else standing(known)
+
+
+def open_folder(home: Path, scope: Scope) -> Path | None:
+    """The own folder of a person or group, with its workspace; None for the owner, who has the home itself."""
+    if not scope.folder:
+        return None
+    own = home / scope.folder
+    make_folders(home / PEOPLE, own, own / WORKSPACE)
+    return own
+
+
+def make_folders(*folders: Path) -> Path:
+    """Folders of ours that may be there already; the last of them."""
+    for folder in folders:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            fix = "Check the disk's space and permissions."
+            raise ConfigProblem(f"{folder} cannot be made: {problem.strerror}.", fix=fix) from problem
+    return folders[-1]
+
+
+def _let_in(people: PeopleStore, role: str, platform: str, sender: str, name: str) -> Person | None:
+    if people.is_removed(platform, sender):
+        return None
+    owner = _find_owner(people) if role == OWNER else None
+    try:
+        if owner is not None:
+            return people.link(owner.id, platform, sender, listed=True)
+        return people.add(name, role, platform, sender, listed=True)
+    except StoreFailure:
+        known = people.find(platform, sender)  # another message of theirs was faster
+        if known is None:
+            raise
+        return known
+
+
+def _find_owner(people: PeopleStore) -> Person | None:
+    return next((person for person in people.people() if person.role == OWNER), None)

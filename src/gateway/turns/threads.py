@@ -160,10 +160,17 @@ class EventPipe:
         self._drained = threading.Condition()
         self._waiting = DeltaJoiner()
         self._chars = 0
+        self.first_text_at: float | None = None  # of the clock that is never set
 
     def put(self, event: LiveEvent) -> None:
-        """Called on the turn's thread, and on those of its tools."""
+        """Called on the turn's thread, and on those of its tools. A piece of text waits for room."""
+        size = len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0
+        if self.first_text_at is None and isinstance(event, TextDelta):
+            self.first_text_at = time.monotonic()
         with self._drained:
+            while size and self._chars > MOST_PIPED and not self._loop.is_closed():
+                self._drained.wait(_LOOK_SECONDS)
+            self._chars += size
             waking = not self._waiting
             self._waiting.add(event)
         if waking:
@@ -173,18 +180,10 @@ class EventPipe:
                 log.debug("an event came after the event loop had ended")
 
     def put_text(self, text: str) -> None:
-        self._wait_for_room(text)
         self.put(TextDelta(text))
 
     def put_reasoning(self, text: str) -> None:
-        self._wait_for_room(text)
         self.put(ReasoningDelta(text))
-
-    def _wait_for_room(self, text: str) -> None:
-        with self._drained:
-            while self._chars > MOST_PIPED and not self._loop.is_closed():
-                self._drained.wait(_LOOK_SECONDS)
-            self._chars += len(text)
 
     def _drain(self) -> None:
         with self._drained:
