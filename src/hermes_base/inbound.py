@@ -110,7 +110,8 @@ def as_fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_fields).encode
+#: The form in the store.
+write_inbound = write_outgoing = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_fields).encode
 
 
 def read_way(inbound: Inbound) -> Inbound:
@@ -121,19 +122,11 @@ def read_way(inbound: Inbound) -> Inbound:
     return replace(inbound, way=asked[0].name, text=asked[1])
 
 
-def write_inbound(inbound: Inbound) -> str:
-    return _encode(as_fields(inbound))
-
-
 def read_inbound(body: str | Mapping[str, Any]) -> Inbound:
     fields: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
     files = tuple(FileRef(**file) for file in fields.pop("files"))
     inbound = Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
     return inbound if "way" in fields else read_way(inbound)  # the version before wrote it into the text
-
-
-def write_outgoing(outgoing: Outgoing) -> str:
-    return _encode(as_fields(outgoing))
 
 
 def read_outgoing(body: str | Mapping[str, Any]) -> Outgoing:

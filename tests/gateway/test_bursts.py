@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.bursts import MAX_BYTES, MAX_MESSAGES, Item, group, text_of, wait_for, whole_at
+from gateway.core.bursts import MAX_BYTES, MAX_MESSAGES, Item, group, next_turn, text_of
 from gateway.core.route import ConversationView, Standing
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
 from hermes_state.turns import Waiting
@@ -20,6 +20,12 @@ def message(seq: int, text: str = "x", at: float = 0.0, *, begun: bool = False, 
     fields = {"address": DM, "message": str(seq), "sender": "anna", "text": text, **more}
     row = Waiting(seq, "", attempts=int(begun), taken=False, accepted=at, begun=None)
     return Item(row, Inbound(**fields), ConversationView(Standing("", role)))
+
+
+def wait_for(rows: list[Item], window: float, now: float) -> float:
+    items, pause = next_turn(rows, window, now)
+    assert items == group(rows, window)
+    return pause
 
 
 def seqs(rows: list[Item], window: float = WINDOW) -> list[int]:
@@ -63,11 +69,12 @@ def test_a_burst_is_bounded_in_number_and_size() -> None:
 
 def test_it_is_known_when_a_burst_cannot_grow_any_more() -> None:
     first, second = message(1, at=10.0), message(2, at=10.2)
-    assert whole_at([first, second], WINDOW) == 10.2 + WINDOW
-    assert whole_at([first, message(2, at=11.0)], WINDOW) == 10.0
-    assert whole_at([message(1, at=10.0, begun=True)], WINDOW) == 10.0
-    assert whole_at([message(1, at=10.0, origin=NOTICE)], WINDOW) == 10.0
-    assert whole_at([message(n, at=10.0) for n in range(MAX_MESSAGES)], WINDOW) == 10.0
+    assert wait_for([first, second], WINDOW, 10.2) == pytest.approx(WINDOW)
+    assert wait_for([first, second], WINDOW, 10.3) == pytest.approx(WINDOW - 0.1)
+    assert wait_for([first, message(2, at=11.0)], WINDOW, 10.0) == 0.0
+    assert wait_for([message(1, at=10.0, begun=True)], WINDOW, 10.0) == 0.0
+    assert wait_for([message(1, at=10.0, origin=NOTICE)], WINDOW, 10.0) == 0.0
+    assert wait_for([message(n, at=10.0) for n in range(MAX_MESSAGES)], WINDOW, 10.0) == 0.0
 
 
 def test_the_model_reads_texts_names_and_files() -> None:
@@ -143,7 +150,7 @@ def test_taking_group_after_group_keeps_the_order_and_loses_nothing(rows: list[A
     while rest:
         first = group(rest, window)
         assert first
-        assert whole_at(rest, window) <= first[-1].row.accepted + window
+        assert wait_for(rest, window, first[-1].row.accepted) <= window
         check_group(first, window)
         taken += first
         rest = rest[len(first) :]

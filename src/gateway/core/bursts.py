@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 
 from gateway.core.route import ConversationView, is_command
@@ -29,6 +29,10 @@ class Item:
     view: ConversationView  # what the store knows of sender and place; without the state of the lane
     replaces: tuple[int, ...] = ()  # older revisions of it that wait
     skip: bool = False  # a plugin said that it is not for us
+    is_command: bool = field(init=False)  # asked for each message that comes while this one waits
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_command", is_command(self.inbound))
 
     @property
     def begun(self) -> bool:
@@ -38,7 +42,7 @@ class Item:
     @property
     def alone(self) -> bool:
         """Whether it never shares a turn: words of our own, and what is no turn at all."""
-        return self.inbound.origin == NOTICE or is_command(self.inbound)
+        return self.inbound.origin == NOTICE or self.is_command
 
 
 def group(rows: Sequence[Item], window: float) -> tuple[Item, ...]:
@@ -65,19 +69,14 @@ def group(rows: Sequence[Item], window: float) -> tuple[Item, ...]:
     return tuple(together)
 
 
-def whole_at(rows: Sequence[Item], window: float) -> float:
-    """From when on the first group cannot grow any more; the clock is that of `accepted`."""
+def next_turn(rows: Sequence[Item], window: float, now: float) -> tuple[tuple[Item, ...], float]:
+    """The messages of the next turn, and the seconds until no other can join them; the clock is that of `accepted`.
+    What seems to come from the future came before the clock was set back: it waits for nothing."""
     first = group(rows, window)
     last = first[-1]
-    grown = len(first) < len(rows) or len(first) >= MAX_MESSAGES or first[0].begun or last.alone
-    return last.row.accepted if grown else last.row.accepted + window
-
-
-def wait_for(rows: Sequence[Item], window: float, now: float) -> float:
-    """Seconds until the first group cannot grow any more. What seems to come from the future came before the clock was
-    set back: it waits for nothing."""
-    left = whole_at(rows, window) - now
-    return left if 0.0 < left <= window else 0.0
+    is_whole = len(first) < len(rows) or len(first) >= MAX_MESSAGES or first[0].begun or last.alone
+    left = 0.0 if is_whole else last.row.accepted + window - now
+    return first, left if 0.0 < left <= window else 0.0
 
 
 def text_of(messages: Sequence[Item]) -> str:

@@ -4,12 +4,13 @@ its digest."""
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gateway.service.people_admin import Args, Operation, read_text
 from hermes_base.errors import HermesError
 from hermes_state.key_store import KeyRow
 from hermes_state.people_store import OWNER
@@ -20,10 +21,6 @@ _MOST_NAME = 200
 _KEY = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 _IDS = "`hermes api-keys list` shows the ids."
 _PEOPLE = "`hermes people list` shows who there is."
-
-
-Args = Mapping[str, Any]
-Operation = Callable[[Store, Path, Args], dict[str, Any]]
 
 
 def make_key() -> str:
@@ -38,7 +35,7 @@ def digest_of(key: str) -> str:
 def create(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """A new key for a person, the owner if nobody is named. This answer is the only place where it stands."""
     del home
-    name, person = _read(args, "name"), _read(args, "person")
+    name, person = read_text(args, "name", needed=False), read_text(args, "person", needed=False)
     if len(name) > _MOST_NAME:
         raise HermesError(f"A key's name has at most {_MOST_NAME} characters.", kept="No key was made.")
     known = store.people.get(person) if person else None
@@ -58,7 +55,7 @@ def list_keys(store: Store, home: Path, args: Args) -> dict[str, Any]:
 
 def revoke(store: Store, home: Path, args: Args) -> dict[str, Any]:
     del home
-    id = _read(args, "id")
+    id = read_text(args, "id", needed=False)
     if not store.keys.revoke(id):
         raise HermesError(f"There is no key {id!r} that holds.", kept="Nothing was changed.", fix=_IDS)
     return {"revoked": id}
@@ -69,10 +66,3 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType({"create": create, "list"
 
 def _show(row: KeyRow) -> dict[str, Any]:
     return asdict(row) | {"person": row.person or OWNER}
-
-
-def _read(args: Args, name: str) -> str:
-    value = args.get(name) or ""
-    if not isinstance(value, str):
-        raise HermesError(f"{name} must be given as text.", kept="Nothing was changed.")
-    return value.strip()

@@ -42,9 +42,9 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
 def approve(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Let a stranger in by the code of their request; the answer says where they wrote."""
     del home
-    code, role = _read(args, "code"), _read_role(args.get("role") or MEMBER)
+    code, role = read_text(args, "code"), _read_role(args.get("role") or MEMBER)
     request = pick_pairing(code, store.people.pairings())
-    person = store.people.approve(code, role, _read(args, "name", needed=False))
+    person = store.people.approve(code, role, read_text(args, "name", needed=False))
     place = {"platform": request.platform, "sender": request.sender, "chat": request.chat} if request else {}
     return {"person": asdict(person), **place}
 
@@ -64,7 +64,7 @@ def set_role(store: Store, home: Path, args: Args) -> dict[str, Any]:
 def link(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Give a person one more identity."""
     del home
-    person = store.people.link(_read_known(store, args), _read(args, "platform"), _read(args, "sender"))
+    person = store.people.link(_read_known(store, args), read_text(args, "platform"), read_text(args, "sender"))
     return {"person": asdict(person)}
 
 
@@ -79,7 +79,7 @@ def forget(store: Store, home: Path, args: Args) -> dict[str, Any]:
 
 def check_forget(store: Store, home: Path, args: Args) -> str:
     """Whose data is to go; raises what is wrong with that, before anything of theirs is ended."""
-    id = _read(args, "id")
+    id = read_text(args, "id")
     person = store.people.get(id)
     folder = _find_folder(home, id)
     if person is not None and person.role == OWNER:
@@ -98,13 +98,13 @@ _IDS = "`hermes people list` shows the ids."
 
 def _read_known(store: Store, args: Args) -> str:
     """The id of somebody who is there."""
-    id = _read(args, "id")
+    id = read_text(args, "id")
     if store.people.get(id) is None:
         raise NotThere(f"There is nobody with the id {id[:100]!r}.", kept="Nothing was changed.", fix=_IDS)
     return id
 
 
-def _read(args: Args, name: str, *, needed: bool = True) -> str:
+def read_text(args: Args, name: str, *, needed: bool = True) -> str:
     value = args.get(name)
     if value is None and not needed:
         return ""

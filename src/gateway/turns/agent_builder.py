@@ -143,11 +143,11 @@ class Builder:
     def find_runtime(self, settings: Settings, model: str, provider: str) -> Runtime:
         """Which model answers; looking for one may touch the network, so the result holds for a moment, and nobody
         looks on a thread of the store."""
-        forbid_store_thread("looking for a model")
         keys, now = cli_config.redactor(), time.monotonic()  # another one as soon as a key is another
         wanted = (id(settings), id(keys), model, provider)
         known = self._found.get(wanted)
         if known is None or known[:2] != (settings, keys) or now - known[2] >= FOUND_SECONDS:
+            forbid_store_thread("looking for a model")
             known = self._found[wanted] = settings, keys, now, find_runtime(settings, model=model, provider=provider)
             forget_oldest(self._found)
         return known[3]

@@ -28,7 +28,6 @@ from gateway.core.route import (
     RunCommand,
     StartTurn,
     Steer,
-    is_command,
     route,
 )
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
@@ -251,7 +250,7 @@ class Lane:
 
     async def _judge(self, item: Item) -> Decision:
         """What becomes of a message. What was put off keeps its place in the order."""
-        view = self._view(await self._drop_replaced(item))
+        view = self._view(await self._drop_replaced(item) if item.replaces else item.view)
         decision = Drop("a plugin skips it") if item.skip else route(item.inbound, view)
         if item.row.seq in self._judged:
             decision = StartTurn()
@@ -267,8 +266,6 @@ class Lane:
 
     async def _drop_replaced(self, item: Item) -> ConversationView:
         """An edit takes the place of what still waits; what has begun is not touched, and the edit comes too late."""
-        if not item.replaces:
-            return item.view
         running = self.slot.job.seqs if self.slot else ()
         replaced = set(item.replaces).difference(running)
         waiting = tuple(other.row.seq for other in self._queue if other.row.seq in replaced)
@@ -293,7 +290,7 @@ class Lane:
             question=self._parts.questions.open(self.key),
             # What was put into the turn under way and is not read yet is open until it ends, too.
             waiting=len(self._queue) + len(self._steered),
-            behind_command=any(is_command(item.inbound) for item in self._queue),
+            behind_command=any(item.is_command for item in self._queue),
             refusals=self._refusals,
         )
 
@@ -376,13 +373,12 @@ class Lane:
             return pause
         first = self._queue[0]
         items: tuple[Item, ...] = (first,)
-        is_turn, recovers = first.row.taken or not is_command(first.inbound), False
+        is_turn, recovers = first.row.taken or not first.is_command, False
         if is_turn:
             window = spec_of(first.inbound.address.platform).burst_seconds
-            pause = bursts.wait_for(self._queue, window, time.time())
+            items, pause = bursts.next_turn(self._queue, window, time.time())
             if pause:
                 return pause
-            items = bursts.group(self._queue, window)
             # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
             recovers = first.row.attempts > 0 and not self._next_stop
             if recovers and not self._host.recovery.take(self.wake):
@@ -423,7 +419,9 @@ class Lane:
         """The slot has ended: what was not dealt with is looked at again."""
         if slot.stopping != BY_NEW_MESSAGE:
             self._depth = 0
-        self._look_again_at({*self._steered, *slot.job.seqs}.difference(done.closed))
+        left = {*self._steered, *slot.job.seqs}.difference(done.closed)
+        if left:
+            self._look_again_at(left)
         if done.moved:
             self._parts.live_events.show(self.key, Moved(slot.job.first.row.seq, done.moved, slot.job.first.inbound))
         self._note_closed(done.closed, slot.job.first.inbound)

@@ -18,7 +18,6 @@ from gateway.core.agent_cache import HeldTranscript
 from gateway.core.bursts import Item
 from gateway.core.meters import Meters
 from gateway.core.people import scope_of
-from gateway.core.route import is_command
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
@@ -104,10 +103,6 @@ class LiveTurn:
         agent = self._agent
         if agent is not None:
             agent.interrupt(reason)  # its children too
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.cancel.cancelled
 
     def steer(self, text: str, inbox: tuple[int, ...]) -> bool:
         agent = self._agent
@@ -196,7 +191,7 @@ class TurnPerformer:
     def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """The turn of these messages, from its first row in the store to its last."""
         said = TRYING_AGAIN if job.failed else GOING_ON
-        going_on = None if live.is_stopped else Outgoing(job.first.inbound.address, said, NOTE)
+        going_on = None if live.cancel.cancelled else Outgoing(job.first.inbound.address, said, NOTE)
         try:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
@@ -297,7 +292,8 @@ class TurnPerformer:
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = bursts.text_of(fresh)
-        content = _with_images(said, [file for item in fresh for file in item.inbound.files])
+        images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")
+        content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
             again = job.again
             content = [{"type": "text", "text": again.text}, *map(dict, again.parts)] if again.parts else again.text
@@ -332,7 +328,7 @@ class TurnPerformer:
         journal = _journal_of(agent)
         journal.bind(job.claim, turn, lambda end: [answer_of(job, end)])
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = job.again.text if job.again else bursts.text_of([item for item in fresh if not is_command(item.inbound)])
+        said = job.again.text if job.again else bursts.text_of([item for item in fresh if not item.is_command])
         self._parts.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
@@ -378,12 +374,10 @@ def _journal_of(agent: AIAgent) -> StoreJournal:
     return journal
 
 
-def _with_images(text: str, files: Sequence[FileRef]) -> str | list[dict[str, Any]]:
-    """The text, with the images that came along as parts that a model can see."""
+def _read_images(files: Iterable[FileRef]) -> list[dict[str, Any]]:
+    """Images that came along, as parts that a model can see."""
     images = []
     for file in files:
-        if file.kind != "image":
-            continue
         kind = mimetypes.guess_type(file.name)[0] or "image/png"
         try:
             body = read_file(Path(file.path), IMAGE_BYTES)
@@ -393,4 +387,4 @@ def _with_images(text: str, files: Sequence[FileRef]) -> str | list[dict[str, An
         if body:
             address = f"data:{kind};base64,{base64.b64encode(body).decode()}"
             images.append({"type": "image_url", "image_url": {"url": address}})
-    return [{"type": "text", "text": text}, *images] if images else text
+    return images
