@@ -73,12 +73,8 @@ class AgentPlan:
     toolsets: tuple[str, ...]
     signature: str
     fallbacks: tuple[Mapping[str, Any], ...] = ()  # who else may answer, in order
+    reasoning: Mapping[str, Any] | None = None  # how long the model thinks
     changed: Mapping[str, Any] | None = None  # choices that are not stored yet
-
-    @property
-    def reasoning(self) -> Mapping[str, Any] | None:
-        """How long the model thinks: as chosen for the conversation, else as the settings say."""
-        return write_effort(self.choices.effort or self.settings.agent.reasoning_effort)
 
 
 class Builder:
@@ -117,7 +113,8 @@ class Builder:
         signature = self._sign(settings, runtime, toolsets, scope.person_id)
         is_chosen = choices.model or choices.provider
         fallbacks = self._list_fallbacks(settings, runtime) if is_chosen else settings.model.fallbacks
-        return AgentPlan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks)
+        reasoning = write_effort(choices.effort or settings.agent.reasoning_effort)
+        return AgentPlan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks, reasoning)
 
     def _sign(self, settings: Settings, runtime: Runtime, toolsets: tuple[str, ...], person: str) -> str:
         """The text that stands for what an agent is built from; made once for each version of the settings."""

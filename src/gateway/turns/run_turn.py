@@ -205,11 +205,8 @@ class TurnPerformer:
                 self._parts.meters.wait_seconds.note(time.time() - item.row.accepted)
         if turn.given_up:
             return self._write_end(job, turn, GIVEN_UP[turn.given_up])
-        address = job.first.inbound.address
-
-        def answer(end: TurnEnd) -> list[Outgoing]:
-            return [answer_of(job, end, self._parts.delivery.find_draft(address, job.turn))]
-
+        address, find_draft = job.first.inbound.address, self._parts.delivery.find_draft
+        answer = lambda end: [answer_of(job, end, find_draft(address, job.turn))]  # noqa: E731
         with hold_agent(self._parts, plan, job, live, turn, answer) as agent:
             journal, pipe = _journal_of(agent), self._make_pipe(job, live, plan.settings)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
