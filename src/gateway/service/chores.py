@@ -41,14 +41,14 @@ class Chores:
         lanes: Lanes,
         doors: Doors,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        give_up: Callable[[str], None],
+        shut_down: Callable[[str], None] | None,
     ) -> None:
-        """`give_up` is called when the home is lost, with the reason."""
+        """Without `shut_down` the gateway lives in a terminal, which ends it."""
         self._parts = parts
         self._lanes = lanes
         self._doors = doors
         self._spawn = spawn
-        self._give_up = give_up
+        self._shut_down = shut_down
         self.trouble = ""  # what is wrong with the store as a whole: no message is taken then
         self.damaged = 0  # rows that could not be read and were set aside
 
@@ -90,8 +90,8 @@ class Chores:
         self.trouble = lost or parts.store.broken
         if self.trouble and not before:
             log.critical("%s No message is taken any more.", self.trouble)
-        if lost:
-            self._give_up(lost.rstrip("."))
+        if lost and self._shut_down is not None:
+            self._shut_down(lost.rstrip("."))
 
     def _tell_damage(self, aside: SetAside) -> None:
         """On any thread."""

@@ -166,16 +166,9 @@ class Gateway:
         self.host = LaneHost(parts, self.senders, performer, commands, Places(RECOVERIES))
         self.lanes = lanes = Lanes(self.host, node, self.spawn)
         self.settings_watch = SettingsWatch(self.runner, lanes.tell_all)
-        self.chores = Chores(parts, lanes, self.doors, self.spawn, self._lose_home)
-        self.operations = Operations(
-            parts,
-            lanes,
-            self.chores,
-            self.settings_watch,
-            self.pulse,
-            self.doors,
-            None if self._guest else self.shut_down,
-        )
+        shut_down = None if self._guest else self.shut_down
+        self.chores = Chores(parts, lanes, self.doors, self.spawn, shut_down)
+        self.operations = Operations(parts, lanes, self.chores, self.settings_watch, self.pulse, self.doors, shut_down)
         threads = ThreadQueries(parts, lanes)
         self.queries = Queries(
             version=VERSION,
@@ -215,10 +208,6 @@ class Gateway:
         """Begin to stop; `wait_closed` tells when it is done."""
         if self._stopping is None:
             self._stopping = self._loop.create_task(self.stop(reason))
-
-    def _lose_home(self, reason: str) -> None:
-        if not self._guest:
-            self.shut_down(reason)
 
     # --- Core: what adapters call
 

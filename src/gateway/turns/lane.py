@@ -95,6 +95,7 @@ class Lane:
         self._host, self._parts = host, host.parts
         self._call, self._turns = host.parts.call, host.parts.store.turns
         self._woken = asyncio.Event()
+        self.wake = self._woken.set
         self._unseen = True  # the store may hold messages that were not looked at
         self._looking = False  # at what the store holds: a turn may come of it
         self._next_stop = ""  # why the turn that begins next is stopped: it was told to before it had begun
@@ -126,14 +127,25 @@ class Lane:
         self._unseen = True
         self.wake()
 
-    def wake(self) -> None:
-        self._woken.set()
-
     async def work(self) -> None:
-        """Until nothing is open, or the conversation is another's."""
+        """Route what is new and start what is next, until nothing is open or the conversation is another's."""
         while not self.suspended:
             self._woken.clear()
-            pause = await self._step()
+            pause: float | None = STORE_PAUSE  # until the next look; None: until woken
+            try:
+                await self._take_new()
+                pause = self._start_next()
+                pause = 0.0 if self._unseen else pause
+            except Fenced:
+                log.warning("%s belongs to another process now", self.key, extra=self.about)
+                self.suspend("another process works on this conversation")
+            except StoreFailure as problem:
+                log.warning("%s waits for the store: %s", self.key, problem, extra=self.about)
+            except Exception:  # the top of a lane: what runs in it goes on, and it looks again
+                log.exception("%s could not look at its messages", self.key, extra=self.about)
+                self._unseen = True
+            finally:
+                self._looking = False
             is_idle = self.slot is None and not self._queue and not self._tasks and not self._unseen
             if is_idle and not self._woken.is_set():
                 self._meet_stop()
@@ -143,24 +155,6 @@ class Lane:
                     await self._woken.wait()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
-
-    async def _step(self) -> float | None:
-        """Route what is new and start what is next; seconds until the next look, None: when woken."""
-        try:
-            await self._take_new()
-            pause = self._start_next()
-            return 0.0 if self._unseen else pause
-        except Fenced:
-            log.warning("%s belongs to another process now", self.key, extra=self.about)
-            self.suspend("another process works on this conversation")
-        except StoreFailure as problem:
-            log.warning("%s waits for the store: %s", self.key, problem, extra=self.about)
-        except Exception:  # the top of a lane: what runs in it goes on, and it looks again
-            log.exception("%s could not look at its messages", self.key, extra=self.about)
-            self._unseen = True
-        finally:
-            self._looking = False
-        return STORE_PAUSE
 
     def stop(self, reason: str) -> bool:
         """Stop what runs, within five seconds whatever it waits for, or what is about to; False: there is neither."""
@@ -242,21 +236,17 @@ class Lane:
             seq = item.row.seq
             self._known.add(seq)
             try:
-                await self._perform(item, await self._judge(item))
+                view = self._view(await self._drop_replaced(item) if item.replaces else item.view)
+                decision = Drop("a plugin skips it") if item.skip else route(item.inbound, view)
+                if seq in self._judged:
+                    decision = StartTurn()
+                refused = view.waiting >= MAX_WAITING and isinstance(decision, Drop | ReplyAtOnce)
+                self._refusals = self._refusals + 1 if refused else 0
+                await self._perform(item, decision)
                 self._parts.live_events.show(self.key, Judged(seq))
             except Exception:
                 self._look_again_at({seq})  # what was decided could not be stored
                 raise
-
-    async def _judge(self, item: Item) -> Decision:
-        """What becomes of a message. What was put off keeps its place in the order."""
-        view = self._view(await self._drop_replaced(item) if item.replaces else item.view)
-        decision = Drop("a plugin skips it") if item.skip else route(item.inbound, view)
-        if item.row.seq in self._judged:
-            decision = StartTurn()
-        refused = view.waiting >= MAX_WAITING and isinstance(decision, Drop | ReplyAtOnce)
-        self._refusals = self._refusals + 1 if refused else 0
-        return decision
 
     def _look_again_at(self, seqs: set[int]) -> None:
         """They are read from the store again, which alone knows how far each message has come."""
@@ -395,8 +385,14 @@ class Lane:
         return None
 
     async def _run_slot(self, slot: Slot) -> None:
+        commands, turns = self._host.command_performer, self._host.turn_performer
         try:
-            done = await _perform_slot(self._host, slot)
+            done = JobDone() if slot.is_turn else await _unless_abandoned(slot, commands.perform, turns.give_up)
+            if done.again is not None:
+                slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
+            if slot.is_turn:
+                self._parts.live_events.show(self.key, Begun(slot.job.seqs))
+                done = await _unless_abandoned(slot, turns.perform, turns.give_up)
             self._failures = 0
             self._settle(slot, done)
         except Fenced:
@@ -483,17 +479,6 @@ class Lane:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: self.wake())
-
-
-async def _perform_slot(host: LaneHost, slot: Slot) -> JobDone:
-    turns = host.turn_performer
-    if not slot.is_turn:
-        done = await _unless_abandoned(slot, host.command_performer.perform, turns.give_up)
-        if done.again is None:
-            return done
-        slot.is_turn, slot.job = True, replace(slot.job, again=done.again)
-    host.parts.live_events.show(slot.job.claim.conversation, Begun(slot.job.seqs))
-    return await _unless_abandoned(slot, turns.perform, turns.give_up)
 
 
 async def _unless_abandoned(
