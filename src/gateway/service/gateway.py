@@ -77,6 +77,7 @@ class Gateway:
         self.doors = Doors()
         self._guest = guest  # it lives in a terminal, which ends it
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ends = False
         self._closed = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
 
@@ -183,12 +184,13 @@ class Gateway:
 
     async def stop(self, reason: str) -> None:
         """End in order, within the times of `gateway.service.stopping` (C14)."""
-        if self.host.closing:
+        if self._ends:
             await self._closed.wait()
             return
-        self.host.closing = True
+        self._ends = True
         log.info("the gateway stops: %s", reason)
         try:
+            self.host.closing = True
             steps = list_steps(self.parts, self.lanes, self.doors, self._end_tasks, reason, GRACE_SECONDS, CUT_SECONDS)
             for together in steps:
                 await asyncio.gather(*map(take_step, together))
