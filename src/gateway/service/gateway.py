@@ -32,8 +32,7 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import Places
-from gateway.turns.lane import LaneHost
+from gateway.turns.lane import LaneHost, Places
 from gateway.turns.lanes import Lanes
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer

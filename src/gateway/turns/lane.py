@@ -31,8 +31,7 @@ from gateway.core.route import (
     route,
 )
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
-from gateway.turns.jobs import BY_NEW_MESSAGE, Job, JobDone, Places
-from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer
+from gateway.turns.run_turn import BY_NEW_MESSAGE, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer
 from gateway.turns.sender import LOOKED_AT, Senders, spec_of
 from gateway.turns.slash_commands import CommandPerformer
 from gateway.turns.threads import start_thread
@@ -48,6 +47,29 @@ STOP_PATIENCE = 4.0
 LONGEST_BACK_OFF = 60.0
 STORE_PAUSE = 1.0
 TRIED_ENOUGH = f"It was tried {MAX_ATTEMPTS} times, and is not tried again."
+
+
+class Places:
+    """A few places for many: whoever finds none is called when there is one, and asks again. On the event loop. Nobody
+    holds a place while they wait, so whoever does not want it any more just never asks."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: dict[Callable[[], None], None] = {}  # in the order in which they asked first
+
+    def take(self, call: Callable[[], None]) -> bool:
+        """Whether there was a place, which has to be given back; otherwise `call` is called when there may be one."""
+        if not self._free:
+            self._waiting[call] = None
+            return False
+        self._free -= 1
+        return True
+
+    def give_back(self) -> None:
+        self._free += 1
+        called, self._waiting = self._waiting, {}
+        for call in called:
+            call()
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import mimetypes
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from gateway.run import GatewayRunner
 from gateway.session_context import describe_session
 from gateway.turns.agent_builder import AgentPlan, Builder, Choices
 from gateway.turns.endings import Endings
-from gateway.turns.jobs import BY_NEW_MESSAGE, Job, JobDone
 from gateway.turns.questions import Questions, TurnAsker
 from gateway.turns.sender import WORKSPACE, make_folders, open_folder, spec_of
 from gateway.turns.threads import EventPipe, StoreFace
@@ -41,7 +40,7 @@ from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
 from hermes_state.sql.store_sql import Store
 from hermes_state.store_journal import StoreJournal
-from hermes_state.turns import BegunTurn
+from hermes_state.turns import BegunTurn, Claim
 from run_agent import AIAgent
 from run_agent.events import Listeners
 from run_agent.options import TurnOptions
@@ -57,6 +56,50 @@ GIVEN_UP = {
 }
 #: Images up to this size are shown to the model; larger files are only named.
 IMAGE_BYTES = 5_000_000
+BY_NEW_MESSAGE = "a new message came"  # why a turn was stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A question that is asked once more, with all that came along with it (`/retry`)."""
+
+    text: str
+    parts: tuple[Mapping[str, Any], ...] = ()  # images
+    foreign: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is done next, as it is handed to a thread."""
+
+    claim: Claim
+    items: tuple[Item, ...]
+    depth: int = 0
+    again: Again | None = None
+    failed: bool = False  # it was tried here before, and something was in the way
+
+    @property
+    def turn(self) -> str:
+        """The one name of its turn, from the inbox to the log: the same for every attempt, so that a turn that goes on
+        takes up the draft that it had."""
+        return f"{self.claim.conversation}#{self.first.row.seq}"
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        return tuple(item.row.seq for item in self.items)
+
+    @property
+    def first(self) -> Item:
+        return self.items[0]
+
+
+@dataclass(frozen=True, slots=True)
+class JobDone:
+    """What became of a job."""
+
+    closed: tuple[int, ...] = ()  # messages that are dealt with
+    again: Again | None = None  # of a command: what is asked as the turn of the same message
+    moved: str = ""  # of a command: the conversation that its sender goes on in
 
 
 class LiveTurn:

@@ -19,8 +19,7 @@ from gateway.core.people import may_stop
 from gateway.core.usage_report import read_report, write_scopes
 from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
 from gateway.turns.endings import NEW
-from gateway.turns.jobs import Again, Job, JobDone
-from gateway.turns.run_turn import GatewayParts, LiveTurn, TurnPerformer, hold_agent
+from gateway.turns.run_turn import Again, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer, hold_agent
 from gateway.turns.sender import spec_of
 from gateway.turns.sessions import find_session, list_sessions
 from hermes_base import command_table
