@@ -14,7 +14,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from tools.builtin.file_tools import search_files
 from tools.files import roots, searching
-from tools.files.patterns import IgnoreRules, make_rule
+from tools.files.patterns import is_ignored, make_rule
 
 Search = Callable[..., str]
 
@@ -199,7 +199,7 @@ def test_hard_links_to_private_files_are_left_out(work: Path, search: Search, ho
 def test_gitignore_rules(line: str, path: str, folder: bool, ignored: bool) -> None:
     rule = make_rule(line)
     assert rule is not None
-    assert IgnoreRules((rule,)).ignores(path, folder=folder) is ignored
+    assert is_ignored([rule], path, folder=folder) is ignored
 
 
 def test_lines_that_are_no_rule() -> None:

@@ -5,7 +5,7 @@ RE2 reads the text once and lets other threads work. What it cannot do that way 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import re2
@@ -67,20 +67,12 @@ class Rule:
     folders_only: bool
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoreRules:
-    """Rules from the outermost folder inwards: the last that fits decides."""
-
-    rules: tuple[Rule, ...] = ()
-
-    def extended(self, more: Iterable[Rule]) -> "IgnoreRules":
-        return IgnoreRules((*self.rules, *more))
-
-    def ignores(self, path: str, *, folder: bool) -> bool:
-        for rule in reversed(self.rules):
-            if (folder or not rule.folders_only) and rule.expression.fits(path):
-                return rule.ignores
-        return False
+def is_ignored(rules: Sequence[Rule], path: str, *, folder: bool) -> bool:
+    """Rules come from the outermost folder inwards: the last that fits decides."""
+    for rule in reversed(rules):
+        if (folder or not rule.folders_only) and rule.expression.fits(path):
+            return rule.ignores
+    return False
 
 
 def read_rules(base: str, descriptor: int) -> list[Rule]:

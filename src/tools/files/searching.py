@@ -21,7 +21,7 @@ from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
 from hermes_constants.ordinary_files import open_file
 from tools.files.encodings import decode, printable
-from tools.files.patterns import IgnoreRules, LinearPattern, read_rules
+from tools.files.patterns import LinearPattern, Rule, is_ignored, read_rules
 from tools.files.programs import CLEAN_ENVIRONMENT, find_program
 from tools.files.roots import (
     READ,
@@ -207,20 +207,20 @@ def search_with_rg(query: Query, rg: str) -> Iterator[FileHit]:
 def search_by_walk(query: Query) -> Iterator[FileHit]:
     """Hits without ripgrep: every folder and file is opened relative to the one before, links are not followed."""
     with open_folder(query.place.path) as folder:
-        rules: dict[str, IgnoreRules] = {}
+        rules: dict[str, list[Rule]] = {}
         for root, folders, names, descriptor in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
             _stop_when_told(query.context)
             base = "" if root == "." else root[2:] + "/"
-            here = rules.get(os.path.dirname(base[:-1]), IgnoreRules()).extended(read_rules(base, descriptor))
+            here = [*rules.get(os.path.dirname(base[:-1]), ()), *read_rules(base, descriptor)]
             rules[base[:-1]] = here
             folders[:] = sorted(
                 name
                 for name in folders
-                if name != ".git" and query.sight.enters(base + name) and not here.ignores(base + name, folder=True)
+                if name != ".git" and query.sight.enters(base + name) and not is_ignored(here, base + name, folder=True)
             )
             for name in sorted(names):
                 path = base + name
-                if name == ".git" or here.ignores(path, folder=False) or _is_link(name, descriptor):
+                if name == ".git" or is_ignored(here, path, folder=False) or _is_link(name, descriptor):
                     continue
                 _stop_when_told(query.context)
                 if not query.wants(path):
