@@ -1,16 +1,15 @@
-"""What a client is sent of a run while it runs, in the form of its format.
+"""What clients of the API are told of a run while it runs: its events under the names that they know, and its text.
 
-Such a reader joins the pieces of the text, and cannot take anything back. A text that begins anew goes on for it if it
-begins with what was sent. If it does not, the stream has to end with an error: what the client has joined is then never
-taken for the answer.
+Who is sent the text in pieces joins them, and cannot take anything back. A text that begins anew goes on for such a
+reader if it begins with what was sent. If it does not, the stream has to end with an error: what the client has joined
+is then never taken for the answer.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from gateway.http.answers import PULSE, PULSE_SECONDS, write_question
+from gateway.http.answers import write_question
 from gateway.http.api.problems import ApiProblem
-from gateway.http.api.runs.outcomes import RunOutcome
 from gateway.http.api.runs.run_record import Record, RunEnded, RunEvent, TextVoid
 from gateway.http.api.runs.tickets import RUN
 from gateway.platforms.face import Asking, Begun
@@ -109,45 +108,3 @@ def problem_with(record: Record) -> ApiProblem | None:
     if record.outcome.interrupted and not record.outcome.text:
         return ApiProblem(502, record.outcome.reason, "interrupted")
     return None
-
-
-class StreamForm(Protocol):
-    """How a format writes a run in pieces."""
-
-    def begin(self) -> Sequence[bytes]: ...
-
-    def write_text(self, piece: str) -> Sequence[bytes]: ...
-
-    def write_event(self, event: RunEvent) -> Sequence[bytes]:
-        """What happens beside the text."""
-        ...
-
-    def fail(self, problem: ApiProblem) -> Sequence[bytes]: ...
-
-    def finish(self, outcome: RunOutcome) -> Sequence[bytes]: ...
-
-
-async def write_stream(record: Record, form: StreamForm) -> AsyncIterator[bytes]:
-    """The run in pieces, from its beginning, however far it is already."""
-    for piece in form.begin():
-        yield piece
-    sent = SentText(record)
-    async for recorded in record.follow(pulse=PULSE_SECONDS):
-        match recorded.event if recorded is not None else None:
-            case None:
-                pieces: Sequence[bytes] = [PULSE]
-            case TextDelta() | TextEnded() | TextVoid() as event:
-                new = sent.take(event)
-                pieces = form.write_text(new) if new else form.fail(sent.problem) if sent.problem else ()
-            case RunEnded() | StreamEnded():
-                problem = problem_with(record)
-                if problem is None and record.outcome is not None:
-                    sent.finish(record.outcome.text)
-                problem = problem or sent.problem
-                pieces = form.fail(problem) if problem else form.finish(record.outcome) if record.outcome else ()
-            case event:
-                pieces = form.write_event(event)
-        for piece in pieces:
-            yield piece
-        if sent.problem is not None:
-            return
