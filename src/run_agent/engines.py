@@ -37,23 +37,20 @@ def tell_model(engine: Any, runtime: Runtime) -> None:
     guarded(engine.update_model, **accepted_arguments(engine.update_model, facts))
 
 
-def engine_tools(engine: Any) -> list[dict[str, Any]]:
-    """The engine's own tools in the form of the API."""
-    schemas = guarded(engine.get_tool_schemas) or [] if hasattr(engine, "get_tool_schemas") else []
-    bare = [schema.get("function", schema) for schema in schemas if isinstance(schema, Mapping)]
-    for schema in bare:
-        if not schema.get("name"):
-            log.warning("a tool of the context engine has no name and is left out")
-    return [{"type": "function", "function": dict(schema)} for schema in bare if schema.get("name")]
-
-
 def add_engine_tools(
     shared: Sequence[Mapping[str, Any]], engine: Any
 ) -> tuple[Sequence[Mapping[str, Any]], frozenset[str]]:
-    """The shared tools with those of the engine behind them, and the names of the latter; a name is given once."""
+    """The shared tools with those of the engine behind them, in the form of the API, and the names of the latter; a
+    name is given once."""
+    schemas = guarded(engine.get_tool_schemas) or [] if hasattr(engine, "get_tool_schemas") else []
     known = {tool["function"]["name"] for tool in shared}
-    own = [tool for tool in engine_tools(engine) if tool["function"]["name"] not in known] if engine else []
-    return [*shared, *own] if own else shared, frozenset(tool["function"]["name"] for tool in own)
+    own: dict[str, dict[str, Any]] = {}
+    for schema in (schema.get("function", schema) for schema in schemas if isinstance(schema, Mapping)):
+        if not schema.get("name"):
+            log.warning("a tool of the context engine has no name and is left out")
+        elif schema["name"] not in known:
+            own.setdefault(schema["name"], {"type": "function", "function": dict(schema)})
+    return [*shared, *own.values()] if own else shared, frozenset(own)
 
 
 def bind_session(engine: Any, session: str, facts: Mapping[str, Any]) -> None:

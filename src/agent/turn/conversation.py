@@ -143,11 +143,6 @@ class Conversation:
         self._take(placed(rows, version - len(rows)))
         self.version = version
 
-    def replace_after(self, keep: int, rows: Sequence[Row], version: int) -> None:
-        """What came after the first messages was taken back, and these rows stand in its place."""
-        self.forget_after(keep, version, "left_out")
-        self.note(rows, version)
-
     def forget_after(self, keep: int, version: int, reason: str = "undo") -> None:
         """That what came after the first messages is taken back was stored."""
         for dialect in set(self._watches).union(*(row.sent for row in self._rows[:1])):
