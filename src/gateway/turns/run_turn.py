@@ -319,8 +319,8 @@ class TurnPerformer:
             plan.fallbacks,
             plan.settings.agent.max_iterations,
             (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
-            live.cancel,
-            Listeners(
+            cancel=live.cancel,
+            listeners=Listeners(
                 stream_delta_callback=pipe.put_text,
                 reasoning_callback=pipe.put_reasoning,
                 text_end_callback=pipe.put,
@@ -328,7 +328,7 @@ class TurnPerformer:
                 status_callback=lambda notice: self._tell(job, pipe, notice),
                 switch_callback=self._parts.meters.switches.add,
             ),
-            job.turn,
+            turn=job.turn,
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = bursts.text_of(fresh)
