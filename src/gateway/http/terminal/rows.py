@@ -54,6 +54,7 @@ class RowsView:
         self._open: set[int] = set()  # messages whose end was not told
         self._over: frozenset[int] = frozenset()  # messages of a turn whose answer came before its events
         self._waits_for_end = 0  # the row that was not told last time, since its turn goes on
+        self._unconfirmed: set[int] = set()  # rows that it was past at the last late look
         self._held: list[StoredRow] = []  # answers from before we came, while a turn is under way
         self._late: list[Watched] = []  # what no store has, of events that were given up
         self._missed: AsyncIterator[Word | StoredRow] | None = None  # until it is abreast
@@ -152,7 +153,7 @@ class RowsView:
             case Dealt(seqs):
                 return await self._settle(seqs)
             case Posted(late):
-                return [*(await self._tell_unseen() if late else ()), *await self._tell_posted()]
+                return [*(await self._tell_again() if late else ()), *await self._tell_posted()]
             case StreamEnded():
                 self.ended = True
         return [] if self._over and isinstance(event, _PICTURED) else describe_event(event, self._shelf)
@@ -176,12 +177,21 @@ class RowsView:
         return [*map(_write_row, held), *told, {"type": "settled", "seqs": seqs}]
 
     async def _tell_unseen(self) -> list[Json]:
-        """What nobody has confirmed, of the rows that this terminal is past: they were there before it came, or what it
-        said of them did not get through. The answers among them wait for the end of a turn under way."""
+        """What nobody has confirmed of the rows that were there before this terminal came. The answers among them wait
+        for the end of a turn under way."""
+        unseen = await self._find_unseen()
+        self._held = [row for row in unseen if row.outgoing.kind == ANSWER and self._open]
+        return [_write_row(row) for row in unseen if row not in self._held]
+
+    async def _tell_again(self) -> list[Json]:
+        """What was told, and nobody has confirmed it from one late look to the next."""
+        before, unseen = self._unconfirmed, await self._find_unseen()
+        self._unconfirmed = {row.id for row in unseen}
+        return [_write_row(row) for row in unseen if row.id in before]
+
+    async def _find_unseen(self) -> list[StoredRow]:
         unseen = await self._door.unseen_rows(self._adapter.address_of(self._conversation))
-        passed = [row for row in unseen if row.id <= self._row]
-        self._held = [row for row in passed if row.outgoing.kind == ANSWER and self._open]
-        return [_write_row(row) for row in passed if row not in self._held]
+        return [row for row in unseen if row.id <= self._row]
 
     async def _tell_posted(self) -> list[Json]:
         """There is something new. A row that waits for the end of its turn still, when there is, looks whether that was
