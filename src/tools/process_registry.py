@@ -30,7 +30,7 @@ class TaskProcess:
     killed: bool = False  # on purpose, so nobody needs to be told
     pty: bool = False
     network: bool = False  # what it says may be anybody's words
-    note: str = ""  # what there is to know about its end
+    replaced: threading.Event = field(default_factory=threading.Event)  # a file under it was, and so it was ended
     waiters: int = 0  # calls of tools that wait for it
     drained: threading.Event = field(default_factory=threading.Event)  # it has ended and all of its output is kept
 

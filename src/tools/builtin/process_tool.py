@@ -65,7 +65,15 @@ def _start(args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
     start = clear_command(context, command, read_level(args))
     pty = args.get("pty") is True
     launched = launch(start, shell_of(context), context, pty=pty, with_stdin=True)
-    entry = TaskProcess(context.task, start, launched.running, background=True, pty=pty, network=launched.network)
+    entry = TaskProcess(
+        context.task,
+        start,
+        launched.running,
+        background=True,
+        pty=pty,
+        network=launched.network,
+        replaced=launched.replaced,
+    )
     process_registry.add(entry)
     threading.Thread(target=_follow, args=(entry, launched, context), name=f"process-{entry.id}", daemon=True).start()
     return {"id": entry.id, "state": "running"}
@@ -77,7 +85,6 @@ def _follow(entry: TaskProcess, launched: Launched, context: ToolContext) -> Non
         entry.running.pump()
         entry.running.finish()
         take_note(launched)  # a background process leaves nothing to the next command
-        entry.note = REPLACED if launched.replaced.is_set() else ""
         entry.drained.set()
         new = describe_new_files(launched, context)
         if context.post_notice is not None and (new or not entry.killed):
@@ -165,13 +172,13 @@ def _state(entry: TaskProcess) -> dict[str, Any]:
     if entry.is_running:
         return {"state": "running"}
     ended = {"state": "ended", "exit_code": entry.running.exit_code}
-    return {**ended, "note": entry.note} if entry.note else ended
+    return {**ended, "note": REPLACED} if entry.replaced.is_set() else ended
 
 
 def _show_news(entry: TaskProcess) -> dict[str, Any]:
     """State, and the newest output that was not shown before."""
     if not entry.is_running:
-        entry.drained.wait(DRAIN_SECONDS)  # the last words, and why it ended, may still be on their way
+        entry.drained.wait(DRAIN_SECONDS)  # the last words may still be on their way
     state = _state(entry)
     shown = _show_output(entry, max(entry.seen, entry.running.spool.total - SHOWN_BYTES))
     entry.seen = shown["next_offset"]
