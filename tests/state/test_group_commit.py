@@ -119,6 +119,16 @@ def test_one_that_fails_leaves_nothing_and_harms_nobody(engine: SqliteEngine, cr
     assert stored(path).keys() == {"first", "before", "after"}
 
 
+def test_a_write_that_is_refused_writes_nothing(engine: SqliteEngine, path: Path) -> None:
+    """F7: what is asked for again and again and is there already does not fill the disk."""
+    before = count_commits(path)
+    for _ in range(3):
+        with pytest.raises(NothingDone):
+            engine.write(lambda db: db.run(Sql(SET, ("a", "written")), Sql("select 1 from node", (), NothingDone)))
+    assert count_commits(path) == before
+    assert stored(path) == {}
+
+
 def test_each_sees_what_the_one_before_it_wrote(engine: SqliteEngine, crowd: Crowd) -> None:
     def count_up(db: Transaction) -> int:
         found = db.execute(GET, ("count",)).first

@@ -181,6 +181,8 @@ class SqliteEngine:
                 with _change_state(db.connection):
                     for one in group:
                         _write_one(db, one)
+                    if all(one.error for one in group):  # to commit what was taken back would write its pages
+                        db.connection.execute("rollback")
         except (*_ERRORS, StoreFailure) as error:
             for one in group:
                 one.error = one.error or error
@@ -483,7 +485,8 @@ def _change_state(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("begin immediate")
     try:
         yield
-        db.execute("commit")
+        if db.in_transaction:
+            db.execute("commit")
     except BaseException:
         if db.in_transaction:
             db.execute("rollback")
