@@ -233,7 +233,7 @@ def test_an_answer_that_nobody_confirmed_is_shown_to_the_next(
     killed.say("hello")
     killed.wait(wire.Deliver)
     killed.close()
-    wait_until(lambda: not house.house.adapter.reachable(HERE))
+    wait_until(lambda: not house.house.adapter.hub.is_watched(HERE.chat))
     person = meet("b", conversation=KEY)
     wait_until(lambda: person.answers() == ["echo: hello"])
     assert person.type("quiet") == [Idle()]
