@@ -118,7 +118,7 @@ class WebHouse:
         return int(web.hub.count())  # type: ignore[attr-defined]
 
     def wait_quiet(self) -> None:
-        wait_until(lambda: self.gateway.turns.depth() == (0, 0) and not self.gateway.lanes.at_work)
+        wait_until(lambda: self.gateway.turns.depth() == (0, 0) and not self.gateway.lanes.at_work, 60)
 
 
 class Visitor:
