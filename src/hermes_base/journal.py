@@ -172,7 +172,7 @@ def placed(rows: Sequence[Row], first: int) -> tuple[Row, ...]:
     return tuple([Row(row.message, row.shown, row.sent, row.kind, place) for place, row in enumerate(rows, first)])
 
 
-def copy_messages(given: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def copy_messages(given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The messages with lists and mappings of their own, in one go: histories are long. Texts are shared."""
     try:
         copied: list[dict[str, Any]] = msgspec.to_builtins(given, builtin_types=(bytes, bytearray))

@@ -11,6 +11,8 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import msgspec
+
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import Address
@@ -79,6 +81,10 @@ class Damaged:
 
 def decode(table: str, key: Key, raw: bytes, make: Callable[[Any], T]) -> T:
     """What the stored JSON says, as `make` reads it; DamagedRow when it says nothing that can be read."""
+    try:
+        return make(msgspec.json.decode(raw))
+    except (msgspec.DecodeError, TypeError, KeyError, RecursionError):
+        pass  # it is damaged, or has what other readers refuse: half a pair of surrogates, numbers without end
     return read_text(table, key, raw, lambda text: make(json.loads(text)))
 
 

@@ -5,7 +5,6 @@ The old session stays whole in the store; rows that the engine kept go over with
 names the row of the session that is kept whole, and people are shown the whole text.
 """
 
-import copy
 import itertools
 import json
 import logging
@@ -22,7 +21,7 @@ from agent.turn.conversation import Conversation, PrefixBreak
 from agent.turn.ports import Ports
 from hermes_base.chat import Notice
 from hermes_base.errors import STOPS
-from hermes_base.journal import COMPACTED, Row, head_row, shown_text, text_of
+from hermes_base.journal import COMPACTED, Row, copy_messages, head_row, shown_text, text_of
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class Wanted:
 
 def compact(ports: Ports, conversation: Conversation, wanted: Wanted) -> Conversation | None:
     """The shorter conversation, stored; None when nothing was changed."""
-    messages = copy.deepcopy(conversation.messages)
+    messages = copy_messages(conversation.messages)
     rows = _ask_engine(ports, ports.engine, conversation, wanted)
     spare = ports.make_spare_engine() if rows is None else None
     if spare is not None:  # an engine that fails is somebody else's code, and ours stands in (E3)
@@ -79,7 +78,7 @@ def compact(ports: Ports, conversation: Conversation, wanted: Wanted) -> Convers
 
 def _ask_engine(ports: Ports, engine: Any, conversation: Conversation, wanted: Wanted) -> list[Row] | None:
     """The rows after it; None when it failed, or left out what the person asked last (E7)."""
-    live, kept = conversation.messages, copy.deepcopy(conversation.messages)
+    live, kept = conversation.messages, copy_messages(conversation.messages)
     offered = {"current_tokens": wanted.tokens, "focus_topic": wanted.focus, "force": wanted.forced}
     try:
         shorter = engine.compress(list(live), **accepted_arguments(engine.compress, offered))
