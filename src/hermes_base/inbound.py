@@ -111,7 +111,16 @@ def as_fields(value: Any) -> dict[str, Any]:
 
 
 #: The form in the store.
-write_inbound = write_outgoing = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_fields).encode
+write_outgoing = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_fields).encode
+
+
+def write_inbound(inbound: Inbound) -> str:
+    """The form in the store, which the version before reads, too: the way stands there as it is typed, if it can be."""
+    typed = replace(inbound, way="", text=f"/{inbound.way} {inbound.text}") if inbound.way else inbound
+    fields = as_fields(typed if read_way(typed) == inbound else inbound)
+    if not fields["way"]:
+        del fields["way"]
+    return write_outgoing(fields)
 
 
 def read_way(inbound: Inbound) -> Inbound:
@@ -126,7 +135,7 @@ def read_inbound(body: str | Mapping[str, Any]) -> Inbound:
     fields: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
     files = tuple(FileRef(**file) for file in fields.pop("files"))
     inbound = Inbound(**{**fields, "address": Address(**fields["address"]), "files": files})
-    return inbound if "way" in fields else read_way(inbound)  # the version before wrote it into the text
+    return inbound if inbound.way else read_way(inbound)
 
 
 def read_outgoing(body: str | Mapping[str, Any]) -> Outgoing:

@@ -100,5 +100,8 @@ def _cut_around(is_found: Callable[[str], bool], text: str) -> str:
 def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
-    parts = unicodedata.normalize("NFD", word.lower())
-    return unicodedata.normalize("NFC", "".join(part for part in parts if not unicodedata.combining(part)))
+    bare: list[str] = []
+    for part in unicodedata.normalize("NFD", word.lower().replace("ς", "σ")):
+        if not (unicodedata.combining(part) and bare and bare[-1].isascii()):  # elsewhere a mark makes another letter
+            bare.append(part)
+    return unicodedata.normalize("NFC", "".join(bare))

@@ -27,6 +27,26 @@ OWNER, ADMIN, ANNA, BEN = (
 STRANGER = Standing("", "")
 
 
+def test_a_process_that_lost_a_turn_voids_nothing_of_the_one_that_goes_on_with_it() -> None:
+    """G4, B8: both attempts have the turn's one name, and each voids its own questions."""
+    store = fresh_store().people
+    old, new = (Questions(store, lambda _: None, node=node) for node in ("old", "new"))
+    answers: dict[str, Answer] = {}
+
+    def ask(questions: Questions, id: str) -> None:
+        answers[id] = questions.begin_turn("c", "c#5", "anna").ask(approval(id))
+
+    threads = [threading.Thread(target=ask, args=one) for one in ((old, "q1"), (new, "q2"))]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: old.open("c") is not None and new.open("c") is not None)
+    old.void_all()
+    threads[0].join()
+    assert new.answer("q2", "approve", OWNER, conversation="c")
+    threads[1].join()
+    assert (answers["q1"], answers["q2"].text) == (NOBODY, "approve")
+
+
 def approval(id: str = "q1", **more: Any) -> Question:
     return Question(**{"id": id, "kind": "approval", "text": "rm x", "choices": ("approve", "deny"), **more})
 
@@ -188,7 +208,7 @@ def test_a_removed_person_is_asked_nothing_any_more(house: House) -> None:
 def test_an_answer_to_what_the_store_calls_void_does_not_hold(house: House) -> None:
     """G3: the person was removed in the store a moment before the answer came."""
     box = house.ask_openly(approval())
-    house.store.void_turn("c", "t")
+    house.store.void_question("q1")
     house.answer("q1", "approve", OWNER)
     wait_until(lambda: bool(box))
     assert not box[0].given

@@ -295,12 +295,16 @@ def test_the_word_for_the_way_of_a_message_is_read_off_it(text: str, way: str, r
         assert read_way(replace(typed, text="/queue more")).text == "/queue more"
 
 
-def test_a_stored_message_of_the_version_before_has_its_way_in_the_text() -> None:
-    stored = json.loads(write_inbound(Inbound(DM, "1", "anna", "/queue /new")))
-    assert read_inbound(json.dumps(stored)).text == "/queue /new"
-    del stored["way"]
-    read = read_inbound(json.dumps(stored))
-    assert (read.way, read.text) == ("queue", "/new")
+def test_a_stored_message_has_its_way_as_it_is_typed() -> None:
+    """H4: the version before reads it, and wrote it so."""
+    for way, text in (("", "/new"), ("queue", "/new"), ("steer", "/queue more"), ("queue", "a\nb")):
+        inbound = Inbound(DM, "1", "anna", text, way=way)
+        stored = json.loads(write_inbound(inbound))
+        assert "way" not in stored
+        assert stored["text"] == (f"/{way} {text}" if way else text)
+        assert read_inbound(json.dumps(stored)) == inbound
+    for text in ("", "with a space at its end "):  # nobody can type these so
+        assert read_inbound(write_inbound(Inbound(DM, "1", "anna", text, way="queue"))).text == text
 
 
 def test_what_waits_is_a_command_only_when_the_house_carries_it_out() -> None:

@@ -157,6 +157,20 @@ def test_a_full_disk_is_told_to_all_and_they_can_go_on(engine: SqliteEngine, cro
     assert engine.write(set_to("later", "written")) == "later"
 
 
+def test_a_refusal_does_not_outlive_what_it_was_for(engine: SqliteEngine, crowd: Crowd, path: Path) -> None:
+    """C1, C2: the second delivery of a message is not taken for seen before when the first one was not stored."""
+
+    def add_once(db: Transaction) -> None:
+        db.run(Sql("insert into meta (key, value) values ('m', 'written') on conflict do nothing", (), NothingDone))
+
+    first, second = crowd.add(add_once), crowd.add(add_once)
+    large = crowd.add(lambda db: db.run(Sql("pragma max_page_count = 1"), Sql(SET, ("large", "x" * 10_000_000))))
+    crowd.go_on()
+    assert isinstance(large.exception(60), StoreFailure)
+    ends = [first.exception(60), second.exception(60)]
+    assert "m" in stored(path) or all(isinstance(end, StoreFailure) for end in ends)
+
+
 def test_a_closed_store_is_told_to_all(engine: SqliteEngine, crowd: Crowd) -> None:
     added = [crowd.add(set_to(f"k{n}", "written")) for n in range(3)]
     closing_thread = threading.Thread(target=engine.close)

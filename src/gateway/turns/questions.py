@@ -173,7 +173,7 @@ class Questions:
             if answer.given:
                 return answer if self._store.close_question(question.id, answer.text, answer.by) else NOBODY
             if waiting.closed.is_set():
-                self._store.void_turn(question.conversation, question.turn)
+                self._store.void_question(question.id)
         except StoreFailure as problem:
             log.warning("the end of question %s was not stored: %s", question.id, problem)
         return answer

@@ -57,7 +57,7 @@ class GroupCommit:
             self._perform(group)
         except BaseException:  # this thread is to end; the others learn that nothing was written
             for one in group:
-                one.error = one.error or StoreFailure("A write was broken off.", kept="Nothing of it was stored.")
+                one.error = StoreFailure("A write was broken off.", kept="Nothing of it was stored.")
             raise
         finally:
             for one in group:

@@ -69,13 +69,15 @@ class Outbox(StorePart):
 
     def outbox_arrived(self, account: str, rows: Sequence[int]) -> list[OutboxRow]:
         """Clients of the account have read these here; those of them that waited for it."""
-        found = self._db.run(*(Sql(sql.ARRIVED, {"account": clean(account), "row": row}) for row in rows))
-        return [turn_rules.make_row(row) for one in found for row in one.rows]
+        batch = [Sql(sql.ARRIVED, {"account": clean(account), "row": row}) for row in rows]
+        return self._db.write(lambda db: [turn_rules.make_row(row) for one in db.run(*batch) for row in one.rows])
 
     def outbox_arrived_all(self, account: str, chat: str) -> list[OutboxRow]:
         """The same for all messages of a chat, in order."""
-        (found,) = self._db.run(Sql(sql.ARRIVED_ALL, {"account": clean(account), "chat": clean(chat)}))
-        return [turn_rules.make_row(row) for row in sorted(found.rows)]
+        wanted = {"account": clean(account), "chat": clean(chat)}
+        return self._db.write(
+            lambda db: [turn_rules.make_row(row) for row in sorted(db.execute(sql.ARRIVED_ALL, wanted).rows)]
+        )
 
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation after this row, sent or not, for a client that comes back."""

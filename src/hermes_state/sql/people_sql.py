@@ -72,7 +72,7 @@ ADD_QUESTION = (
 )
 CLOSE_QUESTION = "update question set state = ?, answer = ?, answered_by = ? where id = ? and state = 'open'"
 EXPIRE_QUESTION = "update question set state = 'expired' where id = ? and state = 'open' and expires <= clock()"
-VOID_TURN = "update question set state = 'void' where conversation = ? and turn = ? and state = 'open'"
+VOID_QUESTION = "update question set state = 'void' where id = ? and state = 'open'"
 VOID_NODE = "update question set state = 'void' where node = ? and state = 'open'"
 VOID_ALL = "update question set state = 'void' where state = 'open'"
 DELETE_QUESTIONS_OF = "delete from question where approver = ?"
@@ -242,9 +242,9 @@ class PeopleStore(StorePart):
         found = self._db.find_as(_read_question, GET_QUESTION, (question,))
         return found[0] if found else None
 
-    def void_turn(self, conversation: str, turn: str) -> int:
-        """The turn has ended: nobody waits for its questions any more; how many were open."""
-        return self._db.run(Sql(VOID_TURN, (clean(conversation), clean(turn))))[0].changed
+    def void_question(self, question: str) -> bool:
+        """Nobody waits for the answer any more; False when it was not open."""
+        return self._db.run(Sql(VOID_QUESTION, (question,)))[0].changed == 1
 
     def void_questions(self, node: str | None = None) -> int:
         """The same for a process that has ended; None: for all of them."""

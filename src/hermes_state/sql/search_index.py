@@ -7,9 +7,8 @@ Two numbers are stored: how far it reaches, and ALL. With another second number 
 the rows up to the first and those above the second, all of them if the two are the same.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from hermes_base.journal import LOST, Row
 from hermes_state.damage import DamagedRow, as_object, decode
@@ -21,7 +20,7 @@ from hermes_state.texts import cut_excerpt, mark_title, match_text, match_title,
 
 BATCH = 50  # rows
 BATCH_CHARS = 200_000  # of their text; the batch ends with the row that has the last of them
-LOOKED_THROUGH = 1_000  # of the rows that are behind
+LOOKED_THROUGH = 5_000  # of the rows that are behind
 ALL = 2**63 - 1
 
 
@@ -34,18 +33,31 @@ def find_reach(db: Transaction) -> int | None:
     return reach if others == ALL else ALL
 
 
-def keep_up(db: Transaction, stored: str | None, last: int) -> None:
-    """Before rows are added behind the last one, with the numbers as they are stored. The numbers of rows that were
-    deleted are given again, so the index reaches no further than the last row."""
+def keep_up(db: Transaction, stored: str | None, last: int, added: Sequence[Row] = ()) -> list[Sql]:
+    """Before rows are added behind the last one, with the numbers as they are stored; what is to be done when they are
+    there. Many at once are indexed at once.
+
+    The numbers of rows that were deleted are given again, so the index reaches no further than the last row. One that
+    an older program was rebuilding is given up: what it holds is not known.
+    """
     if stored is None:
-        return
+        return []
     reach, others = map(int, stored.split())
     if others not in (ALL, reach):
-        restart(db)
-    elif others != ALL or last < reach:
+        db.execute(statements.STOP_SEARCH)
+        return []
+    if others != ALL or last < reach:
+        reach = last
         _keep(db, last)
-    elif last - reach >= BATCH:
-        extend(db)
+    while last - reach >= (BATCH if len(added) < BATCH else 1) and last - reach < LOOKED_THROUGH:
+        reach, _ = extend(db)
+        if len(added) < BATCH:
+            break
+    if len(added) < BATCH or reach < last:
+        return []
+    texts = [(number, space_letters(text)) for number, row in enumerate(added, last + 1) if (text := read_text(row))]
+    done = Sql(statements.SET_META, ("search", f"{last + len(added)} {ALL}"))
+    return [*(Sql(statements.ADD_SEARCH, text) for text in texts), done]
 
 
 def take_session(db: Transaction, session: str) -> None:
@@ -72,17 +84,15 @@ def find(db: Transaction, words: str, limit: int, person: str | None = None) -> 
     named = ((session, title, at) for session, title, at in titles if match_title(runs, title))
     hits = [SearchHit(session, -1, TITLE, mark_title(runs, title), at) for session, title, at in islice(named, limit)]
     behind = db.execute(statements.MESSAGES_BEHIND, (reach, person, person, LOOKED_THROUGH)).rows
-    hits += islice((hit for hit, text in _read_hits(runs, behind) if match_text(runs, text)), limit - len(hits))
-    indexed = db.execute(statements.SEARCH, (db.write_match(runs), person, person, limit - len(hits))).rows
-    return hits + [hit for hit, _ in _read_hits(runs, indexed)]
-
-
-def _read_hits(runs: list[list[str]], rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[SearchHit, str]]:
-    """Each row as it would be shown, and its whole text."""
-    for row_id, session, position, kind, raw, shown, created in rows:
+    texts = _read_texts((row_id, kind, raw, shown) for row_id, _, _, kind, raw, shown, _ in behind)
+    matching = (row for row, (_, text) in zip(behind, texts, strict=True) if match_text(runs, text))
+    found = list(islice(matching, limit - len(hits)))
+    found += db.execute(statements.SEARCH, (db.write_match(runs), person, person, limit - len(hits) - len(found))).rows
+    for row_id, session, position, kind, raw, shown, created in found:
         row = Row(decode("message", (row_id,), raw, as_object), shown, kind=kind)
-        text = read_text(row)
-        yield SearchHit(session, position, str(row.message.get("role", "")), cut_excerpt(runs, text), created), text
+        excerpt = cut_excerpt(runs, read_text(row))
+        hits.append(SearchHit(session, position, str(row.message.get("role", "")), excerpt, created))
+    return hits
 
 
 def drop(db: Transaction) -> None:
@@ -99,14 +109,17 @@ def restart(db: Transaction) -> int:
 
 
 def extend(db: Transaction) -> tuple[int, int]:
-    """Index the next rows; how far the index reaches now, and how many texts went in. Of one that was dropped nothing
-    is left to do: whoever did it has the last word."""
+    """Index the next rows; how far the index reaches now (ALL: nothing is left), and how many texts went in. Of one
+    that was dropped nothing is left to do: whoever did it has the last word."""
     reach = find_reach(db)
     if reach is None:
         return ALL, 0
     texts: list[tuple[int, str]] = []
     size = 0
-    for row_id, text in _read_texts(db.execute(statements.MESSAGES_AFTER, (reach, BATCH)).rows):
+    rows = db.execute(statements.MESSAGES_AFTER, (reach, BATCH)).rows
+    if not rows:
+        return ALL, 0
+    for row_id, text in _read_texts(rows):
         reach, size = row_id, size + len(text)
         texts += [(row_id, space_letters(text))] if text else []
         if size >= BATCH_CHARS:

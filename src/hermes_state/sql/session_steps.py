@@ -179,7 +179,7 @@ def end_session(session: str, reason: str) -> list[Sql]:
 
 def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows, mark: Mark = None) -> list[Sql]:
     """Add rows; those of a turn are numbered after the ones that it has already."""
-    search_index.keep_up(db, head.index, head.last_row)
+    indexing = search_index.keep_up(db, head.index, head.last_row, [row.row for row in rows])
     named = {"session": session, "conversation": head.conversation, "writer": clean(writer), **_number(mark)}
     made: list[Sql] = []
     for position, row in enumerate(rows, head.version):
@@ -195,7 +195,7 @@ def add_rows(db: Transaction, session: str, head: Head, writer: str, rows: Rows,
     shown = {"messages": summary.messages, "preview": summary.preview}
     versions = {"version": head.version + len(rows), "base": head.version}
     moved = partial(records.moved_on, f"Someone else wrote to session {session} meanwhile.")
-    return [*made, Sql(statements.ADVANCE_SESSION, {**named, **shown, **versions}, moved)]
+    return [*made, *indexing, Sql(statements.ADVANCE_SESSION, {**named, **shown, **versions}, moved)]
 
 
 def _number(mark: Mark) -> dict[str, int | None]:

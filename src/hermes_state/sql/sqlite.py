@@ -184,8 +184,8 @@ class SqliteEngine:
                     if all(one.error for one in group):  # to commit what was taken back would write its pages
                         db.connection.execute("rollback")
         except (*_ERRORS, StoreFailure) as error:
-            for one in group:
-                one.error = one.error or error
+            for one in group:  # a refusal among them may have been for what is not there now
+                one.error = error
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         try:

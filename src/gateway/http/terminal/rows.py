@@ -187,7 +187,7 @@ class RowsView:
         """What was told, and nobody has confirmed it from one late look to the next."""
         before, unseen = self._unconfirmed, await self._find_unseen()
         self._unconfirmed = {row.id for row in unseen}
-        return [_write_row(row) for row in unseen if row.id in before]
+        return [_write_row(row) for row in unseen if row.id in before and row not in self._held]
 
     async def _find_unseen(self) -> list[StoredRow]:
         unseen = await self._door.unseen_rows(self._adapter.address_of(self._conversation))
