@@ -133,7 +133,7 @@ def test_a_new_conversation_is_begun_although_no_model_can_be_found(house: House
     [
         ("/model openrouter some/model", "some/model (OpenRouter)"),
         ("/reasoning", "Reasoning:"),
-        ("/usage", "Window: 0"),
+        ("/usage", "Window: 256,000 tokens; how full it is"),
         ("/resume", "[[say one]]"),
         ("/undo", "Taken back: [[say one]]"),
     ],

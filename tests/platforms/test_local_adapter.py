@@ -474,6 +474,23 @@ def test_an_answer_that_delivery_brings_does_not_overtake_its_own_text(house: Ho
     wait_until(lambda: house.house.delivery.counts["sent"] == 1)
 
 
+def test_an_old_answer_does_not_break_into_the_turn_under_way(house: HouseThread, home: Path) -> None:
+    """C7, C9: nobody has confirmed it; it is told when the turn is over, however often somebody looks meanwhile."""
+    place, watched = Address("local", "local", "talk"), house.house.adapter.hub
+    store_turn(house, 1, "the old answer", place)
+    heard = Inbound(place, "x-2", "owner", "hello")
+    assert house.house.turns.accept(KEY, place.account_key, heard.ext_id, write_inbound(heard)) == 2
+    client = RawClient(home, "a", conversation=KEY)
+    house.run(house.house.show(KEY, Begun((2,))))
+    for event in (hub.Posted(late=True), hub.Posted(late=True), TextDelta("new text")):
+        house.loop.call_soon_threadsafe(watched.show, "talk", event)
+    wait_until(lambda: "live new text" in tell_texts(client))
+    assert client.answers() == []
+    house.run(house.house.show(KEY, Dealt((2,))))
+    client.wait(wire.DealtWith)
+    assert client.answers() == ["the old answer"]
+
+
 def test_the_events_of_a_turn_that_was_over_before_are_left_out(house: HouseThread, home: Path) -> None:
     """C7: who comes when the store has the answer gets it, and not its text after it."""
     place = Address("local", "local", "talk")

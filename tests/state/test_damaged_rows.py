@@ -220,6 +220,16 @@ def test_what_was_set_aside_goes_with_its_session_with_its_person_and_with_time(
         scene.store.append(scene.session, "w", 0, [say("again")])
 
 
+def test_what_arrives_at_once_with_a_damaged_row_is_told_all_the_same(scene: Scene) -> None:
+    """C9: nothing counts as arrived that its client could not read."""
+    turns, account = scene.store.turns, answer("x", chat="1").address.account_key
+    scene.damage("update outbox set body = cast(? as text) where name = 'one'")
+    arrived = read_twice(lambda: turns.outbox_arrived_all(account, "1"))
+    assert [row.outgoing.text for row in arrived][-1] == "second"
+    assert len(arrived) == 2
+    assert scene.store.count_damaged() == 1
+
+
 def test_a_search_goes_on_over_lost_rows(scene: Scene) -> None:
     """C2: the index is not harmed when the session of a lost row is deleted."""
     scene.store.rebuild_search()

@@ -36,6 +36,7 @@ from gateway.turns.sender import LOOKED_AT, Senders, spec_of
 from gateway.turns.slash_commands import CommandPerformer
 from gateway.turns.threads import start_thread
 from hermes_base import command_table
+from hermes_base.chat import Notice
 from hermes_base.errors import Fenced, HermesError, StoreFailure
 from hermes_base.inbound import NOTE, Inbound, Outgoing
 from hermes_state.turns import MAX_ATTEMPTS, Claim
@@ -465,6 +466,7 @@ class Lane:
                 await self.tell(name, Outgoing(first.inbound.address, told, NOTE, "error"))
         except StoreFailure:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
+            self._parts.live_events.show(self.key, Notice(told, "error"))  # to whoever looks on
         if slot.stopping:  # perhaps since a moment ago
             self._order_stop(slot.stopping)
             self._not_before = time.monotonic() + STORE_PAUSE

@@ -262,7 +262,9 @@ def usage(scene: CommandScene) -> Result:
     current = scene.parts.store.current(scene.key)
     report = read_report(scene.parts.store, current.task if current else "", person=plan.scope.person_id or None)
     window = agent.context_compressor.get_status()
-    full = f"Window: {window['last_prompt_tokens']:,} of {window['context_length']:,} tokens in the last request"
+    size, last = f"{window['context_length']:,} tokens", window["last_prompt_tokens"]
+    known, unknown = f"{last:,} of {size} in the last request", f"{size}; how full it is shows with the next request"
+    full = f"Window: {known if last else unknown}"
     return Result([*write_scopes(report), full])
 
 
@@ -296,7 +298,9 @@ def undo(scene: CommandScene) -> Result:
         if exchange is None:
             return Result([describe_nothing(agent, "There is nothing to take back.")])
         _require_own(scene, exchange)
-        said += _tell_anew(agent.estimate_tokens(exchange.place) if exchange.place else 0)
+        last = agent.context_compressor.get_status()["last_prompt_tokens"]
+        about = agent.estimate_tokens(exchange.place) if exchange.place else 0
+        said += _tell_anew(min(about, last) if last else about)
         said.append(f"Taken back: {exchange.text[:200]}")
         agent.take_back_last_turn(last=True)
         journal = agent.journal
