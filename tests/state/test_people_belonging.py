@@ -204,7 +204,7 @@ def test_what_was_stored_before_there_were_people_is_the_owners(tmp_path: Path) 
         "GET_PAIRING_OF",
         "OPEN_QUESTIONS",
         "CLOSE_QUESTION",
-        "VOID_TURN",
+        "VOID_QUESTION",
         "VOID_NODE",
         "VOID_ALL",
         "CONVERSATIONS_OF",

@@ -77,7 +77,7 @@ class Engine(Protocol):
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """What `work` gives back, once what it wrote is committed; nothing is written when it raises. It may be done on
-        another thread, and others' writes may be committed with it."""
+        another thread, together with others' writes, and twice if one of those raises."""
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """What `work` reads from one state of the database."""

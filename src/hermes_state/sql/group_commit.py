@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class PendingWrite(Generic[T]):
-    """One writer's work, and what came of it; the work is done on any thread."""
+    """One writer's work, and what came of it; the work is done on any thread, and may be done again."""
 
     def __init__(self, work: Callable[..., T]) -> None:
         self.work = work

@@ -38,7 +38,7 @@ def keep_up(db: Transaction, stored: str | None, last: int, added: Sequence[Row]
     there. Many at once are indexed at once.
 
     The numbers of rows that were deleted are given again, so the index reaches no further than the last row. One that
-    an older program was rebuilding is given up: what it holds is not known.
+    an older program was rebuilding is given up: nobody knows what it holds.
     """
     if stored is None:
         return []

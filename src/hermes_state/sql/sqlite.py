@@ -174,17 +174,16 @@ class SqliteEngine:
             raise self._explain(error) from error
 
     def _write_group(self, group: list[PendingWrite[Any]]) -> None:
-        """One transaction for all of them; one that raises leaves nothing in it."""
+        """One transaction for all of them. When one raises, nothing of it is left, and each has its own."""
         try:
             with self._write_lock:
                 db = self._get_writer()
-                with _change_state(db.connection):
-                    for one in group:
-                        _write_one(db, one)
-                    if all(one.error for one in group):  # to commit what was taken back would write its pages
-                        db.connection.execute("rollback")
+                if len(group) > 1 and _write_together(db, group):
+                    return
+                for one in group:
+                    _write_alone(db, one)
         except (*_ERRORS, StoreFailure) as error:
-            for one in group:  # a refusal among them may have been for what is not there now
+            for one in group:
                 one.error = error
 
     def read(self, work: Callable[[Transaction], T]) -> T:
@@ -493,16 +492,24 @@ def _change_state(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _write_one(db: SqliteTransaction, one: PendingWrite[Any]) -> None:
-    db.connection.execute("savepoint one")
+def _write_together(db: SqliteTransaction, group: list[PendingWrite[Any]]) -> bool:
+    with _change_state(db.connection):
+        try:
+            for one in group:
+                one.result = one.work(db)
+        except Exception:  # noqa: BLE001 - whose it is shows when each is done alone
+            if db.connection.in_transaction:
+                db.connection.execute("rollback")
+            return False
+    return True
+
+
+def _write_alone(db: SqliteTransaction, one: PendingWrite[Any]) -> None:
     try:
-        one.result = one.work(db)
-    except Exception as error:  # raised where the work comes from
-        if not db.connection.in_transaction:  # the engine gave up all of it, the disk being full, say
-            raise
+        with _change_state(db.connection):
+            one.result = one.work(db)
+    except Exception as error:  # noqa: BLE001 - it is raised where the work comes from
         one.error = error
-        db.connection.execute("rollback to one")
-    db.connection.execute("release one")
 
 
 def _read_state(db: SqliteTransaction, work: Callable[[Transaction], T]) -> T:
