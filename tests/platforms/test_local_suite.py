@@ -57,7 +57,7 @@ class ListeningHouse(HeardCore):
     async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
         return [row for row in self.rows.values() if row.waits]
 
-    async def confirm(self, address: Address, rows: Sequence[int]) -> None:
+    def confirm(self, address: Address, rows: Sequence[int]) -> None:
         self.rows |= {row: replace(self.rows[row], waits=False) for row in rows}
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:

@@ -136,11 +136,11 @@ class EchoHouse:
         return [StoredRow(one.id, one.outgoing, one.created, one.seq, one.state in (WAITING, SENDING)) for one in rows]
 
     async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
-        rows = self.turns.outbox_unsent(address.account_key, address.chat_key)
+        rows = await self.delivery.find_unseen(address)
         return [StoredRow(one.id, one.outgoing, one.created, one.seq, waits=True) for one in rows]
 
-    async def confirm(self, address: Address, rows: Sequence[int]) -> None:
-        await self.delivery.confirm(address, rows)
+    def confirm(self, address: Address, rows: Sequence[int]) -> None:
+        self.delivery.confirm(address, rows)
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         return [(seq, read_inbound(body)) for seq, body in self.turns.inbox_since(conversation, seq, PAGE)]

@@ -14,6 +14,7 @@ from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from hermes_base.inbound import Address
 from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.turns import OutboxRow
 
 
 class Delivery:
@@ -69,9 +70,13 @@ class Delivery:
         if self._loop is not None and account is not None:
             self._loop.call_soon_threadsafe(account.wake, address)
 
-    async def confirm(self, address: Address, rows: Sequence[int]) -> None:
+    def confirm(self, address: Address, rows: Sequence[int]) -> None:
         """Clients of this account have shown these messages."""
-        await self._readers[address.account_key].confirm(rows)
+        self._readers[address.account_key].confirm(rows)
+
+    async def find_unseen(self, address: Address) -> list[OutboxRow]:
+        """What waits in this chat for a client that shows it."""
+        return await self._readers[address.account_key].find_unseen(address.chat_key)
 
     def draft(self, address: Address, text: str, turn: str = "") -> None:
         """The answer of the turn so far, from its beginning; shown as the platform and its budget allow."""

@@ -19,6 +19,7 @@ from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import OutboxRow
 
 _log = logging.getLogger(__name__)
+_NOTE_SECONDS = 0.05
 
 
 class ReadAccount:
@@ -34,16 +35,21 @@ class ReadAccount:
         self._pace = pace
         self._counts = counts
         self._working: set[asyncio.Task[None]] = set()
+        self._confirmed: set[int] = set()  # and not noted yet
+        self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._begin(self._look_out())
+        self._looking = self._begin(self._look_out())
 
     async def stop(self, grace: float) -> None:
-        """What is not noted now is noted by whoever comes next."""
-        for task in self._working:
-            task.cancel()
-        if self._working:
-            await asyncio.wait(self._working, timeout=grace)
+        """Note what was confirmed; what is left then is for whoever comes next."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._begin(self._note_confirmed())
+        while self._working:
+            _, late = await asyncio.wait(self._working, timeout=grace)
+            for task in late:
+                task.cancel()
 
     def wake(self, address: Address) -> None:
         """A message was stored for this chat."""
@@ -52,14 +58,30 @@ class ReadAccount:
         else:
             self._begin(self._take(address.chat_key))
 
-    async def confirm(self, rows: Sequence[int]) -> None:
-        """Clients have shown these."""
-        self._note(await self._call(self._turns.outbox_arrived, self.name, rows))
+    def confirm(self, rows: Sequence[int]) -> None:
+        """Clients have shown these. They are noted in a moment, with what others confirm meanwhile."""
+        if not self._confirmed:
+            asyncio.get_running_loop().call_later(_NOTE_SECONDS, lambda: self._begin(self._note_confirmed()))
+        self._confirmed.update(rows)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    async def find_unseen(self, chat: str) -> list[OutboxRow]:
+        """What waits there for somebody who shows it."""
+        rows = await self._call(self._turns.outbox_unsent, self.name, chat)
+        return [row for row in rows if row.id not in self._confirmed]
+
+    async def _note_confirmed(self) -> None:
+        while rows := sorted(self._confirmed):
+            try:
+                self._note(await self._call(self._turns.outbox_arrived, self.name, rows))
+            except StoreFailure as problem:
+                _log.warning("The store could not note what was shown (%s); it is asked for again.", problem)
+            self._confirmed.difference_update(rows)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=f"delivery {self.name}")
         self._working.add(task)
         task.add_done_callback(self._working.discard)
+        return task
 
     async def _look_out(self) -> None:
         """Now and then, for what nobody told us of, and for what nobody has confirmed."""

@@ -124,11 +124,11 @@ class LocalDoor:
 
     async def unseen_rows(self, address: Address) -> Sequence[StoredRow]:
         """What waits there for somebody who confirms it."""
-        found = await self._call(self._turns.outbox_unsent, address.account_key, address.chat_key)
+        found = await self._parts.delivery.find_unseen(address)
         return [StoredRow(each.id, each.outgoing, each.created, each.seq, waits=True) for each in found]
 
-    async def confirm(self, address: Address, rows: Sequence[int]) -> None:
-        await self._parts.delivery.confirm(address, rows)
+    def confirm(self, address: Address, rows: Sequence[int]) -> None:
+        self._parts.delivery.confirm(address, rows)
 
     async def inbox_since(self, conversation: str, seq: int) -> Sequence[tuple[int, Inbound]]:
         found = await self._call(self._turns.inbox_since, conversation, seq, PAGE, read_inbound)

@@ -126,7 +126,7 @@ class TerminalSide:
         self, conversation: SmallText, rows: Annotated[tuple[Count, ...], Meta(max_length=10_000)] = ()
     ) -> Json:
         """Rows were shown."""
-        await self._door.confirm(self.adapter.address_of(conversation), rows)
+        self._door.confirm(self.adapter.address_of(conversation), rows)
         return {}
 
     async def operate(self, request: Request) -> Json:
