@@ -40,11 +40,11 @@ class LetterboxRig(Rig):
         await self.adapter.connect(self.core)
 
     async def say(self, text: str) -> None:
-        await until(lambda: not self._letter.exists())  # the one before was taken
         self._last = text, next(self._times)
         await self.repeat()
 
     async def repeat(self) -> None:
+        await until(lambda: not self._letter.exists())  # the one before was taken
         text, written = self._last
         draft = self.box / "draft"
         draft.write_text(text)

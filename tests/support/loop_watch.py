@@ -7,6 +7,7 @@ seconds, so a machine that is busy with others, or a process that was stopped as
 """
 
 import asyncio
+import gc
 import linecache
 import sys
 import threading
@@ -53,7 +54,7 @@ def watch_loop(monkeypatch: pytest.MonkeyPatch, thread_name: str = LOOP_THREAD) 
             run(handle)
             return
         now = running.setdefault(thread, _Callback())
-        now.number, now.name = now.number + 1, repr(handle)
+        now.number, now.name = now.number + 1, _describe(handle)
         begun = time.thread_time()
         try:
             run(handle)
@@ -71,9 +72,16 @@ def watch_loop(monkeypatch: pytest.MonkeyPatch, thread_name: str = LOOP_THREAD) 
                 if found:
                     culprits.append(found)
 
+    gc.freeze()  # what all tests before have left is not looked through again and again, on the loop's time
     monkeypatch.setattr(asyncio.events.Handle, "_run", watched)
     threading.Thread(target=look_on, name="loop watch", daemon=True).start()
     return culprits
+
+
+def _describe(handle: asyncio.Handle) -> str:
+    """The handle, or whose task it goes on with."""
+    task = getattr(getattr(handle, "_callback", None), "__self__", None)
+    return f"{task.get_name()}: {task.get_coro()!r}" if isinstance(task, asyncio.Task) else repr(handle)
 
 
 def _look(thread: threading.Thread, callback: _Callback, stand: _Stand) -> str:
