@@ -497,7 +497,8 @@ def _write_together(db: SqliteTransaction, group: list[PendingWrite[Any]]) -> bo
         try:
             for one in group:
                 one.result = one.work(db)
-        except Exception:  # noqa: BLE001 - whose it is shows when each is done alone
+        except Exception:  # whose it is shows when each is done alone
+            log.debug("one of %d writes that were to share a commit raised", len(group), exc_info=True)
             if db.connection.in_transaction:
                 db.connection.execute("rollback")
             return False
