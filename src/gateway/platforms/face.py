@@ -1,7 +1,7 @@
 """The face of a platform: a few calls, and every fact that the core needs to know about it as data."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,6 +9,18 @@ from typing import Any, Protocol
 from hermes_base.chat import Event, Question
 from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound, Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class SetupQuestion:
+    """One thing that `hermes setup NAME` and the page ask for. The answer is `platforms.<name>.<key>`, or, where `env`
+    names a variable, a secret in `.env`; the adapter finds both in its settings under `key`."""
+
+    key: str
+    text: str
+    env: str = ""
+    default: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +33,14 @@ class PlatformSpec:
     # --- text
     max_length: int = 0  # of one message; 0: no limit
     length_unit: str = "chars"  # chars, utf16, bytes
-    markup: str = "markdown"  # markdown, plain
+    markup: str = "markdown"  # the dialect that its people see: a name of `gateway.core.markup`
     # --- abilities
     can_edit: bool = False
     takes_keys: bool = False  # a message sent twice with the same key shows once
     has_buttons: bool = False
     has_typing: bool = False
+    has_receipts: bool = False  # a message can be marked as taken (`acknowledge`)
+    has_menu: bool = False  # it offers commands to its people (`offer_commands`)
     takes_files: bool = False
     fetches_files: bool = False  # its clients fetch files from here later: a copy is kept for them
     max_file_bytes: int = 0  # 0: no limit
@@ -35,11 +49,17 @@ class PlatformSpec:
     shows_titles: bool = False  # its people see a list of conversations by name: new ones are given a title
     # --- limits: calls to one chat
     calls_per_second: float = 0.0  # 0: no limit
+    group_calls_per_second: float = 0.0  # in a chat of several people; 0: as in any other
     burst_calls: int = 5
     reserved_calls: int = 1  # of the burst, kept for finals and approvals
     edit_seconds: float = 1.0  # at most one edit of a draft in this time
+    # --- limits: calls of the whole account
+    account_calls_per_second: float = 0.0  # 0: no limit
+    account_burst_calls: int = 30
     # --- messages that come in
     burst_seconds: float = 0.4  # messages of one sender within this time are one turn
+    album_seconds: float = 2.0  # those of one album (`Inbound.album`)
+    split_length: int = 0  # its clients cut a longer text into several messages; in `length_unit`, 0: they do not
     trusted: bool = False  # whoever can connect is the owner of the machine
     knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
@@ -47,7 +67,16 @@ class PlatformSpec:
     needs_mention: bool = True  # in a group only what speaks to us is for us
     awaits_each: bool = False  # its clients wait for what becomes of each message: each is told, however many there are
     names_seen: bool = False  # its clients say with a text which question its writer saw (`Inbound.seen`); none: none
+    # --- requests that the service makes, below /hooks/<platform>/<account>
+    takes_hooks: bool = False
+    max_hook_bytes: int = 1_048_576
+    # --- how it is set up
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
+    setup: tuple[SetupQuestion, ...] = ()  # empty: nobody is asked
+    probe: str = ""  # "module:function", called with (settings: Mapping, home: Path): says which account it is
+    extra: str = ""  # of hermes-agent: what has to be installed for it
+    needs: tuple[str, ...] = ()  # the modules that come with the extra
+    toolsets: tuple[str, ...] = ()  # offered in its conversations; empty: as `agent.toolsets` says
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +90,8 @@ class Part:
     question: str = ""
     choices: tuple[str, ...] = ()
     row: int = 0  # the outbox row it comes from; 0: a draft
+    markup: str = "markdown"  # the dialect of the text
+    plain: str = ""  # the same without markup, for a platform that does not take it
     outgoing: Outgoing | None = None  # the whole message, for platforms that show more than text
 
 
@@ -166,6 +197,32 @@ class Refused:
     closing: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HookRequest:
+    """What a service asks of an account. Nothing of it is known to be true before its signature is checked."""
+
+    method: str
+    path: str  # below the account; empty: the account itself
+    headers: Mapping[str, str]  # names in small letters
+    query: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    status: int = 200
+    body: str = ""
+    content_type: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class MenuCommand:
+    """A slash command as a platform's menu shows it."""
+
+    name: str
+    summary: str
+
+
 class Core(Protocol):
     """What an adapter may call: the gateway, seen from a platform."""
 
@@ -184,6 +241,7 @@ class Adapter(Protocol):
     spec: PlatformSpec
     account: str
     last_seen: float  # time.time() of the last sign of life from the platform (C13); 0.0: never
+    problem: str  # what keeps it from working now, in a sentence for its owner; empty: nothing
 
     async def connect(self, core: Core) -> None:
         """Start to receive; returns when connected. Raises ConfigProblem for what the owner can put right."""
@@ -204,6 +262,22 @@ class Adapter(Protocol):
 
     async def send_file(self, part: Part, file: FileRef) -> str: ...
 
+    async def fetch(self, file: FileRef, path: Path) -> None:
+        """Write a file that came with a message (`FileRef.remote`) to a path; same failures as `send`."""
+        ...
+
+    async def acknowledge(self, address: Address, message: str) -> None:
+        """Mark a message of a person as taken."""
+        ...
+
+    async def offer_commands(self, commands: Sequence[MenuCommand]) -> None:
+        """Show these in the platform's menu from now on."""
+        ...
+
+    async def receive_hook(self, request: HookRequest) -> HookAnswer:
+        """A request of the service. 401 for what is not signed by it, 200 only when what it brings is stored."""
+        ...
+
     def show(self, conversation: str, event: LiveEvent) -> None:
         """A live event, for platforms with `shows_events`; may be dropped. It takes no time."""
         ...
@@ -218,6 +292,7 @@ class BaseAdapter:
 
     spec: PlatformSpec
     last_seen: float = 0.0
+    problem: str = ""
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         self.account = account
@@ -232,6 +307,19 @@ class BaseAdapter:
 
     async def send_file(self, part: Part, file: FileRef) -> str:
         raise NeverTaken(f"{self.spec.label} takes no files.")
+
+    async def fetch(self, file: FileRef, path: Path) -> None:
+        raise NeverTaken(f"{self.spec.label} keeps no files for us.")
+
+    async def acknowledge(self, address: Address, message: str) -> None:
+        del address, message
+
+    async def offer_commands(self, commands: Sequence[MenuCommand]) -> None:
+        del commands
+
+    async def receive_hook(self, request: HookRequest) -> HookAnswer:
+        del request
+        return HookAnswer(404)
 
     def show(self, conversation: str, event: LiveEvent) -> None:
         del conversation, event
