@@ -161,6 +161,29 @@ class ProviderChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class PlatformQuestion:
+    """What a set-up asks, and what is set; of a secret only whether there is one."""
+
+    key: str
+    text: str
+    secret: bool = False
+    value: str = ""
+    has_value: bool = False
+    default: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformView:
+    name: str
+    label: str
+    enabled: bool
+    missing: bool  # what it needs is not installed: `install` is the command
+    install: str
+    questions: tuple[PlatformQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Probed:
     """What came of one real call (H5)."""
 

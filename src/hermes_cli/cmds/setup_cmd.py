@@ -13,7 +13,7 @@ from agent.auxiliary_client import find_runtime
 from hermes_base.errors import ConfigProblem
 from hermes_base.query_values import Probed, ProviderChoice, ProviderView
 from hermes_cli import config
-from hermes_cli.cmds import gateway_cmd
+from hermes_cli.cmds import gateway_cmd, platform_setup_cmd
 
 OK, FAILED, INTERRUPTED = 0, 1, 130
 PASSWORD = "HERMES_WEB_PASSWORD"
@@ -31,11 +31,16 @@ This asks questions, and there is no terminal to ask them in. What it would set,
 
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("hermes setup", description="Set up a model, and what else one wants at first.")
-    parser.parse_args(args)
+    parser.add_argument("platform", nargs="?", metavar="PLATFORM", help="set up a chat app instead, such as telegram")
+    platform = parser.parse_args(args).platform
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if platform:
+            return platform_setup_cmd.print_without_terminal(platform)
         print(_WITHOUT_TERMINAL)
         return FAILED
     try:
+        if platform:
+            return platform_setup_cmd.main(platform)
         code, wants_service = _run()
     except (KeyboardInterrupt, EOFError):
         print(f"\n{_UNCHANGED}")
@@ -66,6 +71,7 @@ def _run() -> tuple[int, bool]:
         print("To let other machines reach the page: hermes config set web.host 0.0.0.0")
     if probed.ok:
         print("`hermes` opens a chat here; `hermes gateway run` serves the web page.")
+        print("`hermes setup telegram` (or another chat app) lets you write to it from there.")
     return OK if probed.ok else FAILED, wants_service
 
 

@@ -47,6 +47,8 @@ class AdminRoutes:
             Route("/web/providers", served(self.providers), methods=["GET"]),
             Route("/web/providers/probe", served(self.probe), methods=["POST"]),
             Route("/web/providers/use", served(self.use), methods=["POST"]),
+            Route("/web/platforms", served(self.platforms), methods=["GET"]),
+            Route("/web/platforms/use", served(self.use_platform), methods=["POST"]),
             Route("/web/setup/later", served(self.put_off), methods=["POST"]),
         ]
 
@@ -94,6 +96,15 @@ class AdminRoutes:
 
     async def use(self, request: Request) -> Any:
         return await self._setup.use(await _read_choice(request))
+
+    async def platforms(self) -> Json:
+        return {"platforms": await self._setup.platforms()}
+
+    async def use_platform(self, name: SmallText, answers: dict[str, SmallText]) -> Any:
+        for key, value in answers.items():
+            if not value.strip().isprintable():
+                raise wrong_field(key, "must be one line of plain text")
+        return await self._setup.use_platform(name, answers)
 
     async def put_off(self, request: Request) -> Response:
         await read_message(request, NoFields)

@@ -3,6 +3,7 @@
 import { get, post, put } from "./api.js";
 import { attempt } from "./dialogs.js";
 import { button, h } from "./dom.js";
+import { drawPlatforms } from "./platforms.js";
 
 export async function openSettings() {
   const { settings } = await get("/web/settings");
@@ -15,6 +16,7 @@ export async function openSettings() {
     "div.sheet",
     {},
     h("p", {}, "The model and its key are set up ", h("a", { href: "/setup", text: "on their own page" }), "."),
+    await drawPlatforms(),
     [...sections].map(([name, rows]) => drawSection(name, rows)),
     h(
       "div.row",

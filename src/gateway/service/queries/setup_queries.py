@@ -1,17 +1,18 @@
 """Settings and providers for the page: what may be changed there, and a probe before anything counts as set up (H5)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
 from agent import choosing, probing
 from agent.providers import embedded
+from gateway.service import platform_setup
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table
 from hermes_base.errors import ConfigProblem, StoreFailure
-from hermes_base.query_values import ModelView, Probed, ProviderChoice, ProviderView, SettingView
+from hermes_base.query_values import ModelView, PlatformView, Probed, ProviderChoice, ProviderView, SettingView
 from hermes_cli import config as cli_config
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,14 @@ class SetupQueries:
     async def use(self, choice: ProviderChoice) -> Probed:
         """Probe, and keep the choice only if the probe went through."""
         return await self._work(lambda: self._settle(lambda: choosing.use_choice(choice)))
+
+    async def platforms(self) -> Sequence[PlatformView]:
+        """The chat apps that can be set up, with what is set."""
+        return await self._work(platform_setup.list_platforms)
+
+    async def use_platform(self, name: str, answers: Mapping[str, str]) -> Probed:
+        """Try a chat app with these answers, and keep them only if it answered."""
+        return await self._work(lambda: platform_setup.use_answers(name, answers))
 
     async def _work(self, work: Callable[[], T]) -> T:
         """On a thread of its own: a slow model server must not keep the store's few threads."""

@@ -1,0 +1,98 @@
+"""`hermes setup NAME`: the questions of one platform, each with what is set now; what it needs is installed first, and
+nothing is kept before the service has answered (H5)."""
+
+import getpass
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from gateway.platforms.face import PlatformSpec
+from gateway.service import platform_setup
+from hermes_base.query_values import PlatformQuestion
+from hermes_cli import config
+from hermes_constants import get_hermes_home
+from hermes_state.home_lock import holder
+
+OK, FAILED = 0, 1
+
+
+def main(name: str) -> int:
+    spec = platform_setup.find_platform(name)
+    if platform_setup.is_missing(spec) and not _install(spec):
+        return FAILED
+    print(f"{spec.label}. Enter keeps what stands in brackets; Ctrl-C leaves everything as it was.\n")
+    while True:
+        view = platform_setup.view_platform(spec)
+        answers = {question.key: _ask(question) for question in view.questions}
+        print("\nTrying it …", flush=True)
+        probed = platform_setup.use_answers(spec.name, answers)
+        if probed.ok:
+            break
+        print(f"That did not work. {probed.text}\n")
+    print(f"It works. {probed.text}\nKept in {config.get_config_path()}; secrets in {config.get_env_path()}.")
+    told = platform_setup.find_told(spec.name)
+    print(told + "\n" if told else "", end="")
+    is_running = holder(get_hermes_home()) is not None
+    print("`hermes gateway restart` brings it up." if is_running else "`hermes gateway run` brings it up.")
+    return OK
+
+
+def print_without_terminal(name: str) -> int:
+    """What the questions would set, for somebody who cannot be asked."""
+    spec = platform_setup.find_platform(name)
+    print("This asks questions, and there is no terminal to ask them in. What it would set, set like this:")
+    if spec.extra:
+        print(f"  {platform_setup.name_install(spec)}")
+    for question in spec.setup:
+        key = question.env or f"platforms.{spec.name}.{question.key} VALUE"
+        print(f"  hermes config set {key:<40} {question.text}")
+    print(f"  hermes config set platforms.{spec.name}.enabled true")
+    return FAILED
+
+
+def _ask(question: PlatformQuestion) -> str:
+    if question.secret:
+        usual = "the one that is there" if question.has_value else "none"
+        return getpass.getpass(f"{question.text}, not shown [{usual}]: ").strip()
+    usual = question.value or question.default or "none"
+    choices = f" ({', '.join(question.choices)})" if question.choices else ""
+    return input(f"{question.text}{choices} [{usual}]: ").strip()
+
+
+# --- what has to be installed
+
+
+def _install(spec: PlatformSpec) -> bool:
+    """Offer it where it can be done; True: what is needed is there now."""
+    command = _find_installer(platform_setup.read_requirements(spec))
+    shown = platform_setup.name_install(spec)
+    if not command:
+        print(f"{spec.label} needs more than is installed, and this environment cannot be changed from here.")
+        print(f"Install it as you installed Hermes: {shown}")
+        return False
+    print(f"{spec.label} needs more than is installed: {shown}")
+    if input("Install it now? [yes]: ").strip().lower() not in ("", "y", "yes"):
+        print("Nothing was changed.")
+        return False
+    done = subprocess.run(command, check=False)
+    if done.returncode or platform_setup.is_missing(spec):
+        print(f"That did not work. The command was: {shlex.join(command)}")
+        return False
+    return True
+
+
+def _find_installer(lines: list[str]) -> list[str]:
+    """The command that installs these into this environment; empty: it is not ours to change."""
+    place = Path(sysconfig.get_path("purelib"))
+    is_managed = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists() and sys.prefix == sys.base_prefix
+    if is_managed or not os.access(place, os.W_OK):
+        return []
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install", "--quiet", *lines]
+    uv = shutil.which("uv")
+    return [uv, "pip", "install", "--quiet", "--python", sys.executable, *lines] if uv else []
