@@ -27,6 +27,7 @@ class Connection:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: str = scope["query_string"].decode("latin-1")
         self.headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
         self._transport = cast(asyncio.Transport, scope["state"]["transport"])
         self._receive = receive
@@ -73,6 +74,14 @@ class Connection:
     async def cut(self) -> None:
         """Close the connection after what was sent, without an end of the answer."""
         self._transport.close()
+        await self._wait_until_gone()
+
+    def abort(self) -> None:
+        """Drop the connection at once, from outside of the answer."""
+        self._transport.abort()
+
+    async def hang(self) -> None:
+        """Say nothing more until the client gives up."""
         await self._wait_until_gone()
 
     async def _wait_until_gone(self) -> None:
