@@ -1,0 +1,1 @@
+"""Servers of chat apps on this machine, which judge who calls them; a folder for each app, and what they share."""

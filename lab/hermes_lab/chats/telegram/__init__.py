@@ -1,0 +1,1 @@
+"""Telegram's Bot API as a server on this machine."""

@@ -1,0 +1,1 @@
+"""Texts as Telegram reads them: its markup, and the entities that come of it."""
