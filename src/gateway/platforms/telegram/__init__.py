@@ -1,0 +1,41 @@
+"""Telegram: a bot in private chats, groups and forum topics, by polling or by a webhook."""
+
+from gateway.platforms.face import PlatformSpec, SetupQuestion
+
+SPEC = PlatformSpec(
+    name="telegram",
+    label="Telegram",
+    factory="gateway.platforms.telegram.adapter:TelegramAdapter",
+    max_length=4096,
+    length_unit="utf16",
+    markup="telegram_html",
+    can_edit=True,
+    has_buttons=True,
+    has_typing=True,
+    has_receipts=True,
+    has_menu=True,
+    takes_files=True,
+    max_file_bytes=50_000_000,
+    calls_per_second=1.0,
+    group_calls_per_second=20 / 60,
+    burst_calls=3,
+    edit_seconds=1.5,
+    account_calls_per_second=30.0,
+    account_burst_calls=30,
+    split_length=4096,
+    takes_hooks=True,
+    settings={
+        "token": "the bot's token; better kept as TELEGRAM_BOT_TOKEN in .env",
+        "mode": "how messages come: polling (the default) or webhook",
+        "public_url": "for a webhook: the https address under which Telegram reaches this machine",
+        "reactions": "false: no 👀 on messages that were taken",
+        "base_url": "a Bot API server of your own; without it Telegram's",
+    },
+    setup=(
+        SetupQuestion("token", "The bot's token, as @BotFather gave it", env="TELEGRAM_BOT_TOKEN"),
+        SetupQuestion("owner", "Your numeric Telegram id (empty: you are let in by a code)"),
+    ),
+    probe="gateway.platforms.telegram.probe:probe",
+    extra="telegram",
+    needs=("telegram",),
+)
