@@ -225,6 +225,16 @@ class WebSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    private: tuple[str, ...] = row(
+        (),
+        "Hosts, addresses and ranges (nas.lan, 192.168.1.5, 10.0.0.0/8) that may be called although they are private, "
+        "where others may have chosen the address. What a cloud tells its machines about themselves is never called.",
+        NEXT_START,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionSettings:
     queue_days: float = row(
         30.0,
@@ -282,6 +292,7 @@ class Settings:
     gateway: GatewaySettings = GatewaySettings()
     people: PeopleSettings = PeopleSettings()
     web: WebSettings = WebSettings()
+    network: NetworkSettings = NetworkSettings()
     retention: RetentionSettings = RetentionSettings()
     display: DisplaySettings = DisplaySettings()
     log: LogSettings = LogSettings()

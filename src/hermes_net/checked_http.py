@@ -1,0 +1,154 @@
+"""One HTTP call to an address that somebody else may have chosen. Where it leads is looked up and judged when it is
+connected, and the connection goes to exactly that address: a name that changes its answer in between gets nowhere (G8).
+
+Bounded in time and size; no proxy of the environment, no cookie, no compressed answer; redirects only if asked for,
+each judged like the first address.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import ip_address
+
+import httpx2
+
+from hermes_base.errors import HermesError
+from hermes_base.text.addresses import describe_address
+from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_numeric
+
+Resolve = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
+MOST_ADDRESSES = 4  # of one name that are tried
+
+_make_ssl_context = lru_cache(1)(httpx2.create_ssl_context)  # reads all certificates: done once
+
+
+class AddressRefused(HermesError):
+    """The address leads where nothing may be called; nothing was sent."""
+
+
+class CallFailed(HermesError):
+    """The call came to no answer; `sent`: what it said may have arrived all the same."""
+
+    def __init__(self, what: str, *, sent: bool) -> None:
+        super().__init__(what)
+        self.sent = sent
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    redirects: int = 0  # that are followed
+    seconds: float = 30.0  # for all of it
+    most_bytes: int = 1_048_576  # of the answer; a longer one is cut
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    url: str  # where it came from, after redirects
+    status: int
+    headers: Mapping[str, str]  # names in small letters
+    body: bytes
+    cut: bool = False  # there was more
+
+
+async def look_up(host: str, port: int) -> Sequence[IpAddress]:
+    """The addresses of a host, by the system's resolver, on a thread of its pool."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(ip_address(where[0]) for *_, where in found))
+
+
+async def call_checked(call: HttpCall, rules: AddressRules, resolve: Resolve = look_up) -> AnsweredCall:
+    """Make the call; AddressRefused or CallFailed when there is no answer."""
+    shown = describe_address(call.url)
+    context = await asyncio.to_thread(_make_ssl_context)
+    # One connection for each request: none is kept that another host on the same address would be given.
+    plain = httpx2.AsyncHTTPTransport(verify=context, limits=httpx2.Limits(max_keepalive_connections=0))
+    transport = _CheckedTransport(plain, rules, resolve)
+    try:
+        async with (
+            asyncio.timeout(call.seconds),
+            httpx2.AsyncClient(transport=transport, trust_env=False, timeout=call.seconds) as client,
+        ):
+            return await _exchange(client, call)
+    except TimeoutError as error:
+        raise CallFailed(f"{shown} did not answer within {call.seconds:g} seconds.", sent=transport.sent) from error
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:  # its words may hold the address as it is
+        raise CallFailed(f"{shown} cannot be called ({type(error).__name__}).", sent=transport.sent) from None
+
+
+async def _exchange(client: httpx2.AsyncClient, call: HttpCall) -> AnsweredCall:
+    headers = {"accept-encoding": "identity", "user-agent": "hermes", **call.headers}
+    request = client.build_request(call.method, call.url, headers=headers, content=call.body or None)
+    for left in range(call.redirects, -1, -1):
+        answer = await client.send(request, stream=True)
+        try:
+            following = answer.next_request
+            if following is None or not left:
+                body, is_cut = await _read(answer, call.most_bytes)
+                return AnsweredCall(str(request.url), answer.status_code, dict(answer.headers), body, is_cut)
+        finally:
+            await answer.aclose()
+        client.cookies.clear()
+        request = following
+    raise AssertionError("the last try returns")
+
+
+async def _read(answer: httpx2.Response, most: int) -> tuple[bytes, bool]:
+    if answer.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+        raise CallFailed("The answer is compressed although that was not asked for.", sent=True)
+    body = bytearray()
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > most:
+            return bytes(body[:most]), True
+    return bytes(body), False
+
+
+class _CheckedTransport(httpx2.AsyncBaseTransport):
+    """Looks the host up, judges what it finds, and connects to that; certificates are still those of the host."""
+
+    def __init__(self, plain: httpx2.AsyncBaseTransport, rules: AddressRules, resolve: Resolve) -> None:
+        self._plain = plain
+        self._rules = rules
+        self._resolve = resolve
+        self.sent = False
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        host, port = request.url.host, request.url.port or (443 if request.url.scheme == "https" else 80)
+        problem: httpx2.ConnectError | httpx2.ConnectTimeout | None = None
+        for address in await self._find(host, port):
+            # The header `Host` was made from the address as it was asked for, and stays.
+            pinned = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=str(address)),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            try:
+                self.sent = True
+                return await self._plain.handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                self.sent, problem = False, error
+        raise problem or httpx2.ConnectError("the name leads nowhere")
+
+    async def _find(self, host: str, port: int) -> Sequence[IpAddress]:
+        """All addresses of the host, judged together: one that may not be called refuses the name."""
+        numeric = read_numeric(host)
+        try:
+            found = [numeric] if numeric is not None else list(await self._resolve(host, port))[:MOST_ADDRESSES]
+        except OSError as error:
+            raise httpx2.ConnectError(f"the name is not known: {error}") from error
+        for address in found:
+            if fault := find_fault(host, address, self._rules):
+                fix = "If it is yours, add the host to `network.private` in the settings."
+                raise AddressRefused(f"{host} is not called: {fault}.", kept="Nothing was sent.", fix=fix)
+        return found
+
+    async def aclose(self) -> None:
+        await self._plain.aclose()
