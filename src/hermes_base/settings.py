@@ -457,7 +457,8 @@ def when_owned(key: str) -> str:
 
 def is_secret(key: str) -> bool:
     """Whether the value must not be shown: named like a key where others own it. No setting of ours is a secret."""
-    return key not in _BY_KEY and key.rpartition(".")[2].lower().endswith(_SECRET_NAMES)
+    name = key.rpartition(".")[2].partition("[")[0]  # each entry of a list of secrets is one
+    return key not in _BY_KEY and name.lower().endswith(_SECRET_NAMES)
 
 
 def walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from agent.http.clients import build_client, release_client
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
-from gateway.platforms.face import Accepted, Adapter, Heard, Refused
+from gateway.platforms.account_settings import PRIVATE, is_on, name_accounts, read_account, read_section
+from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refused
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
@@ -51,6 +53,7 @@ from hermes_base.inbound import (
     read_way,
     write_inbound,
 )
+from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import discover_plugins
 from hermes_cli.profiles import get_active_profile_name
@@ -108,7 +111,7 @@ class Gateway:
         settings = cli_config.load_last_good
         self.runner = GatewayRunner()
         self.senders = Senders(self.turns, self.people, self)
-        self.adapters = make_adapters(settings().platforms, self.home)
+        self.adapters = make_adapters(settings(), self.home)
         self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
             self.turns,
@@ -305,20 +308,32 @@ def drop_copy(file: FileRef) -> None:
         path.parent.rmdir()
 
 
-def make_adapters(sections: Mapping[str, Any], home: Path) -> list[Adapter]:
-    """The platforms of our own, and those that the settings switch on; one that cannot be made is told and left out."""
-    for problem in find_misspelt(map(str, sections)):
+def make_adapters(settings: Settings, home: Path) -> list[Adapter]:
+    """The accounts of the platforms of our own, and of those that the settings switch on; one that cannot be made is
+    told and left out."""
+    for problem in find_misspelt(map(str, settings.platforms)):
         log.warning("platforms: %s", problem)
     made = []
     for spec in all_specs():
-        section = sections.get(spec.name) or {}
-        if not spec.always_on and section.get("enabled") is not True:
+        section = read_section(settings.platforms, spec)
+        if not is_on(spec, section):
             continue
-        try:
-            made.append(make_adapter(spec, str(section.get("account") or spec.name), section, home))
-        except Exception as error:  # the boundary to platforms: one of them must not keep the others
-            if spec.always_on:
-                raise
-            sentence = str(error) if isinstance(error, HermesError) else f"its settings do not do: {error}"
-            log.error("%s is left out: %s", spec.label, sentence, exc_info=not isinstance(error, HermesError))
+        with leaving_out(spec, ""):
+            for account in name_accounts(spec, section):
+                with leaving_out(spec, account):
+                    given = read_account(spec, section, account, cli_config.env_value)
+                    made.append(make_adapter(spec, account, {**given, PRIVATE: settings.network.private}, home))
     return made
+
+
+@contextmanager
+def leaving_out(spec: PlatformSpec, account: str) -> Iterator[None]:
+    """What is wrong with a platform or one account of it is told, and it is left out."""
+    try:
+        yield
+    except Exception as error:  # the boundary to platforms: one of them must not keep the others
+        if spec.always_on:
+            raise
+        who = spec.label if account in ("", spec.name) else f"{spec.label}, account {account},"
+        sentence = str(error) if isinstance(error, HermesError) else f"its settings do not do: {error}"
+        log.error("%s is left out: %s", who, sentence, exc_info=not isinstance(error, HermesError))

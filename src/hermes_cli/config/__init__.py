@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from hermes_base import settings
+from hermes_base.account_names import name_all_accounts, write_variable
 from hermes_base.errors import ConfigProblem
 from hermes_base.settings import Problem, Settings
 from hermes_base.text.addresses import describe_address, find_in_addresses
@@ -220,14 +221,16 @@ def find_bad_env_lines() -> list[int]:
 
 def secrets() -> dict[str, str]:
     """Every configured secret by name, for redaction; never raises, since broken files are reported elsewhere."""
-    found = {name: value for name, value in os.environ.items() if name.endswith(_SECRET_ENDINGS)}
-    found |= find_in_addresses(os.environ.items())
     files = _find_files()
     with suppress(ConfigProblem):
         files.config.read()
     raw = (
         files.config.made.raw if files.config.made else {}
     )  # of a broken file what it said last: that is still in force
+    accounts = list(name_all_accounts(raw.get("platforms")))
+    endings = (*_SECRET_ENDINGS, *(write_variable(end, account) for end in _SECRET_ENDINGS for account in accounts))
+    found = {name: value for name, value in os.environ.items() if name.endswith(endings)}
+    found |= find_in_addresses(os.environ.items())
     found |= {key: value for key, value in settings.walk(raw) if isinstance(value, str) and settings.is_secret(key)}
     found |= {name: os.environ.get(name, "") for name in _find_key_names(raw)}
     found |= find_in_addresses(settings.walk(raw))

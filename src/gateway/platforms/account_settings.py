@@ -1,0 +1,83 @@
+"""Which accounts the settings of a platform make, and what each of them is given: its own section over the platform's,
+and its secrets from the environment. Pure."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gateway.platforms.face import PlatformSpec
+from hermes_base.account_names import ACCOUNTS, read_accounts, write_variable
+from hermes_base.errors import ConfigProblem
+
+#: Under this name an adapter is given the setting of the same name: what it may call although it is private.
+PRIVATE = "network.private"
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # it stands in addresses, in variables and in the store
+
+
+def read_section(platforms: Mapping[str, Any], spec: PlatformSpec) -> Mapping[str, Any]:
+    section = platforms.get(spec.name)
+    return section if isinstance(section, Mapping) else {}
+
+
+def is_on(spec: PlatformSpec, section: Mapping[str, Any]) -> bool:
+    return spec.always_on or section.get("enabled") is True
+
+
+def name_accounts(spec: PlatformSpec, section: Mapping[str, Any]) -> list[str]:
+    """The accounts of a platform; without `accounts` there is one. ConfigProblem when they are no section."""
+    accounts = read_accounts(section)
+    if section.get(ACCOUNTS) is None:
+        return [str(section.get("account") or spec.name)]
+    if not accounts:
+        raise ConfigProblem(
+            f"platforms.{spec.name}.{ACCOUNTS} must hold a section for each account.",
+            fix=f"Write it like platforms.{spec.name}.{ACCOUNTS}.NAME, with the settings of the account below.",
+        )
+    return [name for name, own in accounts.items() if not (isinstance(own, Mapping) and own.get("enabled") is False)]
+
+
+def read_account(
+    spec: PlatformSpec, section: Mapping[str, Any], account: str, env: Callable[[str], str]
+) -> dict[str, Any]:
+    """What one account is given; `env` looks a variable up. ConfigProblem for a name or a section that will not do."""
+    if not _NAME.fullmatch(account):
+        raise ConfigProblem(
+            f"'{account}' cannot be the name of an account of {spec.label}.",
+            fix="It has 1 to 64 letters, digits, `.`, `-` or `_`.",
+        )
+    own = _find_own(spec, section, account)
+    shared = {name: value for name, value in section.items() if name != ACCOUNTS}
+    return {**shared, **own, **dict(_find_secrets(spec, own, account, env))}
+
+
+def name_variables(variable: str, spec: PlatformSpec, account: str) -> tuple[str, ...]:
+    """Where the secret of an account may stand, the nearest first: `<VARIABLE>_<ACCOUNT>`, then `<VARIABLE>`."""
+    return (variable,) if account == spec.name else (write_variable(variable, account), variable)
+
+
+def _find_own(spec: PlatformSpec, section: Mapping[str, Any], account: str) -> Mapping[str, Any]:
+    own = read_accounts(section).get(account)
+    if own is None:
+        return {}
+    if not isinstance(own, Mapping):
+        raise ConfigProblem(
+            f"platforms.{spec.name}.{ACCOUNTS}.{account} is no section.",
+            fix="Put the settings of the account below it.",
+        )
+    return own
+
+
+def _find_secrets(
+    spec: PlatformSpec, own: Mapping[str, Any], account: str, env: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """What variables say, over what the settings say; a variable for all accounts gives way to an account's own
+    setting."""
+    for question in spec.setup:
+        if not question.env:
+            continue
+        *nearest, shared = name_variables(question.env, spec, account)
+        found = next(filter(None, map(env, nearest)), "")
+        if not found and own.get(question.key) is None:
+            found = env(shared)
+        if found:
+            yield question.key, found
