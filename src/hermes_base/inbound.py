@@ -37,7 +37,10 @@ class Address:
         return f"{self.chat}/{self.thread}" if self.thread else self.chat
 
     def conversation(self, profile: str) -> str:
-        return str(ConversationKey(profile, self.platform, self.kind, self.chat, self.thread or None))
+        """The key of what is said here. Accounts that have names of their own share no conversation, although a chat
+        of two of them may have one id."""
+        chat = self.chat if self.account == self.platform else f"{self.account}/{self.chat}"
+        return str(ConversationKey(profile, self.platform, self.kind, chat, self.thread or None))
 
 
 @dataclass(frozen=True, slots=True)

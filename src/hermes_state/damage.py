@@ -148,7 +148,8 @@ def find_address(conversation: str, account: str, chat: str = "") -> Address | N
     except HermesError:
         key = None
     if key is not None and key.platform == platform:
-        own = Address(platform, name, key.chat, key.kind, key.thread or "")
+        where = key.chat if name == platform else key.chat.removeprefix(f"{name}/")
+        own = Address(platform, name, where, key.kind, key.thread or "")
         if chat in ("", own.chat_key):
             return own
     return Address(platform, name, chat) if chat else None  # a terminal that looks into another's conversation

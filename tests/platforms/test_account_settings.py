@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 from house import House
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.platforms import platform_list
 from gateway.platforms.account_settings import name_accounts, name_variables, read_account
 from gateway.platforms.face import BaseAdapter, Core, Part, PlatformSpec, SetupQuestion
 from gateway.service.gateway import make_adapters
 from hermes_base.errors import ConfigProblem
+from hermes_base.inbound import Address
 from hermes_base.settings import read_settings
 from hermes_cli import config
 from hermes_lab.server import LabServer
+from hermes_state.damage import find_address
 
 SPEC = PlatformSpec(
     "bell",
@@ -63,6 +67,18 @@ def test_accounts_that_are_no_section_are_told(section: dict[str, Any]) -> None:
 def test_a_name_that_cannot_stand_in_an_address_is_told(name: str) -> None:
     with pytest.raises(ConfigProblem, match="cannot be the name"):
         give({"accounts": {name: {}}}, name)
+
+
+def test_accounts_with_names_share_no_conversation() -> None:
+    """Two bots may have a chat of the same id, since it is that of the person."""
+    places = [Address("bell", account, "815") for account in ("bell", "front", "back")]
+    assert len({place.conversation("default") for place in places}) == 3
+    assert places[0].conversation("default") == "agent:main:bell:dm:815"
+
+
+@given(st.builds(Address, *map(st.sampled_from, (["bell"], ["bell", "front"], ["815", "front", "front/815", "a/b"]))))
+def test_where_a_conversation_is_answered_can_be_told_from_its_key(address: Address) -> None:
+    assert find_address(address.conversation("default"), address.account_key) == address
 
 
 class BellAdapter(BaseAdapter):
