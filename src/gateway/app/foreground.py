@@ -57,7 +57,7 @@ async def open_page(gateway: Gateway) -> HttpServer | None:
         upload_bytes=lambda: cli_config.load_last_good().web.upload_megabytes * 1024 * 1024,
     )
     try:
-        server = await open_server(gateway.queries, web, api, served)
+        server = await open_server(gateway.queries, web, api, served, gateway.adapters)
     except ConfigProblem as problem:
         log.error("The web page is not served: %s", problem)
         return None

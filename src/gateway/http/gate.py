@@ -1,4 +1,7 @@
-"""The gate before everything that is served: hosts, origins, tokens and cookies, and the headers of every answer."""
+"""The gate before everything that is served: hosts, origins, tokens and cookies, and the headers of every answer.
+
+Hooks of services stand beside it: they are asked from anywhere, under any name, and reach nothing else.
+"""
 
 import asyncio
 import time
@@ -18,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http import access, guard
 from gateway.http.answers import Refusal, answer_error, answer_failure, answer_nothing
+from gateway.http.hook_routes import HOOKS
 from gateway.http.pages import answer_login, answer_missing
 from gateway.http.reading import read_message
 from gateway.http.turnstile import Turnstile
@@ -69,9 +73,10 @@ def is_page(path: str) -> bool:
 class Gate:
     """Wraps the routes. A request passes from the outermost check to the innermost; the first refusal answers."""
 
-    def __init__(self, rules: GateRules, app: ASGIApp, is_crowded: Callable[[], bool]) -> None:
+    def __init__(self, rules: GateRules, app: ASGIApp, hooks: ASGIApp, is_crowded: Callable[[], bool]) -> None:
         self._rules = rules
         self._app = app
+        self._hooks = hooks
         self._is_crowded = is_crowded
         self._cookie = access.name_cookie(rules.home)
         self._turnstile = Turnstile()
@@ -81,6 +86,9 @@ class Gate:
         send = _with_headers(send)
         scope["app"] = self  # has the router raise what it does not find
         try:
+            if asked.path.startswith(HOOKS):
+                await (self._refuse_crowd() or self._hooks)(scope, receive, send)
+                return
             answer = self._refuse(asked) or await self._let_in(asked, scope, receive)
             await (answer or self._app)(scope, receive, send)
         except (HTTPException, Refusal) as error:
@@ -90,9 +98,14 @@ class Gate:
 
     # --- outermost: what is not for us
 
-    def _refuse(self, asked: guard.Request) -> Response | None:
+    def _refuse_crowd(self) -> Response | None:
         if self._is_crowded():
             return answer_error(503, "crowded", CROWDED, {"retry-after": "10", "connection": "close"})
+        return None
+
+    def _refuse(self, asked: guard.Request) -> Response | None:
+        if (crowded := self._refuse_crowd()) is not None:
+            return crowded
         if not guard.is_known_host(asked.host, self._rules.names):
             return answer_error(421, "wrong_host", WRONG_HOST)
         if guard.is_foreign(asked, is_page(asked.path)):

@@ -1,4 +1,4 @@
-"""The HTTP server of a gateway: the page and the API on one port, on the gateway's own event loop."""
+"""The HTTP server of a gateway: the page, the API and the hooks on one port, on the gateway's own event loop."""
 
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ from gateway.http import access, guard
 from gateway.http.api.routes import make_routes
 from gateway.http.connections import IDLE_SECONDS, MOST_OPEN, PatientProtocol
 from gateway.http.gate import Gate, GateRules
+from gateway.http.hook_routes import Hooks
 from gateway.http.page.files import FileShelf
 from gateway.http.page.page_side import PageSide
 from gateway.http.page.parts import Parts
@@ -27,6 +28,7 @@ from gateway.http.page.routes_files import FileRoutes
 from gateway.http.page.routes_threads import ThreadRoutes
 from gateway.http.pages import PageRoutes
 from gateway.platforms.api.adapter import ApiAdapter
+from gateway.platforms.face import Adapter
 from gateway.platforms.hub import Hub, StreamEnded
 from gateway.platforms.web.adapter import WebAdapter
 from gateway.service.queries.all_queries import Queries
@@ -106,8 +108,10 @@ class HttpServer:
         self._task.cancel()
 
 
-async def open_server(queries: Queries, web: WebAdapter, api: ApiAdapter, settings: ServerSettings) -> HttpServer:
-    """Listen; ConfigProblem when the place is not one to listen at."""
+async def open_server(
+    queries: Queries, web: WebAdapter, api: ApiAdapter, settings: ServerSettings, adapters: Sequence[Adapter] = ()
+) -> HttpServer:
+    """Listen; ConfigProblem when the place is not one to listen at. `adapters`: those that services may ask."""
     sock = await bind(settings.host, settings.port)
     try:
         host, port = sock.getsockname()[:2]
@@ -121,7 +125,7 @@ async def open_server(queries: Queries, web: WebAdapter, api: ApiAdapter, settin
             *FileRoutes(parts).list(),
             *make_routes(queries, api, rules.holds_token),
         ]
-        server = _make_server(rules, Router(routes, redirect_slashes=False))
+        server = _make_server(rules, Router(routes, redirect_slashes=False), Hooks(adapters))
         task = await _start(server, sock)
     except BaseException:
         sock.close()
@@ -144,14 +148,14 @@ def _make_rules(settings: ServerSettings, on_loopback: bool) -> GateRules:
     return GateRules(settings.home, password, names, on_loopback, access.TokenFile(settings.home))
 
 
-def _make_server(rules: GateRules, router: Router) -> QuietServer:
+def _make_server(rules: GateRules, router: Router, hooks: Hooks) -> QuietServer:
     most = min(MOST_OPEN, _allow_files() - FILES_KEPT)
 
     def is_crowded() -> bool:
         return len(server.server_state.connections) > most
 
     config = Config(
-        Gate(rules, router, is_crowded),
+        Gate(rules, router, hooks, is_crowded),
         http=PatientProtocol,
         ws="none",
         lifespan="off",

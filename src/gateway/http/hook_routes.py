@@ -1,0 +1,121 @@
+"""Requests that services make of our accounts, below /hooks/<platform>/<account>. No login and no rule about hosts
+holds there: each account checks who asks by itself. What it costs to ask is bounded here."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.http.answers import Refusal
+from gateway.http.reading import check_length, too_large
+from gateway.platforms.face import Adapter, HookAnswer, HookRequest
+
+log = logging.getLogger(__name__)
+
+HOOKS = "/hooks/"
+MOST_OPEN = 64  # requests of one account that are read or wait
+MOST_AT_WORK = 16  # of them, that are looked at
+BODY_SECONDS = 15.0  # for the whole body
+RETRY_SECONDS = "10"  # after which a service may try again what was not taken now
+TOLD_SECONDS = 60.0  # between two lines of the log about requests that were not signed
+_AGAIN_LATER = frozenset({429, 503})
+
+
+class HookAccount:
+    """One account with what it is being asked."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.adapter = adapter
+        self.open = 0
+        self.places = asyncio.Semaphore(MOST_AT_WORK)
+        self._unsigned = 0
+        self._told = -TOLD_SECONDS
+
+    def note_unsigned(self, now: float) -> None:
+        """Counted; told now and then, since anybody can make them come."""
+        self._unsigned += 1
+        if now - self._told >= TOLD_SECONDS:
+            spec, account = self.adapter.spec, self.adapter.account
+            log.warning("%s, account %s: %d requests were not signed by it", spec.label, account, self._unsigned)
+            self._unsigned, self._told = 0, now
+
+
+class Hooks:
+    """Finds the account that is asked, hands it the request, and gives its answer back."""
+
+    def __init__(self, adapters: Iterable[Adapter]) -> None:
+        self._accounts = {
+            (adapter.spec.name, adapter.account): HookAccount(adapter)
+            for adapter in adapters
+            if adapter.spec.takes_hooks
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        platform, _, rest = str(scope["path"]).removeprefix(HOOKS).partition("/")
+        name, _, more = rest.partition("/")
+        account = self._accounts.get((platform, name))
+        try:
+            answer = HookAnswer(404) if account is None else await _serve(account, Request(scope, receive), more)
+        except ClientDisconnect:
+            return
+        headers = {"cache-control": "no-store"}
+        if answer.status in _AGAIN_LATER:
+            headers["retry-after"] = RETRY_SECONDS
+        response = Response(answer.body, answer.status, headers, answer.content_type if answer.body else None)
+        await response(scope, receive, send)
+
+
+async def _serve(account: HookAccount, request: Request, path: str) -> HookAnswer:
+    if account.open >= MOST_OPEN:
+        return HookAnswer(503)
+    account.open += 1
+    try:
+        body = await _read_whole(request, account.adapter.spec.max_hook_bytes)
+        asked = HookRequest(request.method, path, _list_headers(request.headers), _list_query(request), body)
+        async with account.places:
+            answer = await _ask(account.adapter, asked)
+    except Refusal as refusal:
+        return HookAnswer(refusal.status, str(refusal))
+    finally:
+        account.open -= 1
+    if answer.status == 401:
+        account.note_unsigned(time.monotonic())
+    return answer
+
+
+async def _ask(adapter: Adapter, asked: HookRequest) -> HookAnswer:
+    try:
+        return await adapter.receive_hook(asked)
+    except Exception:  # the boundary to platforms: the service may send it again
+        log.exception("%s, account %s: a request broke", adapter.spec.label, adapter.account)
+        return HookAnswer(503)
+
+
+async def _read_whole(request: Request, most: int) -> bytes:
+    """The bytes as they came, since they are signed; given up as soon as they are too many or too slow."""
+    check_length(request, most)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise too_large(most)
+    except TimeoutError as error:
+        raise Refusal(408, "too_slow", "The body did not come in time. Nothing was kept.") from error
+    return bytes(body)
+
+
+def _list_headers(headers: Headers) -> Mapping[str, str]:
+    """By their names in small letters; of several with one name the first."""
+    return dict(reversed(headers.items()))
+
+
+def _list_query(request: Request) -> Mapping[str, str]:
+    return dict(parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True))
