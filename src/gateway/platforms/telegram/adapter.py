@@ -159,12 +159,14 @@ class TelegramAdapter(BaseAdapter):
     # --- messages
 
     async def send(self, part: Part) -> str:
+        _check_length(part)
         with self._told_by_the_face(part.address):
             return _read_id(await self._call(part.address, lambda at: wire_out.make_message(replace(part, address=at))))
 
     async def edit(self, platform_id: str, part: Part) -> None:
         if not wire_out.is_message_id(platform_id):
             raise NeverTaken("There is no such message in Telegram.")
+        _check_length(part)
         with self._told_by_the_face(part.address):
             try:
                 await self._call(part.address, lambda at: wire_out.make_edit(platform_id, replace(part, address=at)))
@@ -282,6 +284,12 @@ class TelegramAdapter(BaseAdapter):
             if trouble.kind is TroubleKind.TOKEN:
                 self._note_problem(f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
             raise failure from None
+
+
+def _check_length(part: Part) -> None:
+    """Telegram may take a little more than clients show whole; how it counts has changed before."""
+    if wire_out.measure_shown(part) > wire_out.MOST_TEXT:
+        raise NeverTaken(f"The text is longer than the {wire_out.MOST_TEXT} signs of a message in Telegram.")
 
 
 def _read_id(message: Any) -> str:

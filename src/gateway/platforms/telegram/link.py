@@ -3,6 +3,7 @@ raw JSON, or a `BotTrouble` without the token in it."""
 
 import asyncio
 import logging
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ CONNECTIONS, POLLS = 64, 2
 for _name in ("httpx", "httpcore", "telegram"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
+#: The SDK asks for it: times are spans, as they will be in its next version.
+os.environ.setdefault("PTB_TIMEDELTA", "true")
 #: Failures of the HTTP client before anything was sent.
 _UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 
@@ -93,7 +96,8 @@ class BotLink:
             raise self._describe(error) from None
 
     def _describe(self, error: TelegramError) -> BotTrouble:
-        text = hide_token(str(error).rstrip("."), self._token)
+        said = str(error).partition(". Parsing the server response")[0]  # what follows is a proxy's page
+        text = hide_token(said.rstrip("."), self._token)
         match error:
             case RetryAfter():
                 return BotTrouble(TroubleKind.PENALTY, text, seconds=_count_seconds(error))

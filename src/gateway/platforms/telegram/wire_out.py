@@ -14,7 +14,7 @@ from hermes_base.inbound import Address, FileRef
 from hermes_base.text.whole_text import clean_text
 
 HTML = "telegram_html"  # the dialect of parts that are sent with their markup
-MOST_CAPTION = 1024  # UTF-16 units, without markup
+MOST_TEXT, MOST_CAPTION = 4096, 1024  # UTF-16 units, without markup
 MOST_PHOTO_BYTES = 10_000_000
 MOST_BUTTONS, MOST_BUTTON_BYTES, MOST_LABEL = 100, 64, 60
 SHORT_LABEL, SHORT_ROW = 18, 3  # so many buttons with labels as short as this stand side by side
@@ -95,6 +95,12 @@ def _reply(part: Part) -> dict[str, Any]:
     return {"reply_parameters": {"message_id": int(part.reply_to), "allow_sending_without_reply": True}}
 
 
+def measure_shown(part: Part) -> int:
+    """UTF-16 units of what people see of the text."""
+    shown = html.unescape(re.sub(r"<[^<>]*>", "", part.text)) if part.markup == HTML else part.text
+    return len(shown.encode("utf-16-le", "surrogatepass")) // 2
+
+
 # --- buttons
 
 
@@ -145,8 +151,7 @@ def make_file(part: Part, file: FileRef, *, as_document: bool = False) -> BotCal
 
 
 def fits_caption(part: Part) -> bool:
-    shown = html.unescape(re.sub(r"<[^<>]*>", "", part.text)) if part.markup == HTML else part.text
-    return len(shown.encode("utf-16-le", "surrogatepass")) <= 2 * MOST_CAPTION
+    return measure_shown(part) <= MOST_CAPTION
 
 
 # --- the menu
