@@ -21,6 +21,7 @@ from gateway.core.drafts import (
     show_draft,
 )
 from gateway.core.lengths import measure
+from gateway.core.markup.dialects import DIALECTS, Written
 from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
 
@@ -39,22 +40,48 @@ def test_a_growing_text_is_one_message_edited_at_most_once_a_second(pieces: list
         if isinstance(step, SendDraft | EditDraft):
             sends += isinstance(step, SendDraft)
             changed.append(now)
-            assert measure(step.text, SPEC.length_unit) <= SPEC.max_length
-            assert step.text.endswith(UNFINISHED)
-            draft = replace(draft, message="m", shown=step.text, shown_at=now)
+            assert measure(step.written.shown, SPEC.length_unit) <= SPEC.max_length
+            assert step.written.text.endswith(UNFINISHED)
+            draft = replace(draft, message="m", shown=step.written.text, shown_at=now)
     assert sends <= 1
     assert all(later - earlier >= SPEC.edit_seconds - 1e-6 for earlier, later in itertools.pairwise(changed))
 
 
 @given(
-    st.text(max_size=1000), st.lists(st.text(max_size=100), max_size=9), st.sampled_from(["chars", "utf16", "bytes"])
+    st.one_of(st.text(max_size=1000), st.text(st.sampled_from("ab *_`&<>|-\n"), max_size=1000)),
+    st.lists(st.text(max_size=100), max_size=9),
+    st.sampled_from(["chars", "utf16", "bytes"]),
+    st.sampled_from(sorted(DIALECTS)),
 )
-def test_a_draft_is_never_longer_than_one_message(text: str, lines: list[str], unit: str) -> None:
-    spec = replace(SPEC, length_unit=unit)
+def test_a_draft_is_never_longer_than_one_message(text: str, lines: list[str], unit: str, markup: str) -> None:
+    """It is measured as the app counts it, and so is the plain text that is tried next."""
+    spec = replace(SPEC, length_unit=unit, markup=markup)
     draft = Draft(text=text)
     for line in lines:
         draft = add_line(draft, line)
-    assert measure(show_draft(draft, spec), unit) <= spec.max_length
+    written = show_draft(draft, spec)
+    assert measure(written.shown, unit) <= spec.max_length
+    assert measure(written.plain, unit) <= spec.max_length
+
+
+def test_a_draft_is_shown_in_the_markup_of_its_app() -> None:
+    spec = replace(SPEC, markup="telegram_html")
+    draft = Draft(text="**so** far: `x < 1", lines=("⚙ terminal: ls *",))
+    assert show_draft(draft, spec).text == "<b>so</b> far: `x &lt; 1\n\n⚙ terminal: ls * …"
+    assert show_draft(Draft(text="```py\nx"), spec).text == '<pre><code class="language-py">x</code></pre> …'
+
+
+def test_a_draft_whose_markup_was_refused_is_plain() -> None:
+    spec = replace(SPEC, markup="telegram_html")
+    assert show_draft(Draft(text="**so** <", plain=True), spec).text == "so < …"
+
+
+def test_in_a_slow_chat_all_steps_keep_their_distance() -> None:
+    """C8: typing and edits together leave most calls to what must arrive."""
+    spec = replace(SPEC, has_typing=True)
+    draft = Draft(text="hello you", message="m", shown="hello …", shown_at=0.0, typed_at=5.0)
+    assert next_step(draft, spec, 10.0, pause=6.0) == Wait(1.0)
+    assert isinstance(next_step(draft, spec, 11.0, pause=6.0), EditDraft)
 
 
 def test_nothing_is_done_while_nothing_changes() -> None:
@@ -66,7 +93,7 @@ def test_nothing_is_done_while_nothing_changes() -> None:
 def test_a_change_waits_for_the_edit_interval() -> None:
     draft = Draft(text="hello you", message="m", shown="hello …", shown_at=10.0)
     assert next_step(draft, SPEC, 10.25) == Wait(0.75)
-    assert next_step(draft, SPEC, 11.0) == EditDraft("m", "hello you …")
+    assert next_step(draft, SPEC, 11.0) == EditDraft("m", Written(*["hello you …"] * 3))
 
 
 def test_where_nothing_can_be_edited_only_typing_is_shown() -> None:

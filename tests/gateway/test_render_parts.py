@@ -1,19 +1,39 @@
 """What is sent for one stored message: parts with stable keys, plain text, questions, files, marked repetitions."""
 
+import re
+import time
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.blocks import strip_markdown
 from gateway.core.lengths import measure
+from gateway.core.markup.dialects import DIALECTS, find_dialect
 from gateway.core.render import LONG_MARK, SHORT_MARK, carries_file, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import PlatformSpec
 from hermes_base.inbound import FILE, QUESTION, Address, FileRef, Outgoing
 
 SPEC = PlatformSpec("x", "X", "x:X", max_length=200)
 PLACE = Address("x", "a", "c")
+
+_words = st.integers(0, 999).map(lambda n: f"w{n}")
+_inline = st.one_of(
+    _words,
+    st.builds("{0}{1}{0}".format, st.sampled_from(["**", "*", "~~", "`", "***"]), _words),
+    st.builds("[{}](https://a.org/{})".format, _words, st.text("p", max_size=80)),
+    st.sampled_from(["&", "<", "*", "_", "`", "[", "漢🙂", "a & b", "\\*"]),
+)
+_lines = st.lists(_inline, max_size=12).map(" ".join)
+_blocks = st.one_of(
+    _lines,
+    st.builds(str.__add__, st.sampled_from(["- ", "  - ", "1. ", "> ", "# "]), _lines),
+    st.builds("```py\n{}\n```".format, _lines.map(lambda line: line.replace("`", ""))),
+    st.lists(st.tuples(_words, _words), min_size=1, max_size=9).map(
+        lambda rows: "\n".join(["| a | b |", "|---|---|", *(f"| {x} | {y} |" for x, y in rows)])
+    ),
+)
+DOCUMENTS = st.lists(_blocks, max_size=8).map("\n\n".join)
 
 
 @given(st.text(max_size=2000), st.sampled_from(["chars", "utf16", "bytes"]), st.sampled_from([60, 200]))
@@ -75,32 +95,42 @@ def test_a_file_that_cannot_be_sent_is_told(spec: PlatformSpec, why: str) -> Non
     assert render_parts(FILE_OUT, spec, 1)[0].text == f"here\n\nThe file plan.pdf stays where it is: {why}."
 
 
-@pytest.mark.parametrize(
-    ("markdown", "plain"),
-    [
-        ("# Title\n\nsome **bold** and *soft* text", "Title\n\nsome bold and soft text"),
-        ("see [the page](https://a.org/x_(y))", "see the page (https://a.org/x_(y))"),
-        ("![chart](https://a.org/c.png)", "chart (https://a.org/c.png)"),
-        ("[https://a.org](https://a.org)", "https://a.org"),
-        ("use `x ** y` and 2 ** 3 ** 4", "use x ** y and 2 ** 3 ** 4"),
-        ("call __init__ and snake_case_name", "call __init__ and snake_case_name"),
-        ("```py\nx = '**'\n```\nend", "x = '**'\nend"),
-        ("* one\n* two", "- one\n- two"),
-        ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |\n| 1 | 2 |"),
-        ("~~gone~~", "gone"),
-    ],
+def test_a_part_has_the_markup_of_its_app_and_plain_text_beside_it() -> None:
+    (part,) = render_parts(Outgoing(PLACE, "# T\n**b** < [p](https://a.org)"), replace(SPEC, markup="telegram_html"), 1)
+    assert (part.text, part.markup) == ('<b>T</b>\n<b>b</b> &lt; <a href="https://a.org">p</a>', "telegram_html")
+    second = make_plain(part)
+    assert (second.text, second.markup) == ("T\nb < p (https://a.org)", "plain")
+    marked = make_plain(mark_repeated(part, SPEC))
+    assert marked.text == f"{LONG_MARK}\n{second.text}"
+
+
+def test_a_message_that_shows_nothing_is_shown_as_it_is_written() -> None:
+    (part,) = render_parts(Outgoing(PLACE, "> "), replace(SPEC, markup="telegram_html"), 1)
+    assert part.text.strip() == "&gt;"
+
+
+@given(
+    DOCUMENTS,
+    st.sampled_from(["chars", "utf16", "bytes"]),
+    st.sampled_from([60, 200, 1000]),
+    st.sampled_from(sorted(DIALECTS)),
 )
-def test_markdown_as_plain_text(markdown: str, plain: str) -> None:
-    assert strip_markdown(markdown) == plain
-    part = render_parts(Outgoing(PLACE, markdown), replace(SPEC, markup="plain"), 1)[0]
-    assert part.text == plain
-    assert make_plain(replace(part, text=markdown)).text == plain
+def test_whatever_the_markup_adds_each_part_is_within_the_limit(text: str, unit: str, limit: int, markup: str) -> None:
+    """C7: in the app's markup, as plain text, and with the mark of a repetition; and no word of the text is lost."""
+    spec = replace(SPEC, max_length=limit, length_unit=unit, markup=markup)
+    parts = [mark_repeated(part, spec) for part in render_parts(Outgoing(PLACE, text), spec, 1)]
+    shown = find_dialect(markup).shown
+    assert all(measure(shown(part.text), unit) <= limit for part in parts)
+    assert all(measure(part.plain, unit) <= limit for part in parts)
+    said = "".join(part.plain for part in parts)
+    assert re.findall("w[0-9]+", said) == re.findall("w[0-9]+", text)
 
 
-@given(st.text(st.sampled_from("ab*`[]()#|-_~\n ")))
-def test_plain_text_is_never_longer_and_keeps_every_letter(text: str) -> None:
-    plain = strip_markdown(text)
-    assert len(plain) <= len(text)
-    fence = text.count("```") + text.count("~~~")
-    if not fence:
-        assert [char for char in plain if char.isalpha()] == [char for char in text if char.isalpha()]
+def test_a_text_of_one_message_is_rendered_in_a_moment() -> None:
+    """F5: it is work for the event loop."""
+    text = ("Some **bold** words, `code` and [a link](https://a.org).\n\n- one\n- two\n\n" * 60)[:4000]
+    spec = replace(SPEC, max_length=4096, markup="telegram_html")
+    render_parts(Outgoing(PLACE, text), spec, 1)
+    began = time.thread_time()
+    render_parts(Outgoing(PLACE, text), spec, 1)
+    assert time.thread_time() - began < 0.05

@@ -1,10 +1,9 @@
-"""Reads markdown as far as delivery needs it: finds code blocks, tables and paragraphs, and strips the markup."""
+"""Finds the blocks of a markdown text that are best kept whole: code, tables, paragraphs."""
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from gateway.core.lengths import SPAN
 
@@ -12,12 +11,6 @@ _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<run>`{3,16}|~{3,16})(?P<info>[^\n]*)\n?")
 _RULE = re.compile(r"\s*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?\s*+")
 _LONGEST_INFO = 24  # of a code block's first line, when it is repeated
-
-_HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+")
-_BULLET = re.compile(r"^(\s*)[*+][ \t]+")
-_STRONG = re.compile(r"(?<![\w*])(\*\*|\*)(?=[^\s*])([^*\n]*[^\s*])\1(?![\w*])|~~(?=\S)([^~\n]+)~~")
-_LINK = re.compile(r"!?\[(?P<text>.*)\]\((?P<url>\S*)(?:\s+\"[^\"]*\")?\)", re.DOTALL)
-
 
 CODE, TABLE, PARAGRAPH = "code", "table", "paragraph"
 
@@ -37,21 +30,15 @@ class Block:
         return "".join(self.lines)
 
 
-def find_blocks(text: str, markup: str = "markdown") -> Iterator[Block]:
-    """The blocks of a text, in order; joined they are the text. Plain text has paragraphs only."""
+def find_blocks(text: str) -> Iterator[Block]:
+    """The blocks of a text, in order; joined they are the text."""
     lines = _LINES.findall(text)
-    readers = (_read_code, _read_table) if markup == "markdown" else ()
     place = 0
     while place < len(lines):
-        found = next((block for read in readers if (block := read(lines, place))), None)
-        end = place + len(found.lines) if found else _find_paragraph_end(lines, place, bool(readers))
+        found = _read_code(lines, place) or _read_table(lines, place)
+        end = place + len(found.lines) if found else _find_paragraph_end(lines, place)
         yield found or Block(PARAGRAPH, tuple(_join_spans("".join(lines[place:end]))))
         place = end
-
-
-def strip_markdown(text: str) -> str:
-    """The text as somebody would type it who knows no markup; never longer than it was."""
-    return "".join(_STRIPPERS[block.kind](block) for block in find_blocks(text)).strip("\n")
 
 
 def _read_code(lines: list[str], place: int) -> Block | None:
@@ -82,13 +69,13 @@ def _read_table(lines: list[str], place: int) -> Block | None:
     return Block(TABLE, tuple(lines[place:end]), reopening="".join(lines[place : place + 2]))
 
 
-def _find_paragraph_end(lines: list[str], place: int, markdown: bool) -> int:
-    """A paragraph has the blank lines after it; in markdown a code block or a table ends it too."""
+def _find_paragraph_end(lines: list[str], place: int) -> int:
+    """A paragraph has the blank lines after it; a code block or a table ends it too."""
     end = place + 1
     while end < len(lines):
         if lines[end].strip() and not lines[end - 1].strip():
             break
-        if markdown and (_FENCE.fullmatch(lines[end]) or _begins_table(lines, end)):
+        if _FENCE.fullmatch(lines[end]) or _begins_table(lines, end):
             break
         end += 1
     return end
@@ -108,37 +95,3 @@ def _join_spans(text: str) -> Iterator[str]:
         start = here = line_end
     if start < len(text):
         yield text[start:]
-
-
-def _strip_paragraph(block: Block) -> str:
-    text = "".join(_BULLET.sub(r"\1- ", _HEADING.sub("", line)) for line in block.lines)
-    bits: list[str] = []
-    end = 0
-    for span in SPAN.finditer(text):
-        bits += [_strip_emphasis(text[end : span.start()]), _strip_span(span[0])]
-        end = span.end()
-    return "".join([*bits, _strip_emphasis(text[end:])])
-
-
-def _strip_emphasis(text: str) -> str:
-    return _STRONG.sub(lambda match: match[2] or match[3], text)
-
-
-def _strip_span(span: str) -> str:
-    if span.startswith("`"):
-        bare = span.strip("`")
-        return bare.strip() or bare
-    link = _LINK.fullmatch(span)
-    if link is None:
-        return span
-    text, url = link["text"].strip(), link["url"]
-    return f"{text} ({url})" if text and url and text != url else text or url
-
-
-_STRIPPERS: Mapping[str, Callable[[Block], str]] = MappingProxyType(
-    {
-        CODE: lambda block: "".join(block.lines[1:] if block.ending else block.lines[1:-1]),
-        TABLE: lambda block: "".join((*block.lines[:1], *block.lines[2:])),
-        PARAGRAPH: _strip_paragraph,
-    }
-)

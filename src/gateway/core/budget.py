@@ -1,5 +1,5 @@
-"""How many calls a chat takes: one bucket for send, edit and typing, with room kept for what must arrive, and closed
-while the platform punishes us. A value; time is given."""
+"""How many calls a chat takes, and how many the whole account: buckets for send, edit, typing and receipts, with room
+kept for what must arrive, and closed while the platform punishes us. Values; time is given."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,7 +9,10 @@ from hermes_base.inbound import NOTE, Outgoing
 
 #: Kinds of calls: what must arrive, what may wait, what is dropped when there is no room.
 FINAL, WORD, PROGRESS = "final", "word", "progress"
+DIRECT = "dm"  # the kind of a chat with one person
 _ROUNDING = 1e-9
+_LATE = 1.0  # seconds; a ticket that was not used by then is void
+_SHARE = 0.5  # of the calls of a slow chat are for progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,23 @@ class Budget:
         """The budget after a call."""
         return replace(self, left=max(0.0, self._left_at(now) - 1), at=max(now, self.at))
 
+    def reserve(self, now: float) -> "tuple[Budget, Ticket]":
+        """A place in the line of those who must call: the budget after it, and when its time comes. Whoever asks first
+        comes first, however many wait."""
+        start = max(now, self.closed_until)
+        if not self.per_second:
+            return self, Ticket(start, self.closed_until)
+        left = self._left_at(start) - 1
+        due = start + max(0.0, -left) / self.per_second
+        return replace(self, left=left, at=max(start, self.at)), Ticket(due, self.closed_until)
+
+    def honours(self, ticket: "Ticket | None", now: float) -> bool:
+        """Whether the place in the line still holds: no penalty came since, and its time is not long past."""
+        return ticket is not None and ticket.penalty == self.closed_until and now <= ticket.due + _LATE
+
     def close(self, now: float, seconds: float) -> "Budget":
-        """The budget under a penalty; a later one never shortens an earlier."""
-        return replace(self, closed_until=max(self.closed_until, now + seconds))
+        """The budget under a penalty; a later one never shortens an earlier. Who waits in the line asks again."""
+        return replace(self, left=max(0.0, self.left), closed_until=max(self.closed_until, now + seconds))
 
     def is_fresh(self, now: float) -> bool:
         """Whether it says nothing that a new one would not say."""
@@ -53,10 +70,36 @@ class Budget:
         return {FINAL: 0, WORD: min(self.reserved, self.burst - 1), PROGRESS: self.reserved}[kind]
 
 
-def open_budget(spec: PlatformSpec, now: float) -> Budget:
-    """A full budget for a chat on this platform."""
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A place in an account's line."""
+
+    due: float
+    penalty: float  # the end of the last penalty when it was given
+
+
+def open_budget(spec: PlatformSpec, now: float, kind: str = DIRECT) -> Budget:
+    """A full budget for a chat of this kind on this platform."""
     burst = max(1, spec.burst_calls)
-    return Budget(spec.calls_per_second, burst, spec.reserved_calls, float(burst), now)
+    return Budget(_rate(spec, kind), burst, spec.reserved_calls, float(burst), now)
+
+
+def open_account_budget(spec: PlatformSpec, now: float) -> Budget:
+    """A full budget for all chats of an account; a third of it is kept for what must arrive."""
+    burst = max(1, spec.account_burst_calls)
+    reserved = min(max(1, burst // 3), burst - 1)
+    return Budget(spec.account_calls_per_second, burst, reserved, float(burst), now)
+
+
+def progress_pause(spec: PlatformSpec, kind: str) -> float:
+    """Seconds between two calls for progress, beside what a draft needs itself. In a slow group most of the calls are
+    left for what is said there."""
+    slow = kind != DIRECT and spec.group_calls_per_second
+    return 1 / (_SHARE * spec.group_calls_per_second) if slow else 0.0
+
+
+def _rate(spec: PlatformSpec, kind: str) -> float:
+    return spec.calls_per_second if kind == DIRECT else spec.group_calls_per_second or spec.calls_per_second
 
 
 def kind_of(outgoing: Outgoing) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gateway.core.blocks import strip_markdown
 from gateway.core.lengths import measure
-from gateway.core.render import split_text
+from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, write_literally
+from gateway.core.render import write_text
 from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
 
@@ -29,6 +29,7 @@ class Draft:
     lines: tuple[str, ...] = ()  # tool progress
     message: str = ""  # the platform's id of the draft; empty: not sent yet
     shown: str = ""
+    plain: bool = False  # the platform did not take its markup
     shown_at: float = -math.inf
     typed_at: float = -math.inf
     given_up: bool = False  # the platform does not take it, or it is unknown whether it did
@@ -49,13 +50,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class SendDraft:
-    text: str
+    written: Written
 
 
 @dataclass(frozen=True, slots=True)
 class EditDraft:
     message: str
-    text: str
+    written: Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +74,46 @@ class Wait:
 DraftStep = SendDraft | EditDraft | ShowTyping | Wait
 
 
-def next_step(draft: Draft, spec: PlatformSpec, now: float) -> DraftStep:
-    """What to do for the draft now."""
-    text = show_draft(draft, spec) if spec.can_edit and not draft.given_up else ""
-    until_typing = draft.typed_at + TYPING_SECONDS - now if spec.has_typing else math.inf
-    until_text = draft.shown_at + spec.edit_seconds - now if text and text != draft.shown else math.inf
-    if until_text <= 0:
-        return EditDraft(draft.message, text) if draft.message else SendDraft(text)
-    if until_typing <= 0:
+def next_step(draft: Draft, spec: PlatformSpec, now: float, pause: float = 0.0) -> DraftStep:
+    """What to do for the draft now; `pause`: at least so many seconds between two steps of any kind."""
+    slow = max(draft.shown_at, draft.typed_at) + pause
+    typing_at = max(draft.typed_at + TYPING_SECONDS, slow) if spec.has_typing else math.inf
+    text_at = max(draft.shown_at + spec.edit_seconds, slow)
+    has_text = spec.can_edit and not draft.given_up and bool(draft.text or draft.lines)
+    if has_text and text_at <= now:
+        written = show_draft(draft, spec)
+        if written.text and written.text != draft.shown:
+            return EditDraft(draft.message, written) if draft.message else SendDraft(written)
+        text_at = math.inf
+    if typing_at <= now:
         return ShowTyping()
-    return Wait(min(until_text, until_typing))
+    return Wait(min(text_at if has_text else math.inf, typing_at) - now)
 
 
-def show_draft(draft: Draft, spec: PlatformSpec) -> str:
-    """The draft's text: what fits into one message; the rest comes with the answer."""
-    lines = "\n".join(draft.lines[-MAX_LINES:])
-    room = spec.max_length - measure(f"\n\n{lines} {UNFINISHED}", spec.length_unit) if spec.max_length else 0
-    if spec.max_length and room < spec.max_length // 2:
-        lines, room = "", spec.max_length - measure(f" {UNFINISHED}", spec.length_unit)
+def show_draft(draft: Draft, spec: PlatformSpec) -> Written:
+    """The draft in the platform's markup: what fits into one message; the rest comes with the answer."""
+    if draft.plain:
+        spec = replace(spec, markup=PLAIN)
+    unit, limit = spec.length_unit, spec.max_length
+    lines = write_literally("\n".join(draft.lines[-MAX_LINES:]), spec.markup)
+    ends = measure(f"\n\n\n{UNFINISHED}", unit)
+    beside = ends + max(measure(lines.shown, unit), measure(lines.plain, unit))
+    if limit and beside * 2 > limit:
+        lines, beside = NO_TEXT, ends
+    room = max(1, limit - beside) if limit else 0
     # Splitting costs what the text is long, and only the first message is looked at.
-    head = draft.text[: 2 * room] if room else draft.text
-    head = head if spec.markup == "markdown" else strip_markdown(head)
-    texts = split_text(head, room, spec.length_unit, spec.markup)[:1]
-    body = "\n\n".join([*texts, *([lines] if lines else [])])
-    if not body:
+    body = next(write_text(draft.text[: 2 * room] if room else draft.text, room, spec), NO_TEXT)
+    return Written(
+        _end_draft(body.text, lines.text), _end_draft(body.plain, lines.plain), _end_draft(body.shown, lines.shown)
+    )
+
+
+def _end_draft(body: str, lines: str) -> str:
+    """Text and progress, with the sign that more will come."""
+    text = "\n\n".join(filter(None, (body, lines)))
+    if not text:
         return ""
-    return f"{body}\n{UNFINISHED}" if body.endswith(("```", "~~~")) else f"{body} {UNFINISHED}"
+    return f"{text}\n{UNFINISHED}" if text.endswith(("```", "~~~")) else f"{text} {UNFINISHED}"
 
 
 def add_line(draft: Draft, line: str) -> Draft:

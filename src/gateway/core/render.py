@@ -1,14 +1,17 @@
 """Turns one outgoing message into the parts that a platform takes: within its limit, with code blocks, tables and
-links whole, or as plain text. Nothing here knows a platform by name."""
+links whole, in its own markup. Nothing here knows a platform by name."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gateway.core.blocks import CODE, TABLE, Block, find_blocks, strip_markdown
+from gateway.core.blocks import CODE, TABLE, Block, find_blocks
 from gateway.core.lengths import cut_hard, cut_words, measure
+from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, translate, write_literally
 from gateway.platforms.face import Part, PlatformSpec
 from hermes_base.inbound import FILE, QUESTION, Outgoing
 
 LONG_MARK, SHORT_MARK = "(sent again: the first may have arrived)", "(again)"
+_LONGEST_ESCAPE = 8  # times as long as what was typed
 _ROOM_FOR_LONG_MARK = 120  # a message shorter than this gets the short one
 
 
@@ -26,33 +29,54 @@ class TextPiece:
         return text + self.closing if self.closing else text.rstrip("\n")
 
 
-def split_text(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[str]:
+def split_text(text: str, limit: int, unit: str = "chars") -> list[str]:
     """The messages that `text` becomes; a limit of 0 is none. Blank messages are left out: platforms refuse them."""
     if not limit:
         return [text] if text.strip() else []
-    return [shown for piece in cut_pieces(text, limit, unit, markup) if (shown := piece.shown).strip()]
+    return [shown for piece in cut_pieces(text, limit, unit) if (shown := piece.shown).strip()]
 
 
-def cut_pieces(text: str, limit: int, unit: str = "chars", markup: str = "markdown") -> list[TextPiece]:
+def cut_pieces(text: str, limit: int, unit: str = "chars") -> list[TextPiece]:
     """The pieces; their bodies joined are the text, to the last character."""
     packer = _Packer(limit, unit)
-    for block in find_blocks(text, markup):
+    for block in find_blocks(text):
         packer.add(block)
     return packer.finish()
 
 
+def write_text(text: str, limit: int, spec: PlatformSpec) -> Iterator[Written]:
+    """The messages that markdown becomes in the platform's markup: each of them, with or without markup, is within the
+    limit (0: there is none)."""
+    for piece in split_text(text, limit, spec.length_unit):
+        yield from _write_piece(piece, limit, limit, spec)
+
+
+def _write_piece(text: str, room: int, limit: int, spec: PlatformSpec) -> Iterator[Written]:
+    """One message, or several where the markup of the app makes the text longer: cut at `room` it was short enough
+    before."""
+    unit, written = spec.length_unit, translate(text, spec.markup)
+    if not limit or max(measure(written.shown, unit), measure(written.plain, unit)) <= limit:
+        yield from [written] if written.text.strip() else []
+    elif room > limit // 4:
+        for piece in split_text(text, room * 3 // 4, unit):
+            yield from _write_piece(piece, room * 3 // 4, limit, spec)
+    else:
+        for bit in cut_hard(text, max(1, limit // _LONGEST_ESCAPE), unit):
+            yield from [write_literally(bit, spec.markup)] if bit.strip() else []
+
+
 def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]:
     """What is sent for an outbox row, in order. Keys are the same whenever the same row is rendered."""
-    text = _compose_text(outgoing, spec)
-    text = text if spec.markup == "markdown" else strip_markdown(text)
-    texts = split_text(text, _room(spec), spec.length_unit, spec.markup)
+    texts = list(write_text(_compose_text(outgoing, spec), _room(spec), spec))
     if carries_file(outgoing, spec) and len(texts) != 1:
-        texts.append("")  # a long caption goes ahead of its file
+        texts.append(NO_TEXT)  # a long caption goes ahead of its file
     last = len(texts) - 1
     return [
         Part(
             outgoing.address,
-            text,
+            written.text,
+            markup=spec.markup,
+            plain=written.plain,
             key=f"{row}:{index}",
             reply_to=outgoing.reply_to if index == 0 else "",
             question=outgoing.question if index == last else "",
@@ -60,7 +84,7 @@ def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]
             row=row,
             outgoing=outgoing,
         )
-        for index, text in enumerate(texts)
+        for index, written in enumerate(texts)
     ]
 
 
@@ -72,12 +96,12 @@ def carries_file(outgoing: Outgoing, spec: PlatformSpec) -> bool:
 
 def mark_repeated(part: Part, spec: PlatformSpec) -> Part:
     """The part with a visible word that it may be there twice."""
-    return replace(part, text=f"{_mark(spec)}\n{part.text}")
+    return replace(part, text=f"{_mark(spec)}\n{part.text}", plain=f"{_mark(spec)}\n{part.plain}")
 
 
 def make_plain(part: Part) -> Part:
-    """The part without markup; never longer than it was."""
-    return replace(part, text=strip_markdown(part.text) or part.text)
+    """The part without markup, for the second try."""
+    return replace(part, text=part.plain or part.text, markup=PLAIN)
 
 
 def _compose_text(outgoing: Outgoing, spec: PlatformSpec) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft
+from gateway.core.markup.dialects import find_dialect
 from gateway.delivery.chats import CallStore, ChatSender, DropFile, NoteShown
+from gateway.delivery.purse import Purse
 from gateway.platforms.face import Adapter
 from hermes_base.errors import Fenced, StoreFailure
 from hermes_base.inbound import Address
@@ -24,6 +26,7 @@ class Account:
     def __init__(
         self, turns: TurnStore, adapter: Adapter, node: str, call: CallStore, pace: Pace, counts: Counter[str]
     ) -> None:
+        find_dialect(adapter.spec.markup)  # one that nobody can write is said at the start
         self.name = f"{adapter.spec.name}:{adapter.account}"
         self.adapter = adapter
         self.turns = turns
@@ -32,7 +35,7 @@ class Account:
         self.counts = counts
         self.epoch: int | None = None
         self.closing = False
-        self.closed_until = -math.inf
+        self.purse = Purse(adapter.spec, time.monotonic())
         self.drop_file: DropFile = lambda file: None
         self.note_shown: NoteShown = lambda question: None
         self.chats: dict[str, ChatSender] = {}
@@ -139,6 +142,7 @@ class Account:
         """What a look into the store found, and what has become forgettable since the last one."""
         for chat in [chat for chat in self.chats.values() if chat.is_idle]:
             del self.chats[chat.key]
+        self.purse.forget(time.monotonic())
         waiting = set(keys)
         self._away = {key: address for key, address in self._away.items() if key in waiting}
         self._old = deque(key for key in keys if self._is_open(key))

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gateway.core.budget import PROGRESS, kind_of, open_budget
+from gateway.core.budget import PROGRESS, kind_of, progress_pause
 from gateway.core.delivery_rules import GiveUp, SendAgain, judge
 from gateway.core.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
+from gateway.core.markup.dialects import PLAIN, write_literally
 from gateway.core.render import carries_file, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
@@ -43,7 +44,7 @@ class Halted(Exception):
 
 
 class ChatSender:
-    """One chat at work. It is dropped when it has nothing to say and its budget is full again."""
+    """One chat at work. It is dropped when it has nothing to say."""
 
     def __init__(self, account: "Account", key: str) -> None:
         self.key = key
@@ -54,7 +55,6 @@ class ChatSender:
         self.parked_until = -math.inf
         self.draft: Draft | None = None
         self._account = account
-        self._budget = open_budget(account.adapter.spec, time.monotonic())
         self._failures = 0
         self.poked = asyncio.Event()  # something changed: look again
         self._drafting = asyncio.Lock()
@@ -66,8 +66,7 @@ class ChatSender:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is lost by forgetting the chat."""
-        kept = self.task or self.has_rows or self.draft or self.is_parked
-        return not kept and self._budget.is_fresh(time.monotonic())
+        return not (self.task or self.has_rows or self.draft or self.is_parked)
 
     async def work(self) -> None:
         """Do what there is to do; returns when nothing is left or nothing may be done."""
@@ -87,15 +86,14 @@ class ChatSender:
         """A word that cannot be stored now: said at once if the budget has room for it, and not again."""
         async with self._drafting:
             now, adapter = time.monotonic(), self._account.adapter
-            if self._pause_for(PROGRESS, now) or not adapter.reachable(address):
+            if not adapter.reachable(address) or self._pay_progress(address, now):
                 return
-            self._budget = self._budget.take(now)
+            word = write_literally(text, adapter.spec.markup)
+            part = Part(address, word.text, markup=adapter.spec.markup, plain=word.plain)
             try:
-                await _within(self._account.pace.draft_call, adapter.send(Part(address, text)))
+                await _within(self._account.pace.draft_call, adapter.send(part))
             except NotNow as wait:
-                self._budget = self._budget.close(
-                    now, self._account.pace.poll if wait.seconds is None else wait.seconds
-                )
+                self._account.purse.heed(address, now, wait, self._account.pace.poll)
             except DeliveryFailure as problem:
                 _log.info("A word to %s was not taken: %s", self.key, problem)
 
@@ -118,7 +116,7 @@ class ChatSender:
         try:
             await self._send_row(row, epoch)
         except Halted:
-            penalty = max(0.0, self._budget.closed_until - time.monotonic())  # it holds for whoever comes next, too
+            penalty = self._account.purse.penalty(row.outgoing.address, time.monotonic())  # for whoever comes next, too
             await self._give_back(row, epoch, SendAgain(penalty, certain=True))
         except StoreFailure:  # of our own: what an adapter meets is a DeliveryFailure
             raise
@@ -198,18 +196,18 @@ class ChatSender:
 
     async def _attempt(self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int) -> T:
         """One call within the budget; once more as plain text when the platform did not like the markup."""
-        await self._wait_for_room(kind, epoch)
+        await self._wait_for_room(part.address, kind, epoch)
         try:
             return await _within(self._account.pace.call, do(part))
         except NeverTaken as refusal:
             if not refusal.markup:
                 raise
-        await self._wait_for_room(kind, epoch)
+        await self._wait_for_room(part.address, kind, epoch)
         return await _within(self._account.pace.call, do(make_plain(part)))
 
-    async def _wait_for_room(self, kind: str, epoch: int) -> None:
-        """Returns when the budget and the lease allow the call, which then counts as made."""
-        account = self._account
+    async def _wait_for_room(self, address: Address, kind: str, epoch: int) -> None:
+        """Returns when the budgets and the lease allow the call, which then counts as made."""
+        account, ticket = self._account, None
         while True:
             self.poked.clear()
             now = time.monotonic()
@@ -217,16 +215,18 @@ class ChatSender:
                 raise Halted
             if account.epoch not in (epoch, None):
                 raise Fenced(f"The lease of {account.name} was lost meanwhile.")
-            pause = self._pause_for(kind, now)
+            pause = 0.0 if account.may_call() else _LEASE_PAUSE
             if not pause:
-                self._budget = self._budget.take(now)
+                pause, ticket = account.purse.pay(address, kind, now, ticket)
+            if not pause:
                 return
             await self._rest(pause)
 
-    def _pause_for(self, kind: str, now: float) -> float:
-        """Seconds until budget, account and lease may allow a call; 0: they do."""
-        account = max(0.0, self._account.closed_until - now)
-        return max(self._budget.may(kind, now), account, 0.0 if self._account.may_call() else _LEASE_PAUSE)
+    def _pay_progress(self, address: Address, now: float) -> float:
+        """Pay for a call that may be left out; if there is no room for it, the seconds until there might be."""
+        if not self._account.may_call():
+            return _LEASE_PAUSE
+        return self._account.purse.pay(address, PROGRESS, now)[0]
 
     # --- what becomes of it
 
@@ -252,9 +252,7 @@ class ChatSender:
         account.counts["waiting"] += 1
         self.parked_until = max(self.parked_until, now + verdict.seconds)
         if verdict.penalty:
-            self._budget = self._budget.close(now, verdict.seconds)
-        if verdict.whole_account:
-            account.closed_until = max(account.closed_until, now + verdict.seconds)
+            account.purse.close(row.outgoing.address, now, verdict.seconds, whole_account=verdict.whole_account)
         delay = 0.0 if verdict.seconds == math.inf else verdict.seconds
 
         def give_back() -> None:
@@ -285,14 +283,17 @@ class ChatSender:
             draft, account, now = self.draft, self._account, time.monotonic()
             if draft is None or draft.ended or self.address is None or not account.adapter.reachable(self.address):
                 return math.inf
-            step = next_step(draft, account.adapter.spec, now)
+            spec, address = account.adapter.spec, self.address
+            # Without room nothing is made ready; by the time there is, the text has grown.
+            pause = account.purse.pause_for(address, PROGRESS, now)
+            if pause:
+                return max(pause, spec.edit_seconds * random.uniform(0.5, 1.5))  # many chats do not ask all at once
+            step = next_step(draft, spec, now, progress_pause(spec, address.kind))
             if isinstance(step, Wait):
                 return step.seconds
-            # Without room the step is dropped; by the time there is, the text has grown and makes another one.
-            pause = self._pause_for(PROGRESS, now)
+            pause = self._pay_progress(address, now)
             if not pause:
-                self._budget = self._budget.take(now)
-                after = await self._perform(step, draft, self.address)
+                after = await self._perform(step, draft, address)
                 if self.draft is not None and self.draft.turn == after.turn:  # it may have grown meanwhile
                     self.draft = replace(after, text=self.draft.text, lines=self.draft.lines)
             return pause
@@ -306,20 +307,29 @@ class ChatSender:
                 draft = replace(draft, typed_at=now)
                 await _within(self._account.pace.draft_call, adapter.typing(address))
                 return draft
-            draft = replace(draft, shown=step.text, shown_at=now)
-            part = Part(address, step.text, key=draft.key)
+            written, markup = step.written, PLAIN if draft.plain else adapter.spec.markup
+            draft = replace(draft, shown=written.text, shown_at=now)
+            part = Part(address, written.text, key=draft.key, markup=markup, plain=written.plain)
             if isinstance(step, EditDraft):
                 await _within(self._account.pace.draft_call, adapter.edit(step.message, part))
                 return draft
             message = await _within(self._account.pace.draft_call, adapter.send(part))
             return replace(draft, message=message, unsure=False)
         except NotNow as wait:
-            self._budget = self._budget.close(now, self._account.pace.poll if wait.seconds is None else wait.seconds)
+            self._account.purse.heed(address, now, wait, self._account.pace.poll)
             return replace(draft, shown="")
+        except NeverTaken as refusal:
+            _log.info("A draft in %s was refused: %s", self.key, refusal)
+            if isinstance(step, ShowTyping):
+                return draft
+            bare = refusal.markup and not draft.plain
+            return replace(draft, shown="", plain=draft.plain or bare, given_up=not bare)
         except DeliveryFailure as problem:
             _log.info("A draft in %s was not shown: %s", self.key, problem)
         except Exception:  # noqa: BLE001 - an adapter is somebody else's code
             _log.exception("The adapter of %s failed at a draft.", self._account.name)
+        if isinstance(step, ShowTyping):
+            return draft
         # A draft that may have arrived under an unknown id is not sent twice, unless its key tells.
         sending, knows = isinstance(step, SendDraft), bool(adapter.spec.takes_keys and draft.key)
         unsure = draft.unsure or (sending and knows)

@@ -67,6 +67,9 @@ class Written:
     shown: str
 
 
+NO_TEXT = Written("", "", "")
+
+
 def translate(text: str, name: str) -> Written:
     """Markdown in this dialect. It always comes to something: what cannot be read stays as it is written."""
     dialect, leaves = find_dialect(name), read_leaves(text)
