@@ -241,6 +241,59 @@ def test_markup_that_is_refused_goes_as_plain_text(turns: TurnStore) -> None:
     assert post.service.seen("c1") == ["bold word"]
 
 
+def test_a_draft_whose_markup_is_refused_goes_on_as_plain_text(turns: TurnStore) -> None:
+    """C7: it stays one message, and its answer is written in the app's markup again."""
+    post = Post(turns, PretendRules(markup="telegram_html"))
+    post.service.troubles.append(BAD_MARKUP)
+
+    async def steps() -> None:
+        async with post.delivering() as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            delivery.draft(place(), "**bold** <", "t")
+            await until(lambda: post.service.seen("c1") == ["bold < …"])
+            delivery.draft(place(), "**bold** < & more", "t")
+            await until(lambda: post.service.seen("c1") == ["bold < & more …"])
+            post.put("**bold** < & more.", turn="t")
+            delivery.wake(place())
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["<b>bold</b> &lt; &amp; more."]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_penalty_that_a_draft_met_holds_for_its_answer(turns: TurnStore, whole: bool) -> None:
+    """C8: nothing goes to the chat, or the account, while it lasts; then the answer comes by itself."""
+    post = Post(turns)
+
+    async def steps() -> None:
+        async with post.delivering(replace(QUICK, poll=60.0)) as delivery:
+            await until(lambda: delivery.leases()["pretend:bot"] is not None)
+            send, met = post.adapter.send, []
+
+            async def punish(part: Part) -> str:
+                if not met:
+                    met.append(time.monotonic())
+                    raise NotNow("Later.", 0.4, whole_account=whole)
+                return await send(part)
+
+            post.adapter.send = punish  # type: ignore[method-assign]
+            delivery.draft(place(), "half", "t")
+            await until(lambda: bool(met))
+            post.put("whole", turn="t")
+            post.put("other", "c2")
+            delivery.wake(place())
+            delivery.wake(place("c2"))
+            await until(lambda: post.waits() == 0)
+            late = [call.chat for call in post.service.calls if call.at < met[0] + 0.4 and call.chat == "c1"]
+            assert late == []
+            others = [call.at for call in post.service.calls if call.chat == "c2"]
+            assert not whole or min(others) >= met[0] + 0.4
+
+    run(steps())
+    assert post.service.seen("c1") == ["whole"]
+
+
 def test_questions_and_files_go_as_the_platform_can(turns: TurnStore) -> None:
     post = Post(turns)
     post.put("Run it?", kind=QUESTION, question="q1", choices=("yes", "no"))

@@ -94,6 +94,12 @@ class Account:
         chat.draft = change(draft)
         self._begin(chat)
 
+    def acknowledge(self, address: Address, message: str) -> None:
+        """Show whoever wrote the message that it was taken."""
+        chat = self._get(address)
+        chat.receipts.append((address, message))
+        self._begin(chat)
+
     async def tell(self, address: Address, text: str) -> None:
         """Say a word that is not stored."""
         await self._get(address).tell(address, text)
@@ -151,7 +157,7 @@ class Account:
         found = set(self._old)
         for chat in self.chats.values():
             chat.has_rows = chat.has_rows or chat.key in found
-            if chat.has_rows or chat.draft:  # what came while the lease was not ours begins now
+            if chat.has_rows or chat.draft or chat.receipts:  # what came while the lease was not ours begins now
                 self._begin(chat)
         self._fill()
 

@@ -6,6 +6,7 @@ import logging
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+_MOST_RECEIPTS = 20  # that wait in a chat; the others are left out
 _LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
 _LONG_TEXT = 20_000  # rendering more than this is no work for the event loop
 
@@ -54,6 +56,7 @@ class ChatSender:
         self.epoch: int | None = None  # of the lease under which it took its last message
         self.parked_until = -math.inf
         self.draft: Draft | None = None
+        self.receipts: deque[tuple[Address, str]] = deque(maxlen=_MOST_RECEIPTS)  # messages to be marked as taken
         self._account = account
         self._failures = 0
         self.poked = asyncio.Event()  # something changed: look again
@@ -66,7 +69,7 @@ class ChatSender:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is lost by forgetting the chat."""
-        return not (self.task or self.has_rows or self.draft or self.is_parked)
+        return not (self.task or self.has_rows or self.draft or self.receipts or self.is_parked)
 
     async def work(self) -> None:
         """Do what there is to do; returns when nothing is left or nothing may be done."""
@@ -74,6 +77,8 @@ class ChatSender:
             self.poked.clear()
             if await self._send_first_row():
                 continue
+            while self.receipts:
+                await self._acknowledge(*self.receipts.popleft())
             pause = await self._step_draft() if self.draft is not None else math.inf
             if self.has_rows:
                 pause = 0.0 if self._account.may_call() else _LEASE_PAUSE
@@ -96,6 +101,22 @@ class ChatSender:
                 self._account.purse.heed(address, now, wait, self._account.pace.poll)
             except DeliveryFailure as problem:
                 _log.info("A word to %s was not taken: %s", self.key, problem)
+
+    async def _acknowledge(self, address: Address, message: str) -> None:
+        """Mark a message as taken, if there is room for it; a mark that fails is no loss."""
+        async with self._drafting:
+            now, adapter = time.monotonic(), self._account.adapter
+            if not adapter.reachable(address) or self._pay_progress(address, now):
+                return
+            self._account.counts["progress"] += 1
+            try:
+                await _within(self._account.pace.draft_call, adapter.acknowledge(address, message))
+            except NotNow as wait:
+                self._account.purse.heed(address, now, wait, self._account.pace.poll)
+            except DeliveryFailure as problem:
+                _log.info("A message in %s was not marked as taken: %s", self.key, problem)
+            except Exception:  # noqa: BLE001 - an adapter is somebody else's code
+                _log.exception("The adapter of %s failed at a receipt.", self._account.name)
 
     # --- stored messages
 

@@ -90,6 +90,12 @@ class Delivery:
         """The turn is at work: show so until its draft ends."""
         self._show(address, turn, lambda draft: draft)
 
+    def acknowledge(self, address: Address, message: str) -> None:
+        """A message of a person was taken: where the platform has a sign for it, it is shown if there is room."""
+        account = self._find_account(address)
+        if account is not None and account.adapter.spec.has_receipts:
+            account.acknowledge(address, message)
+
     def find_draft(self, address: Address, turn: str) -> str:
         """Where the answer of the turn goes, as far as it is known by now, for `Outgoing.draft`. Any thread may ask;
         nothing is waited for."""

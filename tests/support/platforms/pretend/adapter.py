@@ -68,13 +68,18 @@ class PretendAdapter(BaseAdapter):
         if not self.spec.can_edit:
             raise NeverTaken(f"{self.spec.label} cannot edit messages.")
         with _translate_errors():
-            await self.service.edit(part.address.chat_key, platform_id, part.text)
+            choices = part.choices if self.spec.has_buttons else ()
+            await self.service.edit(part.address.chat_key, platform_id, part.text, choices)
         self.last_seen = time.time()
 
     async def typing(self, address: Address) -> None:
         if self.spec.has_typing:
             with _translate_errors():
                 await self.service.type(address.chat_key)
+
+    async def acknowledge(self, address: Address, message: str) -> None:
+        with _translate_errors():
+            await self.service.mark(address.chat_key, message)
 
     def reachable(self, address: Address) -> bool:
         return address.chat_key not in self._away

@@ -37,6 +37,8 @@ class PretendRules:
     takes_keys: bool = True
     has_buttons: bool = True
     has_typing: bool = True
+    has_receipts: bool = False
+    markup: str = "markdown"
     takes_files: bool = True
     calls_per_second: float = 0.0  # for one chat; 0: no limit; more gets a 429
     burst_calls: int = 5
@@ -94,6 +96,7 @@ class PretendService:
     troubles: deque[str] = field(default_factory=deque)  # one for each of the next sends and edits
     always: str = ""  # the trouble of every send and edit
     penalty_until: float = 0.0
+    marked: list[str] = field(default_factory=list)  # messages of people that were marked as taken, in order
     updates: deque[Update] = field(default_factory=deque)  # not confirmed yet, in order
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
@@ -143,7 +146,7 @@ class PretendService:
         self._cut(trouble)
         return known
 
-    async def edit(self, chat: str, message_id: str, text: str) -> None:
+    async def edit(self, chat: str, message_id: str, text: str, choices: tuple[str, ...] = ()) -> None:
         trouble = await self._answer("edit", chat)
         if not self.rules.can_edit:
             raise ServiceError(400, "messages cannot be edited")
@@ -152,11 +155,15 @@ class PretendService:
         if place is None:
             raise ServiceError(400, "there is no such message")
         old = self.messages[place]
-        self.messages[place] = replace(old, text=text, edits=old.edits + 1)
+        self.messages[place] = replace(old, text=text, choices=choices, edits=old.edits + 1)
         self._cut(trouble)
 
     async def type(self, chat: str) -> None:
         await self._answer("typing", chat, troubled=False)
+
+    async def mark(self, chat: str, message_id: str) -> None:
+        await self._answer("mark", chat, troubled=False)
+        self.marked.append(message_id)
 
     def delete(self, message_id: str) -> None:
         """A person deletes a message."""
