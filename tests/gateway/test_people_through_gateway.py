@@ -11,12 +11,14 @@ import pytest
 from house import House, Visitor
 from waiting import wait_until
 
-from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS
+from gateway.core.bursts import Item
+from gateway.core.route import NOT_YOUR_TURN, QUEUED_OTHERS, ConversationView, Standing
 from gateway.turns.run_turn import list_foreign
 from hermes_base.inbound import NOTICE, Address, FileRef, Inbound
-from hermes_base.text.foreign import BACKGROUND, UPLOADED
+from hermes_base.text.foreign import BACKGROUND, OTHERS, UPLOADED
 from hermes_lab.server import LabServer
 from hermes_state.sql.schema import STORE_FILE
+from hermes_state.turns import Waiting
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 
@@ -321,9 +323,12 @@ def test_files_and_background_processes_bring_foreign_text() -> None:
     """G9: what comes with a message and is not its sender's own words."""
     plain = Inbound(Address("pretend", "bot", "c"), "1", "ann", "hi")
     file = FileRef("/x/list.csv", "list.csv")
-    assert list_foreign([plain]) == ()
-    assert list_foreign([plain, replace(plain, files=(file,))]) == (UPLOADED,)
-    assert list_foreign([replace(plain, origin=NOTICE)]) == (BACKGROUND,)
+    row, view = Waiting(1, "", 0, taken=False, accepted=0.0, begun=None), ConversationView(Standing("", ""))
+    item = Item(row, plain, view)
+    assert list_foreign([item]) == ()
+    assert list_foreign([item, replace(item, inbound=replace(plain, files=(file,)))]) == (UPLOADED,)
+    assert list_foreign([replace(item, inbound=replace(plain, origin=NOTICE))]) == (BACKGROUND,)
+    assert list_foreign([replace(item, foreign=(OTHERS,)), replace(item, foreign=(OTHERS,))]) == (OTHERS,)
 
 
 def test_nothing_is_left_of_somebody_who_is_forgotten(house: House, home: Path) -> None:

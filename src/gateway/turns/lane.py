@@ -398,8 +398,8 @@ class Lane:
         items: tuple[Item, ...] = (first,)
         is_turn, recovers = first.row.taken or not first.is_command, False
         if is_turn:
-            window = spec_of(first.inbound.address.platform).burst_seconds
-            items, pause = bursts.next_turn(self._queue, window, time.time())
+            windows = bursts.Windows.of(spec_of(first.inbound.address.platform))
+            items, pause = bursts.next_turn(self._queue, windows, time.time())
             if pause:
                 return pause
             # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
@@ -407,7 +407,7 @@ class Lane:
             if recovers and not self._host.recovery.take(self.wake):
                 return None
         job = Job(self.claim, items, self._depth if is_turn else 0, failed=self._failures > 0)
-        self._queue = self._queue[len(items) :]
+        self._queue = [item for item in self._queue if item not in items]
         now = time.time()
         # A turn that goes on after an interruption keeps the silence clock of the one before running.
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)

@@ -32,7 +32,7 @@ from gateway.turns.titling import Titler
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, LastingNotice, Notice, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
-from hermes_base.inbound import NOTE, NOTICE, FileRef, Inbound, Outgoing, as_fields
+from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import BACKGROUND, UPLOADED
@@ -318,7 +318,7 @@ class TurnPerformer:
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,
-            (*list_foreign(item.inbound for item in job.items), *(job.again.foreign if job.again else ())),
+            (*list_foreign(job.items), *(job.again.foreign if job.again else ())),
             cancel=live.cancel,
             listeners=Listeners(
                 stream_delta_callback=pipe.put_text,
@@ -331,7 +331,7 @@ class TurnPerformer:
             turn=job.turn,
         )
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = bursts.text_of(fresh)
+        said = write_text(fresh)
         images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")
         content: str | list[dict[str, Any]] = [{"type": "text", "text": said}, *images] if images else said
         if job.again is not None and fresh:  # as it was asked before, its images too
@@ -368,7 +368,7 @@ class TurnPerformer:
         journal = _journal_of(agent)
         journal.bind(job.claim, turn, lambda end: [answer_of(job, end)])
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
-        said = job.again.text if job.again else bursts.text_of([item for item in fresh if not item.is_command])
+        said = job.again.text if job.again else write_text([item for item in fresh if not item.is_command])
         self._parts.meters.turns.add("given_up")
         try:
             agent.give_up_turn(reason, said, tuple(item.row.seq for item in fresh))
@@ -397,14 +397,21 @@ def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
     )
 
 
-def list_foreign(messages: Iterable[Inbound]) -> tuple[str, ...]:
+def write_text(items: Sequence[Item]) -> str:
+    """What the model reads of the messages of a turn."""
+    if not items:
+        return ""
+    return bursts.text_of(items, bursts.Windows.of(spec_of(items[0].inbound.address.platform)))
+
+
+def list_foreign(items: Sequence[Item]) -> tuple[str, ...]:
     """What of the messages of a turn is not their sender's own words (G9)."""
-    every = list(messages)
     found = {
-        UPLOADED: any(message.files for message in every),
-        BACKGROUND: any(message.origin == NOTICE for message in every),
+        UPLOADED: any(item.inbound.files for item in items),
+        BACKGROUND: any(item.inbound.origin == NOTICE for item in items),
     }
-    return tuple(origin for origin, holds in found.items() if holds)
+    marked = (origin for item in items for origin in item.foreign)
+    return tuple(dict.fromkeys((*(origin for origin, holds in found.items() if holds), *marked)))
 
 
 def _journal_of(agent: AIAgent) -> StoreJournal:
