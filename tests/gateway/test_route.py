@@ -268,6 +268,9 @@ def test_the_table_is_large_enough() -> None:
         (OpenQuestion("q", "approval", ("approve", "deny"), ""), "", ""),
         (OpenQuestion("q", "approval", ("approve", "deny"), ""), "0", ""),
         (OpenQuestion("q", "confirmation", ("a", "b", "c"), ""), "yes", ""),
+        (OpenQuestion("q", "approval", ("approve", "deny"), ""), "always", ""),  # only what is offered
+        (OpenQuestion("q", "approval", ("approve", "deny"), ""), "no: use the other", "deny: use the other"),
+        (OpenQuestion("q", "clarification", ("approve", "deny"), ""), "no: neither", "no: neither"),
     ],
 )
 def test_an_answer_is_read_only_where_it_is_sure(question: OpenQuestion, text: str, answer: str) -> None:

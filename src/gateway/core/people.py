@@ -78,6 +78,11 @@ def may_answer(kind: str, role: str, person: str, asked: str, members_approve: b
     return own and (kind in _OWN_QUESTIONS or (kind == "approval" and members_approve))
 
 
+def may_keep(role: str) -> bool:
+    """G4: an approval that is kept as a rule is given by owner or admin."""
+    return find_role(role).approves
+
+
 def group_rules(settings: Settings, platform: str, chat: str) -> GroupRules:
     """The rules of a group: `platforms.<name>.groups` is a list of chat ids, or a section by chat id with `open` and
     `mention`. Without it every group is heard; only known people are, in any of them."""

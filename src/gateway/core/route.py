@@ -4,8 +4,9 @@ one decision. The order of its checks is the whole policy."""
 import math
 from dataclasses import dataclass, field
 
-from gateway.core.people import may_answer, may_run, may_stop, may_talk
+from gateway.core.people import may_answer, may_keep, may_run, may_stop, may_talk
 from hermes_base import command_table
+from hermes_base.consent import describe_ways, is_consent, is_kept, read_consent
 from hermes_base.inbound import NOTICE, QUEUE, STEER, WAYS, Inbound
 from hermes_base.settings import GatewaySettings
 
@@ -125,7 +126,11 @@ NOT_SEEN = (
     "Read the question, then answer it."
 )
 QUESTION_CLOSED = "This question is not open any more; nothing was changed."
-NOT_A_CHOICE = "That is not one of the choices: {choices}. The question is still open."
+NOT_A_CHOICE = "That is not one of the choices. {ways}. The question is still open."
+NOT_YOURS_TO_KEEP = (
+    "Only the owner or an admin may allow something for longer than once. Nothing was allowed; the question is still "
+    "open."
+)
 ROLE_TOO_LOW = "/{name} is for people with a higher role than yours. Nothing was changed."
 TEXT_MISSING = "Say what you want to ask: /{name} TEXT"
 NO_COMMAND = "There is no command /{name}. {hint}"
@@ -186,7 +191,7 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
     answer = read_answer(question, inbound.text)
     if inbound.question:
         return _take_answer(question, answer, view) or ReplyAtOnce(
-            NOT_A_CHOICE.format(choices=", ".join(question.choices))
+            NOT_A_CHOICE.format(ways=describe_ways(question.kind, question.choices))
         )
     if inbound.files or inbound.way or is_command(inbound):
         return None
@@ -205,7 +210,11 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
 def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) -> Decision | None:
     if not answer:
         return None
-    return AnswerQuestion(question.id, answer) if _may_answer(question, view) else ReplyAtOnce(NOT_YOUR_QUESTION)
+    if not _may_answer(question, view):
+        return ReplyAtOnce(NOT_YOUR_QUESTION)
+    if is_consent(question.kind, question.choices) and is_kept(answer) and not may_keep(view.sender.role):
+        return ReplyAtOnce(NOT_YOURS_TO_KEEP, "warning")
+    return AnswerQuestion(question.id, answer)
 
 
 def _run_command(inbound: Inbound, view: ConversationView) -> Decision | None:
@@ -282,7 +291,6 @@ def is_command(inbound: Inbound) -> bool:
 
 # --- answers to questions
 
-APPROVE, DENY = "approve", "deny"  # the choices of an approval
 _YES = frozenset({"y", "yes", "ok", "okay", "allow", "approve", "approved"})
 _NO = frozenset({"n", "no", "deny", "denied", "refuse", "reject", "decline", "cancel"})
 
@@ -290,6 +298,8 @@ _NO = frozenset({"n", "no", "deny", "denied", "refuse", "reject", "decline", "ca
 def read_answer(question: OpenQuestion, text: str) -> str:
     """The answer that a text gives: the choice that it names, in any case, by number or by a word for yes or no; where
     the question takes free text, the text itself. Empty: it is no answer to this question."""
+    if is_consent(question.kind, question.choices):
+        return read_consent(question.choices, text)
     said = _normalise(text)
     exact = text if text in question.choices else ""
     named = next((choice for choice in question.choices if said and _normalise(choice) == said), "")
@@ -303,12 +313,10 @@ def _normalise(text: str) -> str:
 
 
 def _find_meant(question: OpenQuestion, said: str) -> str:
-    """Only where it is sure which choice is the yes: an approval names it, a confirmation puts it first."""
-    named = question.kind == "approval" and {APPROVE, DENY} <= set(question.choices)
-    ordered = question.kind == "confirmation" and len(question.choices) == 2
-    if not named and not ordered:
+    """Only where it is sure which choice is the yes: a confirmation puts it first."""
+    if question.kind != "confirmation" or len(question.choices) != 2:
         return ""
-    yes, no = (APPROVE, DENY) if named else question.choices
+    yes, no = question.choices
     return yes if said in _YES else no if said in _NO else ""
 
 
