@@ -17,6 +17,7 @@ from gateway.platforms.face import PlatformSpec
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
 from gateway.platforms.pretend.service import PretendMessage, PretendRules, PretendService, Update
 from gateway.service.gateway import Gateway
+from hermes_base.consent import TABLE
 from hermes_base.inbound import Address
 from hermes_state.home_lock import HomeLock
 
@@ -147,9 +148,10 @@ class Visitor:
         return self.house.call(lambda: self.house.service.repeat(edited))
 
     def press(self, message: PretendMessage, choice: str) -> Update:
-        """Press a button under a message."""
-        assert choice in message.choices
-        return self.say(choice, question=message.question)
+        """Press a button under a message, named by its label or, of an approval, by its choice."""
+        label = TABLE[choice].label if choice in TABLE and choice not in message.choices else choice
+        assert label in message.choices
+        return self.say(label, question=message.question)
 
     @property
     def messages(self) -> list[PretendMessage]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from gateway.core.blocks import CODE, TABLE, Block, find_blocks
 from gateway.core.lengths import cut_hard, cut_words, measure
 from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, translate, write_literally
+from gateway.core.question_text import compose_question
 from gateway.platforms.face import Part, PlatformSpec
+from hermes_base.consent import label_choices
 from hermes_base.inbound import FILE, QUESTION, Outgoing
 
 LONG_MARK, SHORT_MARK = "(sent again: the first may have arrived)", "(again)"
@@ -80,7 +82,7 @@ def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]
             key=f"{row}:{index}",
             reply_to=outgoing.reply_to if index == 0 else "",
             question=outgoing.question if index == last else "",
-            choices=outgoing.choices if index == last else (),
+            choices=label_choices(outgoing.level, outgoing.choices) if index == last else (),
             row=row,
             outgoing=outgoing,
         )
@@ -106,12 +108,10 @@ def make_plain(part: Part) -> Part:
 
 def _compose_text(outgoing: Outgoing, spec: PlatformSpec) -> str:
     """The text with what the platform cannot show in another way."""
-    lines = [outgoing.text]
     if outgoing.kind == QUESTION:
-        lines += [f"Why: {outgoing.reason}"] if outgoing.reason else []
-        if outgoing.choices and not spec.has_buttons:
-            lines.append(f"Answer with one of: {', '.join(outgoing.choices)}")
-    elif outgoing.kind == FILE and outgoing.file is not None and not carries_file(outgoing, spec):
+        return compose_question(outgoing, has_buttons=spec.has_buttons)
+    lines = [outgoing.text]
+    if outgoing.kind == FILE and outgoing.file is not None and not carries_file(outgoing, spec):
         why = "it is too large for" if spec.takes_files else "no files can be sent on"
         lines.append(f"The file {outgoing.file.name} stays where it is: {why} {spec.label}.")
     return "\n\n".join(line for line in lines if line)

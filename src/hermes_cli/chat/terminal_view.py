@@ -118,7 +118,7 @@ class TerminalView:
         self.flush()
         first, *rest = words.describe_question(question) or [""]
         drawn = self._renderer.draw_lines(f"? {first}", "bold yellow") + "".join(
-            self._renderer.draw_lines(line) for line in rest
+            self._renderer.draw_lines(line, words.colour_question(question, line)) for line in rest
         )
         self._keep(_Kind.NOTICE, drawn)
 

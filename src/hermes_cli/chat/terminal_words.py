@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hermes_base import command_table
 from hermes_base.chat import FileSent, Question, Said, ToolEnded, ToolStarted, TurnEnded
+from hermes_base.consent import WITH_A_WORD, describe_ways, find_language, is_consent, label_choices, read_consent
 from hermes_base.settings import DisplaySettings
 from hermes_base.text.harmless import clean_shown as clean_shown
 from hermes_base.text.tool_views import PATCHES
@@ -105,9 +106,18 @@ def find_missing(shown: str, answer: str) -> str | None:
 
 def describe_question(question: Question) -> list[str]:
     """The question and its numbered choices, line by line."""
-    choices = [f"  {number}. {clean_shown(choice)}" for number, choice in enumerate(question.choices, start=1)]
+    labels = label_choices(question.kind, question.choices)
+    choices = [f"  {number}. {clean_shown(label)}" for number, label in enumerate(labels, start=1)]
     why = [f"  ({clean_shown(question.reason)})"] if question.reason else []
-    return [*clean_shown(question.text).splitlines(), *why, *choices]
+    word = [f"  ({WITH_A_WORD})"] if is_consent(question.kind, question.choices) else []
+    return [*clean_shown(question.text).splitlines(), *why, *choices, *word]
+
+
+def colour_question(question: Question, line: str) -> str:
+    """Of a line of `describe_question`: what a change takes from a file and what it puts there differ."""
+    if question.kind != "approval" or find_language(question.text) != "diff":
+        return ""
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
 
 
 _UNASKED = {
@@ -124,7 +134,7 @@ def describe_unasked(question: Question) -> str:
 
 def describe_ways_to_answer(question: Question) -> str:
     """The hint after an answer that was not understood."""
-    return f"Please answer with one of: {', '.join(map(clean_shown, question.choices))} (or a number)."
+    return f"{clean_shown(describe_ways(question.kind, question.choices))} (or a number)."
 
 
 def read_answer(question: Question, typed: str) -> str | None:
@@ -132,6 +142,8 @@ def read_answer(question: Question, typed: str) -> str | None:
     typed = typed.strip()
     if not question.choices:
         return typed or None
+    if is_consent(question.kind, question.choices):
+        return read_consent(question.choices, typed) or None
     chosen = _choose(question.choices, typed.lower())
     if chosen is None and question.kind == "clarification":
         return typed or None  # the choices are suggestions
