@@ -26,7 +26,7 @@ from hermes_state.turns import NodeInfo
 
 #: How the older program said what is said in another way today.
 OLD_STATEMENTS: dict[tuple[ModuleType, str], str] = {}
-NEW_INDEX = "session_first_text"
+NEW_INDEX = "approval_rule_person"
 
 
 @pytest.fixture

@@ -310,6 +310,29 @@ _DAMAGE = (
 
 _FIRST_TEXTS = ("create index session_first_text on session(preview, updated, id) where messages > 0",)
 
+# Approvals that are kept as rules. Whoever does not know the table asks each time.
+_APPROVALS = (
+    """create table approval_rule (
+        id text primary key,
+        person text not null,
+        conversation text not null,
+        task text not null,
+        kind text not null,
+        folder text not null,
+        backend text not null,
+        level text not null,
+        words text not null,
+        shown text not null,
+        made_by text not null,
+        created real not null,
+        expires real not null,
+        last_used real,
+        times_used integer not null default 0
+    ) without rowid""",
+    "create index approval_rule_person on approval_rule(person, kind, folder)",
+    "create index approval_rule_expires on approval_rule(expires)",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -318,6 +341,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
+    Migration(8, 1, _APPROVALS),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -29,6 +29,7 @@ MOVES = (
     "update inbox set accepted = accepted - :by where done_epoch is null and accepted > clock()",
     "update inbox set retry_at = retry_at - :by where done_epoch is null and retry_at > clock()",
     "update outbox set retry_at = retry_at - :by where ended is null and retry_at > clock()",
+    "update approval_rule set expires = expires - :by where expires > clock()",
 )
 
 # --- ownership
