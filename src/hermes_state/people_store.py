@@ -79,4 +79,5 @@ class Forgotten:
     questions: int = 0
     identities: int = 0
     pairings: int = 0
+    rules: int = 0
     calls: int = 0

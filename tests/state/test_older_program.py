@@ -17,7 +17,7 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql import schema
+from hermes_state.sql import people_sql, schema
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.sqlite import check_file, read_layout
 from hermes_state.sql.store_sql import Store
@@ -25,7 +25,10 @@ from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
 #: How the older program said what is said in another way today.
-OLD_STATEMENTS: dict[tuple[ModuleType, str], str] = {}
+OLD_STATEMENTS: dict[tuple[ModuleType, str], str] = {
+    (people_sql, "DELETE_RULES_OF"): "delete from api_key where id = ? and id <> ?",
+    (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",
+}
 NEW_INDEX = "approval_rule_person"
 
 

@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 from hermes_state import people_records as rules
+from hermes_state.approval_store import KeptAnswer
 from hermes_state.damage import as_object, as_texts, decode
 from hermes_state.people_store import (
+    ADMIN,
     ANSWERED,
     MAX_PAIRINGS,
     MEMBER,
@@ -21,6 +23,13 @@ from hermes_state.people_store import (
     QuestionRow,
 )
 from hermes_state.sql import search_index, statements
+from hermes_state.sql.approvals_sql import (
+    DELETE_RULES_BY,
+    DELETE_RULES_IN,
+    DELETE_RULES_OF,
+    DELETE_RULES_OF_TASK,
+    keep_rule,
+)
 from hermes_state.sql.damage_sql import check_role
 from hermes_state.sql.engine import Sql, StorePart, Transaction
 from hermes_state.texts import clean
@@ -97,6 +106,7 @@ DELETIONS: tuple[tuple[str, str], ...] = (
     ("", "delete from control where conversation = ?"),
     ("questions", "delete from question where conversation = ?"),
     ("", "delete from damaged where conversation = ?"),
+    ("rules", DELETE_RULES_IN),
 )
 FORGET_CALLS = (
     "update usage set conversation = '', session = '', task = '', turn = null, seq = null, call = null "
@@ -145,16 +155,21 @@ class PeopleStore(StorePart):
         return self._db.write(link)
 
     def set_role(self, person: str, role: str) -> Person:
+        """Rules that they made go with the right to make them (G4)."""
+
         def set_role(db: Transaction) -> Person:
             _check_role(db, role, person)
             db.run(Sql(SET_ROLE, (role, person), partial(rules.missing_person, person)))
+            if role not in (OWNER, ADMIN):
+                db.execute(DELETE_RULES_BY, (person,))
             return _get_person(db, person)
 
         return self._db.write(set_role)
 
     def remove(self, person: str) -> Person:
-        """The person and their identities go, their open questions are void, their API keys hold no more, their data
-        stays (G3). The settings do not bring a removed identity back; an approval does."""
+        """The person and their identities go, their open questions are void, their API keys hold no more, nor do rules
+        for their turns and rules that they made; their data stays (G3). The settings do not bring a removed identity
+        back; an approval does."""
 
         def remove(db: Transaction) -> Person:
             found = _get_person(db, person)
@@ -226,13 +241,20 @@ class PeopleStore(StorePart):
 
         self._db.write(ask)
 
-    def close_question(self, question: str, answer: str, by: str) -> bool:
-        """Note the answer, once; False when the question is not open any more, or has expired."""
-        _, closed = self._db.run(
-            Sql(EXPIRE_QUESTION, (question,)),
-            Sql(CLOSE_QUESTION, (ANSWERED, clean(answer), clean(by), question)),
-        )
-        return closed.changed == 1
+    def close_question(self, question: str, answer: str, by: str, keep: KeptAnswer | None = None) -> bool:
+        """Note the answer, once; False when the question is not open any more, or has expired. The rule that is made of
+        an answer is kept with it or not at all."""
+
+        def close(db: Transaction) -> bool:
+            _, closed = db.run(
+                Sql(EXPIRE_QUESTION, (question,)),
+                Sql(CLOSE_QUESTION, (ANSWERED, clean(answer), clean(by), question)),
+            )
+            if closed.changed == 1 and keep is not None:
+                keep_rule(db, keep, by)
+            return closed.changed == 1
+
+        return self._db.write(close)
 
     def open_questions(self, conversation: str) -> list[QuestionRow]:
         """The earliest first; expired ones are left out."""
@@ -278,8 +300,8 @@ class PeopleStore(StorePart):
 
     def forget(self, person: str) -> Forgotten:
         """Delete what belongs to a person, and the person: sessions with rows, search entries and blobs nobody else
-        uses, messages that came in and went out in their conversations, identities, requests, questions, API keys.
-        Calls stay in the ledger without the names of conversation and session (G12)."""
+        uses, messages that came in and went out in their conversations, identities, requests, questions, API keys,
+        kept approvals. Calls stay in the ledger without the names of conversation and session (G12)."""
         rules.check_person(person)
 
         def forget(db: Transaction) -> Forgotten:
@@ -354,6 +376,7 @@ def _remove_person(db: Transaction, person: str) -> tuple[int, int]:
     db.run(
         *(Sql(ADD_MARK, (rules.mark_identity(*name),)) for name in names),
         *(Sql(one, (person,)) for one in (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS)),
+        Sql(DELETE_RULES_OF, (person, person)),
     )
     return len(names), sum(one.changed for one in dropped)
 
@@ -378,7 +401,7 @@ def _read_person(row: Sequence[Any]) -> Person:
 
 
 def _forget(db: Transaction, person: str) -> Forgotten:
-    counts = dict.fromkeys(("sessions", "messages", "inbox", "outbox", "questions", "calls"), 0)
+    counts = dict.fromkeys(("sessions", "messages", "inbox", "outbox", "questions", "rules", "calls"), 0)
     db.execute(DROP_OLD_PAIRINGS)
     conversations = [str(key) for (key,) in db.execute(CONVERSATIONS_OF, (person,)).rows]
     for conversation in conversations:
@@ -394,6 +417,7 @@ def _forget(db: Transaction, person: str) -> Forgotten:
         db.execute(FORGET_BREAKS, (conversation,))
         db.execute(DELETE_CONVERSATION, (conversation,))
     counts["questions"] += db.execute(DELETE_QUESTIONS_OF, (person,)).changed
+    counts["rules"] += db.execute(DELETE_RULES_OF, (person, person)).changed
     identities, pairings = _remove_person(db, person)
     db.execute(DELETE_KEYS, (person,))
     return Forgotten(**counts, conversations=len(conversations), identities=identities, pairings=pairings)
@@ -405,6 +429,7 @@ def delete_session(db: Transaction, session: str) -> None:
     hashes = db.execute(statements.GET_HASHES, (session,)).rows
     db.run(
         Sql(statements.MOVE_CURRENT, {"next": None, "session": session}),
+        Sql(DELETE_RULES_OF_TASK, {"session": session}),
         Sql(statements.DELETE_SESSION, (session,)),
         Sql(statements.DELETE_DAMAGED, (session,)),
         *(Sql(statements.DROP_UNUSED_BLOB, one) for one in hashes),

@@ -26,6 +26,11 @@ OLD_QUESTIONS = (
 OLD_DAMAGE = (
     "delete from damaged where id in (select id from damaged where found < :before order by found limit :limit)"
 )
+#: A rule that holds no more is over at once; there is nothing to look up in it.
+OLD_RULES = (
+    "delete from approval_rule where id in (select id from approval_rule where expires <= clock() "
+    "order by expires limit :limit)"
+)
 #: Nobody touched the session or its chain, nothing waits in its conversation, and no living process has it.
 _STALE = (
     "from session s cross join conversation c where c.id = s.conversation and s.updated < :before and c.pending = 0 "
@@ -49,7 +54,7 @@ PAGES_OF_BODIES: tuple[tuple[str, Sequence[str | int]], ...] = (
 
 def sweep(db: Transaction, before: float, limit: int) -> int:
     """Delete at most `limit` rows that were over before then; how many went."""
-    gone = 0
+    gone = db.execute(OLD_RULES, {"limit": limit}).changed
     for statement in (OLD_MESSAGES, OLD_CONTROLS, OLD_QUESTIONS, OLD_DAMAGE):
         gone += db.execute(statement, {"before": before, "limit": limit - gone}).changed
     answers = db.execute(OLD_ANSWERS, {"before": before, "limit": limit - gone}).rows

@@ -18,6 +18,7 @@ from hermes_state import records
 from hermes_state.damage import Damaged, DamagedRow
 from hermes_state.sql import damage_sql, retention_sql, search_index, statements
 from hermes_state.sql import session_steps as steps
+from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.damage_sql import SetAside
 from hermes_state.sql.engine import Database, Sql, Transaction
 from hermes_state.sql.keys_sql import KeyStore
@@ -52,6 +53,7 @@ class Store:
         self._rebuild_lock = threading.Lock()
         self.people: PeopleStore = PeopleStore(self._db)
         self.keys: KeyStore = KeyStore(self._db)
+        self.approvals: ApprovalStore = ApprovalStore(self._db)
 
     @classmethod
     def open_readonly(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
