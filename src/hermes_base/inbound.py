@@ -109,10 +109,14 @@ class Outgoing:
     turn: str = ""
     completed: bool = True  # of an answer: the turn came to its own end
     interrupted: bool = False
+    hold_until: float = 0.0  # nobody asked for it: it waits so long, for the quiet hours of `held_for` to end
+    held_for: str = ""  # the person; both are columns of the store and no part of the message
 
 
 #: Fields that the version before does not know: left out of the store where they say nothing.
 _NEW_FIELDS = ("way", "quote", "album", "remote")
+#: Fields that stand beside the message in the store.
+_BESIDE = ("hold_until", "held_for")
 
 
 def as_fields(value: Any) -> dict[str, Any]:
@@ -127,6 +131,8 @@ def _as_stored(value: Any) -> dict[str, Any]:
     for name in _NEW_FIELDS:
         if fields.get(name) == "":
             del fields[name]
+    for name in _BESIDE:
+        fields.pop(name, None)
     return fields
 
 

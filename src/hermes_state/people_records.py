@@ -5,15 +5,17 @@ import hmac
 import secrets
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from hermes_base.errors import StoreFailure
-from hermes_state.people_store import ROLE_NAMES, Pairing, QuestionRow
+from hermes_state.people_store import ROLE_NAMES, LinkCode, Pairing, QuestionRow
 from hermes_state.texts import clean
 
 #: Without signs that look like another one when they are read aloud or copied by hand.
 CODE_SIGNS = "ACDEFGHJKMNPQRTUVWXY34679"
 CODE_LENGTH = 8
 NAME_CHARS = 100
+_Coded = TypeVar("_Coded", Pairing, LinkCode)
 
 
 def make_code() -> str:
@@ -26,12 +28,22 @@ def make_person_id() -> str:
 
 
 def pick_pairing(code: str, pairings: Iterable[Pairing]) -> Pairing | None:
-    """The request with this code. All are compared, each in constant time, so that the time tells nothing."""
+    """The request with this code."""
+    return _pick(code, pairings)
+
+
+def pick_code(code: str, codes: Iterable[LinkCode]) -> LinkCode | None:
+    """The same for a code that joins two identities."""
+    return _pick(code, codes)
+
+
+def _pick(code: str, every: Iterable[_Coded]) -> _Coded | None:
+    """All are compared, each in constant time, so that the time tells nothing."""
     given = "".join(sign for sign in code.upper() if sign.isalnum()).encode("utf-8", "replace")
     found = None
-    for pairing in pairings:
-        if hmac.compare_digest(given, pairing.code.encode()):
-            found = pairing
+    for one in every:
+        if hmac.compare_digest(given, one.code.encode()):
+            found = one
     return found
 
 
@@ -89,6 +101,14 @@ def missing_person(person: str) -> StoreFailure:
 def taken_identity(platform: str, sender: str, person: str) -> StoreFailure:
     return StoreFailure(
         f"{sender} on {platform} is {person} already.", kept="Nothing was changed.", fix="Remove that person first."
+    )
+
+
+def not_theirs(platform: str, sender: str, person: str) -> StoreFailure:
+    return StoreFailure(
+        f"{sender} on {platform} is not {person}.",
+        kept="Nothing was changed.",
+        fix="`hermes people list` shows who is who.",
     )
 
 

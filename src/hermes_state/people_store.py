@@ -8,11 +8,15 @@ owner of the machine.
 
 from dataclasses import dataclass
 
+from hermes_base.inbound import Address
+
 OWNER, ADMIN, MEMBER = "owner", "admin", "member"
 ROLE_NAMES = (OWNER, ADMIN, MEMBER)
 
 PAIRING_SECONDS = 3600.0
 MAX_PAIRINGS = 20  # open requests on one platform; further strangers get no answer
+
+LINK_SECONDS = 600.0  # a code that joins two identities is valid for so long
 
 #: States of a question.
 OPEN, ANSWERED, EXPIRED, VOID = "open", "answered", "expired", "void"
@@ -46,6 +50,36 @@ class Pairing:
     expires: float
     chat: str = ""  # where they wrote
     fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """Where and when a person wants to hear what they did not ask for."""
+
+    home: Address | None = None  # their home channel; None: they have none
+    timezone: str = ""  # a name such as Europe/Berlin; empty: the machine's own
+    quiet: str = ""  # `22:00-07:00` in that time zone; empty: none
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCode:
+    """Whoever says this code elsewhere is this person there, too."""
+
+    code: str
+    person: str
+    platform: str  # where it was asked for
+    account: str
+    chat: str
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeardNote:
+    """What was said in a chat by somebody else's turn; `origin`: whose text it is, if it is foreign there (G9)."""
+
+    id: int
+    text: str
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,11 +75,16 @@ def make_row(found: Sequence[Any]) -> OutboxRow:
     return OutboxRow(row, conversation, seq, n, outgoing, state, attempts, parts, known, bool(unsure), created)
 
 
-def write_answer(outgoing: Outgoing) -> dict[str, str]:
-    """The columns of an outgoing message: whose chat it goes to, and its body."""
+def write_answer(outgoing: Outgoing) -> dict[str, str | float]:
+    """The columns of an outgoing message: whose chat it goes to, its body, and until when it waits for whom."""
     address = outgoing.address
-    named = {"account": address.account_key, "chat": address.chat_key, "body": write_outgoing(outgoing)}
-    return {column: clean(text) for column, text in named.items()}
+    named = {
+        "account": address.account_key,
+        "chat": address.chat_key,
+        "body": write_outgoing(outgoing),
+        "held_for": outgoing.held_for,
+    }
+    return {**{column: clean(text) for column, text in named.items()}, "hold_until": outgoing.hold_until}
 
 
 def make_node_id() -> str:

@@ -17,19 +17,35 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql import people_sql, schema
+from hermes_state.sql import people_sql, schema, turn_statements
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.sqlite import check_file, read_layout
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import NewSession
 from hermes_state.turns import NodeInfo
 
+
+def _say_as_before(statement: str) -> str:
+    for new, old in _OLD_WORDS.items():
+        statement = statement.replace(new, old)
+    return statement
+
+
 #: How the older program said what is said in another way today.
-OLD_STATEMENTS: dict[tuple[ModuleType, str], str] = {
+_OLD_WORDS = {
+    ", held_for, hold_until)": ")",
+    "clock(), :held_for, :hold_until ": "clock() ",
+    " and hold_until <= clock()": "",
+}
+_CHANGED = ("ADD_ANSWER", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT")
+#: It deleted what it knew of.
+OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
+    **{(turn_statements, name): _say_as_before(getattr(turn_statements, name)) for name in _CHANGED},
+    (people_sql, "_OF_REMOVED"): people_sql._OF_REMOVED[:-2],
     (people_sql, "DELETE_RULES_OF"): "delete from api_key where id = ? and id <> ?",
     (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",
 }
-NEW_INDEX = "approval_rule_person"
+NEW_INDEX = "outbox_held"
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ STATEMENTS = {
 OPEN_ONLY = {
     "HOLDINGS": ("conversation_ready", "conversation_owner"),
     "COUNT_OPEN": ("inbox_open", "outbox_open"),
+    "COUNT_HELD": ("outbox_held",),
     "DROP_ALL": ("lease_owner",),
     "MOVES3": ("inbox_open",),
     "MOVES4": ("inbox_open",),
@@ -76,6 +77,8 @@ def test_no_statement_scans_a_table(bench: Bench, path: Path, name: str) -> None
         ("WAITING", "inbox_open (conversation=?)"),
         ("FIND_CHATS", "outbox_open (account=?)"),
         ("TAKE_UNSENT", "outbox_open (account=? AND chat=?)"),
+        ("COUNT_HELD_FOR", "outbox_held (held_for=? AND hold_until>?)"),
+        ("HOLD_ANEW", "outbox_held (held_for=? AND hold_until>?)"),
         ("TAKE_CONTROLS", "control_open (taken_by=?)"),
         ("OUTBOX_SINCE", "outbox_of_conversation (conversation=? AND id>?)"),
         ("RELEASE_ALL", "conversation_owner (owner=?)"),

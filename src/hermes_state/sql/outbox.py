@@ -24,8 +24,24 @@ class Outbox(StorePart):
             return False
         return True
 
+    def outbox_named(self, conversation: str, name: str) -> tuple[str, str] | None:
+        """State and reason of the word with this name; None: there is none."""
+        found = self._db.find(sql.FIND_NAMED, {"conversation": clean(conversation), "name": clean(name)})
+        return (str(found[0][0]), str(found[0][1])) if found else None
+
+    def outbox_held(self, person: str | None = None) -> tuple[int, float]:
+        """How many messages wait for the end of quiet hours, of one person or of all, and until when the first does."""
+        of_all = person is None
+        ((count, until),) = self._db.find(*((sql.COUNT_HELD,) if of_all else (sql.COUNT_HELD_FOR, {"person": person})))
+        return int(count), float(until)
+
+    def hold_anew(self, person: str, until: float) -> int:
+        """What waits for the end of this person's quiet hours waits until then; in the past: it is sent now."""
+        return self._db.run(Sql(sql.HOLD_ANEW, {"person": person, "until": until}))[0].changed
+
     def outbox_chats(self, account: str) -> list[str]:
-        """Chats of the account with messages that were not sent yet, due or not, the longest waiting first."""
+        """Chats of the account with messages that were not sent yet, due or not, the longest waiting first; without
+        what waits for the end of quiet hours."""
         wanted = {"account": clean(account)}
         return [chat for (chat,) in self._db.find(sql.FIND_CHATS, wanted)]
 

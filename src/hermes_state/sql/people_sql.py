@@ -90,6 +90,17 @@ VOID_PERSON = "update question set state = 'void' where approver = ? and state =
 # --- keys of the API
 REVOKE_KEYS = "update api_key set revoked = clock() where person = ? and revoked is null"
 DELETE_KEYS = "delete from api_key where person = ?"
+HAS_KEYS = "select 1 from api_key where person = ? limit 1"
+
+# --- habits, and one person over several apps
+DELETE_HABITS = "delete from habit where person = ?"
+DELETE_CODES = "delete from link_code where person = ?"
+DELETE_IDENTITY = "delete from identity where platform = ? and sender = ? and person = ?"
+MOVE_IDENTITIES = "update identity set person = ? where person = ?"
+MOVE_CONVERSATIONS = "update conversation set person = ? where person = ?"
+HAS_SESSIONS = (
+    "select 1 from conversation c join session s on s.conversation = c.id where c.person = ? and s.messages > 0 limit 1"
+)
 
 # --- what belongs to whom
 PERSON_OF = "select person from conversation where id = ?"
@@ -107,6 +118,7 @@ DELETIONS: tuple[tuple[str, str], ...] = (
     ("questions", "delete from question where conversation = ?"),
     ("", "delete from damaged where conversation = ?"),
     ("rules", DELETE_RULES_IN),
+    ("", "delete from heard_note where conversation = ?"),
 )
 FORGET_CALLS = (
     "update usage set conversation = '', session = '', task = '', turn = null, seq = null, call = null "
@@ -114,6 +126,8 @@ FORGET_CALLS = (
 )
 FORGET_BREAKS = "update prefix_break set conversation = '', session = '', task = '' where conversation = ?"
 DELETE_CONVERSATION = "delete from conversation where id = ?"
+
+_OF_REMOVED = (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS, DELETE_HABITS, DELETE_CODES)
 
 
 class PeopleStore(StorePart):
@@ -153,6 +167,35 @@ class PeopleStore(StorePart):
             return found
 
         return self._db.write(link)
+
+    def unlink(self, person: str, platform: str, sender: str) -> Person:
+        """Take one identity from a person; StoreFailure when they do not have it. Nobody comes in by it before they
+        are let in again; the settings alone do not do that."""
+
+        def unlink(db: Transaction) -> Person:
+            found = _get_person(db, person)
+            gone = Sql(DELETE_IDENTITY, (platform, sender, person), partial(rules.not_theirs, platform, sender, person))
+            db.run(gone, Sql(ADD_MARK, (rules.mark_identity(platform, sender),)))
+            return found
+
+        return self._db.write(unlink)
+
+    def has_data(self, person: str) -> bool:
+        """Whether conversations or keys of the API belong to them."""
+        return bool(self._db.find(HAS_SESSIONS, (person,)) or self._db.find(HAS_KEYS, (person,)))
+
+    def join(self, person: str, other: str) -> Person:
+        """The other's identities are this person's from now on, and the other is gone; whoever asks for it has seen
+        that the other has nothing to lose."""
+
+        def join(db: Transaction) -> Person:
+            found = _get_person(db, person)
+            _get_person(db, other)
+            db.run(Sql(MOVE_IDENTITIES, (person, other)), Sql(MOVE_CONVERSATIONS, (person, other)))
+            _remove_person(db, other)
+            return found
+
+        return self._db.write(join)
 
     def set_role(self, person: str, role: str) -> Person:
         """Rules that they made go with the right to make them (G4)."""
@@ -375,7 +418,7 @@ def _remove_person(db: Transaction, person: str) -> tuple[int, int]:
     dropped = db.run(*(Sql(DROP_PAIRING, name) for name in names))
     db.run(
         *(Sql(ADD_MARK, (rules.mark_identity(*name),)) for name in names),
-        *(Sql(one, (person,)) for one in (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS)),
+        *(Sql(one, (person,)) for one in _OF_REMOVED),
         Sql(DELETE_RULES_OF, (person, person)),
     )
     return len(names), sum(one.changed for one in dropped)

@@ -333,6 +333,42 @@ _APPROVALS = (
     "create index approval_rule_expires on approval_rule(expires)",
 )
 
+# What a person is told without having asked: where and when they want it, what waits for the end of their quiet hours,
+# the codes that join two identities, and what the model of a chat has to hear of words that others sent there.
+# The habits of whoever is the owner stand under the name `owner`.
+_HABITS = (
+    """create table habit (
+        person text primary key,
+        platform text not null default '',
+        account text not null default '',
+        chat text not null default '',
+        kind text not null default '',
+        thread text not null default '',
+        timezone text not null default '',
+        quiet text not null default ''
+    ) without rowid""",
+    """create table link_code (
+        code text primary key,
+        person text not null,
+        platform text not null,
+        account text not null,
+        chat text not null,
+        expires real not null
+    ) without rowid""",
+    "create index link_code_person on link_code(person)",
+    """create table heard_note (
+        id integer primary key,
+        conversation text not null,
+        text text not null,
+        origin text not null,
+        created real not null
+    )""",
+    "create index heard_note_conversation on heard_note(conversation, id)",
+    "alter table outbox add column held_for text not null default ''",
+    "alter table outbox add column hold_until real not null default 0",
+    "create index outbox_held on outbox(held_for, hold_until) where ended is null and hold_until > 0",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -341,7 +377,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(8, 1, _APPROVALS),
+    Migration(8, 1, (*_APPROVALS, *_HABITS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

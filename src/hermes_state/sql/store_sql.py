@@ -21,6 +21,7 @@ from hermes_state.sql import session_steps as steps
 from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.damage_sql import SetAside
 from hermes_state.sql.engine import Database, Sql, Transaction
+from hermes_state.sql.habits_sql import HabitStore
 from hermes_state.sql.keys_sql import KeyStore
 from hermes_state.sql.people_sql import PeopleStore, delete_session
 from hermes_state.sql.sqlite import SqliteEngine
@@ -52,6 +53,7 @@ class Store:
         self.turns: TurnStore = TurnStore(self._db)
         self._rebuild_lock = threading.Lock()
         self.people: PeopleStore = PeopleStore(self._db)
+        self.habits: HabitStore = HabitStore(self._db)
         self.keys: KeyStore = KeyStore(self._db)
         self.approvals: ApprovalStore = ApprovalStore(self._db)
 

@@ -150,16 +150,19 @@ CHECK_LEASE = "select 1 from lease where name = :account and epoch = :lease_epoc
 _ROW = "id, conversation, seq, n, bytes_of(body), state, attempts, parts_sent, bytes_of(platform_ids), unsure, created"
 #: Numbered after those that the turn has already; of one name there is one.
 ADD_ANSWER = (
-    "insert into outbox (conversation, seq, n, name, account, chat, body, state, created) "
-    "select :conversation, :seq, coalesce(max(n), 0) + 1, :name, :account, :chat, :body, 'waiting', clock() "
+    "insert into outbox (conversation, seq, n, name, account, chat, body, state, created, held_for, hold_until) "
+    "select :conversation, :seq, coalesce(max(n), 0) + 1, :name, :account, :chat, :body, 'waiting', clock(), "
+    ":held_for, :hold_until "
     "from outbox where conversation = :conversation and seq = :seq "
     "on conflict (conversation, name) where name is not null do nothing"
 )
-FIND_CHATS = "select chat from outbox where account = :account and ended is null group by chat order by min(id)"
+#: What waits for the end of somebody's quiet hours is not there for whoever sends; the rest goes past it.
+_UNSENT = "account = :account and {}ended is null and hold_until <= clock()"
+FIND_CHATS = f"select chat from outbox where {_UNSENT.format('')} group by chat order by min(id)"
 TAKE_UNSENT = (
     "update outbox set state = 'sending', lease_epoch = :lease_epoch, attempts = attempts + 1, "
     "unsure = case when state = 'sending' then 1 else unsure end where retry_at <= clock() and id = (select o.id "
-    "from outbox o where o.account = :account and o.chat = :chat and o.ended is null order by o.id limit 1) "
+    f"from outbox o where {_UNSENT.format('chat = :chat and ')} order by o.id limit 1) "
     "and exists (select 1 from lease where name = :account and epoch = :lease_epoch and owner is not null) "
     f"returning {_ROW}"
 )
@@ -175,7 +178,7 @@ SET_PROGRESS = (
 )
 #: That it was noted, now or before.
 HAS_PROGRESS = "select account, chat from outbox where id = :row and lease_epoch = :lease_epoch and state = :state"
-HAS_UNSENT = "select 1 from outbox where account = ? and chat = ? and ended is null limit 1"
+HAS_UNSENT = "select 1 from outbox where account = ? and chat = ? and ended is null and hold_until <= clock() limit 1"
 #: Nobody sends these: they stand where their clients look.
 _ARRIVED = "update outbox set state = 'sent', ended = clock() where account = :account and ended is null and "
 ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
@@ -186,6 +189,11 @@ OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and s
 OUTBOX_FROM = (
     f"select {_ROW} from outbox where conversation = :conversation and created >= :since order by id limit :limit"
 )
+FIND_NAMED = "select state, reason from outbox where conversation = :conversation and name = :name"
+_HELD = "ended is null and hold_until > 0 and hold_until > clock()"
+COUNT_HELD = f"select count(*), coalesce(min(hold_until), 0) from outbox where {_HELD}"
+COUNT_HELD_FOR = f"{COUNT_HELD} and held_for = :person"
+HOLD_ANEW = f"update outbox set hold_until = :until where held_for = :person and {_HELD}"
 LATEST = (
     "select greatest(coalesce((select max(id) from outbox where conversation = :conversation), 0), "
     "coalesce((select last_row from conversation where id = :conversation), 0)), "

@@ -1,0 +1,140 @@
+"""Where and when people want to be told things, the codes that join two identities, and notes for the model of a chat.
+
+Habits of whoever is the owner are one, at the terminal and in every app: they stand under `OWNER_HABITS`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hermes_base.inbound import Address, Outgoing
+from hermes_state import people_records as rules
+from hermes_state.damage import as_object, decode
+from hermes_state.people_store import (
+    LINK_SECONDS,
+    OWNER,
+    Habits,
+    HeardNote,
+    LinkCode,
+)
+from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
+from hermes_state.sql.outbox import add_answers
+from hermes_state.texts import clean
+
+OWNER_HABITS = "owner"
+LAST_SIGN = chr(0x10FFFF)  # what begins with a text comes before the text and this
+
+_HABIT = "platform, account, chat, kind, thread, timezone, quiet"
+#: A person's own row, or that of the owner for whoever is the owner.
+_KEY = f"case when exists (select 1 from person where id = ? and role = '{OWNER}') then '{OWNER_HABITS}' else ? end"
+FIND_KEY = f"select {_KEY}"
+GET_HABITS = f"select {_HABIT} from habit where person = {_KEY}"
+ALL_HABITS = f"select person, {_HABIT} from habit"
+SET_HABITS = (
+    f"insert into habit (person, {_HABIT}) values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (person) do update set "
+    + ", ".join(f"{column.strip()} = excluded.{column.strip()}" for column in _HABIT.split(","))
+)
+
+DROP_OLD_CODES = "delete from link_code where expires <= clock()"
+DROP_CODES = "delete from link_code where person = ?"
+ADD_CODE = (
+    "insert into link_code (code, person, platform, account, chat, expires) values (?, ?, ?, ?, ?, ?) "
+    "on conflict (code) do nothing"
+)
+GET_CODES = "select code, person, platform, account, chat, expires from link_code where expires > clock()"
+
+ADD_NOTE = "insert into heard_note (conversation, text, origin, created) values (?, ?, ?, clock())"
+GET_NOTES = "select id, text, origin from heard_note where conversation = ? order by id"
+DROP_NOTE = "delete from heard_note where id = ?"
+
+#: The chats of one platform, by the beginning of their keys; the last one that was spoken in comes first.
+FIND_CHATS = (
+    "select id, bytes_of(choices) from conversation where id >= ? and id < ? and choices <> '{}' "
+    "order by ready_at desc, id limit ?"
+)
+
+
+class HabitStore(StorePart):
+    # --- where and when
+
+    def get(self, person: str) -> Habits:
+        """The habits of a person, or those of the owner for whoever is the owner."""
+        found = self._db.find(GET_HABITS, (clean(person), clean(person)))
+        return _read_habits(found[0]) if found else Habits()
+
+    def every(self) -> dict[str, Habits]:
+        """By person; the owner's stand under `OWNER_HABITS`."""
+        return {str(person): _read_habits(columns) for person, *columns in self._db.find(ALL_HABITS)}
+
+    def key_of(self, person: str) -> str:
+        """The name under which the person's habits stand."""
+        ((key,),) = self._db.find(FIND_KEY, (clean(person), clean(person)))
+        return str(key)
+
+    def set(self, person: str, habits: Habits) -> None:
+        home = habits.home
+        place = ("",) * 5 if home is None else (home.platform, home.account, home.chat, home.kind, home.thread)
+        columns = [clean(text) for text in (*place, habits.timezone, habits.quiet)]
+        self._db.run(Sql(SET_HABITS, (self.key_of(person), *columns)))
+
+    def chats(self, begins: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
+        """Conversations whose keys begin so and what was chosen for them (where they were spoken to last, and by whom),
+        the last ones that were spoken in first."""
+        first = clean(begins)
+        return self._db.find_as(
+            lambda row: (str(row[0]), decode("conversation", (row[0],), row[1], as_object)),
+            FIND_CHATS,
+            (first, first + LAST_SIGN, limit),
+        )
+
+    # --- codes that join two identities
+
+    def make_code(self, person: str, address: Address) -> LinkCode:
+        """A new code for this person; the one before holds no more. `address`: where it was asked for."""
+
+        def make(db: Transaction) -> LinkCode:
+            db.run(Sql(DROP_OLD_CODES), Sql(DROP_CODES, (person,)))
+            expires, chat = db.now() + LINK_SECONDS, clean(address.chat)
+            while True:  # until there is a code that no other open one has
+                new = LinkCode(rules.make_code(), person, address.platform, address.account, chat, expires)
+                columns = (new.code, new.person, new.platform, new.account, new.chat, new.expires)
+                if db.execute(ADD_CODE, columns).changed:
+                    return new
+
+        return self._db.write(make)
+
+    def find_code(self, code: str) -> LinkCode | None:
+        """The open code that is meant; None: it is wrong, used or too old."""
+        return rules.pick_code(code, (LinkCode(*row) for row in self._db.find(GET_CODES)))
+
+    def drop_codes(self, person: str) -> None:
+        self._db.run(Sql(DROP_CODES, (person,)))
+
+    # --- what a chat was told by others, for its model
+
+    def post(self, conversation: str, name: str, outgoing: Outgoing, note: str, origin: str = "") -> bool:
+        """Put a word into the outbox as `TurnStore.post` does, and the note for the next turn of its conversation with
+        it; False when one with this name is there already."""
+        key = clean(conversation)
+        (add,) = add_answers(key, 0, [outgoing], name=clean(name))
+        try:
+            self._db.run(add._replace(refusal=NothingDone), Sql(ADD_NOTE, (key, clean(note), clean(origin))))
+        except NothingDone:
+            return False
+        return True
+
+    def add_note(self, conversation: str, note: str, origin: str = "") -> None:
+        self._db.run(Sql(ADD_NOTE, (clean(conversation), clean(note), clean(origin))))
+
+    def notes(self, conversation: str) -> list[HeardNote]:
+        """What the model of the conversation has not heard yet, in order."""
+        return [HeardNote(*row) for row in self._db.find(GET_NOTES, (clean(conversation),))]
+
+    def drop_notes(self, notes: Sequence[HeardNote]) -> None:
+        if notes:
+            self._db.run(*(Sql(DROP_NOTE, (note.id,)) for note in notes))
+
+
+def _read_habits(columns: Sequence[str]) -> Habits:
+    platform, account, chat, kind, thread, timezone, quiet = columns
+    home = Address(platform, account, chat, kind, thread) if platform else None
+    return Habits(home, timezone, quiet)

@@ -1,0 +1,189 @@
+"""Where and when people want to be told things, as the store keeps it; what waits for the end of quiet hours."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hermes_base.errors import StoreFailure
+from hermes_base.inbound import NOTE, Address, Outgoing, read_outgoing, write_outgoing
+from hermes_base.journal import Row
+from hermes_state.people_store import ADMIN, LINK_SECONDS, MEMBER, OWNER, Habits
+from hermes_state.sql.store_sql import Store
+from hermes_state.store import NewSession
+from hermes_state.turns import NodeInfo
+
+CHAT = Address("pretend", "bot", "c1")
+ACCOUNT = CHAT.account_key
+KEY = "agent:main:pretend:dm:c1"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    made = Store(tmp_path / "store.db", clock=clock)
+    yield made
+    made.close()
+
+
+def note(text: str, until: float = 0.0, person: str = "") -> Outgoing:
+    return Outgoing(CHAT, text, NOTE, hold_until=until, held_for=person)
+
+
+def take_all(store: Store) -> list[str]:
+    """What whoever sends for the account finds now, in order."""
+    node = store.turns.join(NodeInfo("1", alone=True))
+    lease = store.turns.hold(ACCOUNT, node, 60)
+    assert lease is not None
+    said = []
+    while (row := store.turns.outbox_take(ACCOUNT, "c1", lease)) is not None:
+        said.append(row.outgoing.text)
+        store.turns.outbox_sent(row.id, lease, "m")
+    return said
+
+
+def test_habits_are_kept_and_the_owners_are_one(store: Store) -> None:
+    """The owner is somebody in each app and at the terminal: their habits are the same everywhere."""
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    olga = store.people.add("Olga", OWNER, "pretend", "olga")
+    assert store.habits.get(ann.id) == Habits()
+    theirs = Habits(replace(CHAT, kind="group", thread="5"), "Europe/Berlin", "22:00-07:00")
+    store.habits.set(ann.id, theirs)
+    store.habits.set("owner", Habits(CHAT))
+    assert store.habits.get(ann.id) == theirs
+    assert store.habits.get(olga.id) == store.habits.get("owner") == Habits(CHAT)
+    assert store.habits.key_of(olga.id) == "owner"
+    assert store.habits.every() == {ann.id: theirs, "owner": Habits(CHAT)}
+    store.people.remove(ann.id)
+    assert store.habits.every() == {"owner": Habits(CHAT)}
+
+
+def test_what_waits_for_quiet_hours_holds_up_nobody(store: Store, clock: Clock) -> None:
+    """C9: a notice waits, the answer after it does not; then it comes, in order, once."""
+    until = clock.now + 3600
+    store.turns.post(KEY, "one", note("one", until, "p-1"))
+    store.turns.post(KEY, "two", note("two", until, "p-1"))
+    assert store.turns.outbox_chats(ACCOUNT) == []
+    store.turns.post(KEY, "answer", note("answer"))
+    assert take_all(store) == ["answer"]
+    assert store.turns.outbox_held() == store.turns.outbox_held("p-1") == (2, until)
+    assert store.turns.outbox_held("p-2") == (0, 0.0)
+    assert store.turns.depth() == (0, 2)
+    assert store.turns.outbox_named(KEY, "one") == ("waiting", "")
+    clock.now = until
+    assert store.turns.outbox_chats(ACCOUNT) == ["c1"]
+    assert take_all(store) == ["one", "two"]
+    assert store.turns.outbox_held() == (0, 0.0)
+    assert store.turns.outbox_named(KEY, "one") == ("sent", "")
+
+
+def test_other_quiet_hours_move_what_waits(store: Store, clock: Clock) -> None:
+    store.turns.post(KEY, "one", note("one", clock.now + 3600, "p-1"))
+    store.turns.post(KEY, "two", note("two", clock.now + 3600, "p-2"))
+    assert store.turns.hold_anew("p-1", 0.0) == 1
+    assert take_all(store) == ["one"]
+    assert store.turns.hold_anew("p-2", clock.now + 10) == 1
+    assert take_all(store) == []
+    clock.now += 11
+    assert take_all(store) == ["two"]
+
+
+def test_until_when_it_waits_is_no_part_of_a_message() -> None:
+    """H4: the version before reads a message that waits."""
+    written = write_outgoing(note("x", 5.0, "p-1"))
+    assert "hold" not in written
+    assert "held" not in written
+    assert read_outgoing(written) == note("x")
+
+
+def test_a_code_joins_once_and_not_for_long(store: Store, clock: Clock) -> None:
+    """G2: it is known by its signs alone; another one of the same person ends it."""
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    first, second = store.habits.make_code(ann.id, CHAT), store.habits.make_code(ann.id, CHAT)
+    assert store.habits.find_code(first.code) is None
+    assert store.habits.find_code(f" {second.code[:4].lower()}-{second.code[4:]} ") == second
+    assert (second.person, second.platform, second.chat) == (ann.id, "pretend", "c1")
+    clock.now += LINK_SECONDS
+    assert store.habits.find_code(second.code) is None
+    third = store.habits.make_code(ann.id, CHAT)
+    store.habits.drop_codes(ann.id)
+    assert store.habits.find_code(third.code) is None
+
+
+def test_somebody_who_has_nothing_can_be_joined(store: Store) -> None:
+    """G12: identities and empty conversations move; the person who is joined is gone."""
+    ann = store.people.add("Ann", ADMIN, "pretend", "ann")
+    ben = store.people.add("Ben", MEMBER, "other", "77", listed=True)
+    store.people.assign(KEY, ben.id)
+    assert not store.people.has_data(ben.id)
+    assert store.people.join(ann.id, ben.id) == ann
+    assert store.people.find("other", "77") == ann
+    assert store.people.get(ben.id) is None
+    assert store.people.person_of(KEY) == ann.id
+    assert [(one.platform, one.listed) for one in store.people.identities(ann.id)] == [
+        ("other", True),
+        ("pretend", False),
+    ]
+    assert not store.people.is_removed("other", "77")
+
+
+def test_who_has_conversations_or_keys_has_data(store: Store) -> None:
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    ben = store.people.add("Ben", MEMBER, "pretend", "ben")
+    session = store.open_session(NewSession(KEY, person=ann.id)).id
+    assert not store.people.has_data(ann.id)
+    store.append(session, "me", 0, [Row({"role": "user", "content": "hi"})])
+    assert store.people.has_data(ann.id)
+    store.keys.add("k", ben.id, "0" * 64)
+    assert store.people.has_data(ben.id)
+
+
+def test_one_identity_can_be_taken_back(store: Store) -> None:
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    store.people.link(ann.id, "other", "77")
+    store.people.unlink(ann.id, "other", "77")
+    assert store.people.find("other", "77") is None
+    assert store.people.is_removed("other", "77")
+    with pytest.raises(StoreFailure, match="is not"):
+        store.people.unlink(ann.id, "other", "77")
+
+
+def test_a_note_for_a_model_is_stored_with_the_word_that_it_is_about(store: Store) -> None:
+    """C9: one transaction; the same word twice is one."""
+    assert store.habits.post(KEY, "m1", note("hello"), "You said hello.", "messages of other people")
+    assert not store.habits.post(KEY, "m1", note("hello"), "You said hello.")
+    store.habits.add_note(KEY, "And more.")
+    notes = store.habits.notes(KEY)
+    assert [(one.text, one.origin) for one in notes] == [
+        ("You said hello.", "messages of other people"),
+        ("And more.", ""),
+    ]
+    store.habits.drop_notes(notes[:1])
+    assert [one.text for one in store.habits.notes(KEY)] == ["And more."]
+
+
+def test_nothing_of_it_is_left_of_somebody_who_is_forgotten(store: Store) -> None:
+    """G12."""
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    store.people.assign(KEY, ann.id)
+    store.habits.set(ann.id, Habits(CHAT, "Europe/Berlin", "22:00-07:00"))
+    store.habits.make_code(ann.id, CHAT)
+    store.habits.add_note(KEY, "heliotrope")
+    store.turns.post(KEY, "n", note("heliotrope", 9e9, ann.id))
+    store.people.forget(ann.id)
+    assert store.habits.every() == {}
+    assert store.habits.notes(KEY) == []
+    assert store.turns.outbox_held() == (0, 0.0)
