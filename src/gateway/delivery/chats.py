@@ -98,7 +98,7 @@ class ChatSender:
             try:
                 await _within(self._account.pace.draft_call, adapter.send(part))
             except NotNow as wait:
-                self._account.purse.heed(address, now, wait, self._account.pace.poll)
+                self._account.purse.heed(address, time.monotonic(), wait, self._account.pace.poll)
             except DeliveryFailure as problem:
                 _log.info("A word to %s was not taken: %s", self.key, problem)
 
@@ -112,7 +112,7 @@ class ChatSender:
             try:
                 await _within(self._account.pace.draft_call, adapter.acknowledge(address, message))
             except NotNow as wait:
-                self._account.purse.heed(address, now, wait, self._account.pace.poll)
+                self._account.purse.heed(address, time.monotonic(), wait, self._account.pace.poll)
             except DeliveryFailure as problem:
                 _log.info("A message in %s was not marked as taken: %s", self.key, problem)
             except Exception:  # noqa: BLE001 - an adapter is somebody else's code
@@ -337,7 +337,7 @@ class ChatSender:
             message = await _within(self._account.pace.draft_call, adapter.send(part))
             return replace(draft, message=message, unsure=False)
         except NotNow as wait:
-            self._account.purse.heed(address, now, wait, self._account.pace.poll)
+            self._account.purse.heed(address, time.monotonic(), wait, self._account.pace.poll)
             return replace(draft, shown="")
         except NeverTaken as refusal:
             _log.info("A draft in %s was refused: %s", self.key, refusal)
