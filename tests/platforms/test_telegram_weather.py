@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from gateway_process import GatewayProcess
 
+from gateway.core.drafts import UNFINISHED
 from gateway.core.render import LONG_MARK
 from hermes_lab.chats.faults import CUT_AFTER, CUT_BEFORE, ERROR, LATE, PAGE, TOO_MANY, ChatFault
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
@@ -53,7 +54,8 @@ class Chatter:
 
     def answers(self) -> list[str]:
         """What stands in the chat, without drafts that a killed process left behind."""
-        return [text for text in self.lab.seen(self.person) if text.startswith(("answer", LONG_MARK))]
+        shown = (text for text in self.lab.seen(self.person) if not text.endswith(UNFINISHED))
+        return [text for text in shown if text.startswith(("answer", LONG_MARK))]
 
     def _talk(self) -> None:
         for token in self.tokens:
