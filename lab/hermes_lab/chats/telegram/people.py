@@ -11,6 +11,7 @@ from hermes_lab.chats.telegram.texts.formatting import describe_text
 from hermes_lab.chats.telegram.updates import UpdateQueue
 from hermes_lab.chats.telegram.world import (
     ADMIN,
+    GENERAL,
     KICKED,
     LEFT,
     MEMBER,
@@ -68,6 +69,7 @@ class People:
         """A group with these people and every bot there is; its id."""
         chat = self._world.add_group(title, kind)
         chat.is_forum = forum
+        chat.next_id = GENERAL + 1 if forum else 1
         chat.people |= set(members)
         chat.bots |= {bot.id: ADMIN if admin else MEMBER for bot in self._world.bots.values()}
         return chat.id
