@@ -68,8 +68,8 @@ class ChatService(Protocol):
         """The answer to a call that comes too early."""
         ...
 
-    def fail(self, status: int) -> ChatReply:
-        """The answer of a service that is ill."""
+    def fail(self, status: int, text: str) -> ChatReply:
+        """The answer of a service that is ill; without a text, the usual one."""
         ...
 
     async def leave(self) -> None:
@@ -94,6 +94,7 @@ class ChatApp:
             "punish": self._punish,
             "advance": self.clock.advance,
             "cut": self._cut_all,
+            "under_way": lambda: len(self._under_way()),
             **service.verbs,
         }
 
@@ -148,7 +149,7 @@ class ChatApp:
                 early = self._judge_time(ask, call, planned=True)
                 await self._reply(connection, call, early or self.service.refuse(fault.seconds))
             case faults.ERROR:
-                await self._reply(connection, call, self.service.fail(fault.status))
+                await self._reply(connection, call, self.service.fail(fault.status, fault.text))
             case faults.PAGE:
                 await self._reply(connection, call, ChatReply(502, _PAGE, (("content-type", "text/html"),), "a page"))
             case faults.CUT_BEFORE:
@@ -227,10 +228,13 @@ class ChatApp:
 
     def _cut_all(self) -> int:
         """Cut the connection of every call that is under way, but for those that steer."""
-        under_way = [connection for connection in self._open if not connection.path.startswith("/lab/")]
+        under_way = self._under_way()
         for connection in under_way:
             connection.abort()
         return len(under_way)
+
+    def _under_way(self) -> list[Connection]:
+        return [connection for connection in self._open if not connection.path.startswith("/lab/")]
 
 
 async def _send(connection: Connection, reply: ChatReply) -> None:

@@ -57,6 +57,11 @@ class ChatControl:
         """Let the server's clock jump."""
         self.do("advance", seconds=seconds)
 
+    @property
+    def under_way(self) -> int:
+        """Calls that wait for their answer."""
+        return int(self.do("under_way"))
+
     def cut(self) -> int:
         """Cut every connection with a call under way; how many there were."""
         return int(self.do("cut"))

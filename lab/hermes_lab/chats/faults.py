@@ -30,7 +30,8 @@ class ChatFault:
     times: int = 1  # so many meet it; 0: no end
     chance: float = 1.0  # of each fitting call
     seconds: float = 1.0  # to wait, or of lateness
-    status: int = 502
+    status: int = 502  # of error
+    text: str = ""  # of error; empty: the usual one
     whole_account: bool = False  # of too_many: every chat has to wait
 
     def fits(self, method: str, chat: str) -> bool:

@@ -28,11 +28,11 @@ from hermes_lab.chats.telegram.world import (
 from hermes_lab.values import LabProblem
 
 #: Contents for files that a test does not care about: a picture of one point, and a bit of sound.
-_POINT = base64.b64decode(
+POINT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 _CONTENTS: Mapping[str, tuple[str, bytes]] = {
-    "photo": ("image/png", _POINT),
+    "photo": ("image/png", POINT),
     "voice": ("audio/ogg", b"OggS" + bytes(60)),
     "audio": ("audio/mpeg", b"ID3" + bytes(60)),
     "video": ("video/mp4", bytes(64)),

@@ -27,6 +27,12 @@ _NAMES: Mapping[str, str] = {name.lower(): name for name in (*_METHODS, *_OWN)}
 _FREE = frozenset(name for name in _NAMES.values() if name.startswith("get")) | {"setWebhook", "deleteWebhook"}
 _MESSAGES = frozenset(name for name in _METHODS if name.startswith(("send", "edit"))) - {"sendChatAction"}
 _NOT_INLINE = frozenset({"setWebhook", "deleteWebhook", "close", "logOut"})
+_USUAL_TEXTS: Mapping[int, str] = {
+    500: "Internal Server Error: restart",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
 #: A bot whose token was revoked may look again after this many seconds.
 REVOKED_PAUSE = 10.0
 DOWNLOAD = "downloadFile"  # what the record calls the fetching of a file
@@ -216,9 +222,8 @@ class TelegramService:
         error = ApiError(429, f"Too Many Requests: retry after {wait}", "", {"retry_after": wait})
         return _fail(error, (*JSON, ("retry-after", str(wait))))
 
-    def fail(self, status: int) -> ChatReply:
-        text = {500: "Internal Server Error: restart", 502: "Bad Gateway", 504: "Gateway Timeout"}.get(status, "Error")
-        return _fail(ApiError(status, text))
+    def fail(self, status: int, text: str) -> ChatReply:
+        return _fail(ApiError(status, text or _USUAL_TEXTS.get(status, "Bad Request: lab")))
 
 
 def _read_download(rest: str) -> ChatAsk:
