@@ -21,7 +21,7 @@ from telegram import (
 from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter
 
 from hermes_lab.chats.rates import Rate
-from hermes_lab.chats.telegram.people import _POINT as POINT
+from hermes_lab.chats.telegram.people import POINT
 from hermes_lab.chats.telegram.service import TelegramRates
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 

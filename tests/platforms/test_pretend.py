@@ -4,9 +4,21 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from platform_suite import CLOSED_AFTER, CLOSED_BEFORE, NOT_STORED, PENALTY, REFUSED, PlatformSuite, Rig
+from platform_suite import (
+    BAD_MARKUP,
+    BRIEF_PENALTY,
+    CLOSED_AFTER,
+    CLOSED_BEFORE,
+    NOT_STORED,
+    PENALTY,
+    REFUSED,
+    STORM,
+    PlatformSuite,
+    Rig,
+)
 from pretending import HeardCore, place
 
 from gateway.platforms import platform_list
@@ -25,12 +37,41 @@ class PretendRig(Rig):
         self.address = place()
         self.core = HeardCore()
         self.last: Update | None = None
+        self.said: list[Update] = []
 
     async def connect(self) -> None:
         await self.adapter.connect(self.core)
 
+    async def restart(self) -> bool:
+        await self.adapter.disconnect()
+        assert self.last
+        self.service.repeat(self.last)
+        self.adapter = PretendAdapter("bot", {"service": self.service}, self.adapter.home)
+        await self.connect()
+        return True
+
     async def say(self, text: str) -> None:
-        self.last = self.service.say("c1", text)
+        self.last = self.service.say("c1", text, name="Ann")
+        self.said.append(self.last)
+
+    async def say_as_namesake(self, text: str) -> bool:
+        self.service.say("c1", text, sender="another", name="Ann")
+        return True
+
+    async def edit_said(self, text: str) -> bool:
+        assert self.last
+        self.last = replace(self.last, text=text, revision=f"{int(self.last.revision or 0) + 1}")
+        await self.repeat()
+        return True
+
+    async def press(self, label: str) -> bool:
+        self.service.say("c1", label, question=self.service.messages[-1].question)
+        return True
+
+    async def repeat_backwards(self, count: int) -> bool:
+        for update in self.said[: -count - 1 : -1]:
+            self.service.repeat(update)
+        return True
 
     async def repeat(self) -> None:
         assert self.last
@@ -43,14 +84,27 @@ class PretendRig(Rig):
         return [message.file or message.text for message in self.service.messages if message.chat == "c1"]
 
     def trouble(self, name: str) -> bool:
-        if name == PENALTY:
-            self.service.punish(30)
+        if name in (PENALTY, BRIEF_PENALTY):
+            self.service.punish(30 if name == PENALTY else 1)
+        elif name == STORM:
+            self.service.troubles.extend(["", CLOSED_AFTER, CLOSED_BEFORE, "", CLOSED_AFTER])
         elif name == NOT_STORED:
             self.core.failures = 1
         else:
-            assert name in (REFUSED, CLOSED_BEFORE, CLOSED_AFTER)
+            assert name in (REFUSED, CLOSED_BEFORE, CLOSED_AFTER, BAD_MARKUP)
             self.service.troubles.append(name)
         return True
+
+    def complaints(self) -> list[str]:
+        """A second refused call within one penalty."""
+        refused = [call for call in self.service.calls if call.status == 429]
+        return ["penalty"] * (len(refused) - 1)
+
+    def count_calls(self) -> int:
+        return sum(call.kind != "typing" for call in self.service.calls)
+
+    def count_typing(self) -> int:
+        return sum(call.kind == "typing" for call in self.service.calls)
 
 
 class Shape(PlatformSuite):

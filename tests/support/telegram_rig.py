@@ -1,19 +1,53 @@
 """Telegram for the suite that every platform passes: the adapter, and the lab's server as the other side of it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from platform_suite import CLOSED_AFTER, CLOSED_BEFORE, NOT_STORED, PENALTY, REFUSED, Rig
+from platform_suite import (
+    BAD_MARKUP,
+    BRIEF_PENALTY,
+    CLOSED_AFTER,
+    CLOSED_BEFORE,
+    NOT_STORED,
+    PENALTY,
+    REFUSED,
+    STORM,
+    Rig,
+)
 from pretending import HeardCore
 
 from gateway.platforms import platform_list
+from gateway.platforms.face import Adapter
 from hermes_base.inbound import Address, Inbound
-from hermes_lab.chats.faults import CUT_AFTER, CUT_BEFORE
+from hermes_lab.chats import faults
+from hermes_lab.chats.faults import ChatFault
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 
-#: What a trouble is to the lab's server. REFUSED: whatever the adapter sends, nobody takes it.
-_FAULTS = {CLOSED_BEFORE: CUT_BEFORE, CLOSED_AFTER: CUT_AFTER}
+#: What a trouble is to the lab's server.
+_FAULTS: Mapping[str, tuple[ChatFault, ...]] = {
+    CLOSED_BEFORE: (ChatFault(faults.CUT_BEFORE, "send*"),),
+    CLOSED_AFTER: (ChatFault(faults.CUT_AFTER, "send*"),),
+    REFUSED: (ChatFault(faults.ERROR, "send*", status=400, text="Bad Request: nobody takes this"),),
+    BAD_MARKUP: (
+        ChatFault(
+            faults.ERROR,
+            "send*",
+            status=400,
+            text='Bad Request: can\'t parse entities: Unsupported start tag "x" at byte offset 0',
+        ),
+    ),
+    STORM: (
+        ChatFault(faults.TOO_MANY, "sendMessage", seconds=1.0),
+        ChatFault(faults.TOO_MANY, "edit*", skip=1, seconds=1.0),
+        ChatFault(faults.CUT_AFTER, "edit*", skip=1),
+        ChatFault(faults.CUT_BEFORE, "edit*", skip=2),
+        ChatFault(faults.PAGE, "edit*", skip=3),
+        ChatFault(faults.TOO_MANY, "edit*", skip=4, seconds=1.0, whole_account=True),
+    ),
+}
+_PENALTIES = {PENALTY: 30.0, BRIEF_PENALTY: 2.0}
 
 
 class TelegramRig(Rig):
@@ -22,18 +56,50 @@ class TelegramRig(Rig):
         self.home = home
         self.person = lab.add_person("Ann", "ann")
         self.settings = {"token": lab.token, "base_url": lab.base_url, **(settings or {})}
-        self.adapter = platform_list.make_adapter(platform_list.find_spec("telegram"), "bot", self.settings, home)
+        self.secrets = (lab.token, lab.token.partition(":")[2])
+        self.adapter = self.make_adapter(self.settings)
         self.address = Address("telegram", "bot", str(self.person))
         self.core = HeardCore()
+        self._said = 0
+
+    def make_adapter(self, settings: Mapping[str, Any]) -> Adapter:
+        return platform_list.make_adapter(platform_list.find_spec("telegram"), "bot", settings, self.home)
 
     async def connect(self) -> None:
         await self.adapter.connect(self.core)
 
+    async def restart(self) -> bool:
+        await self.adapter.disconnect()
+        self.lab.redeliver(3, same_ids=True)
+        self.adapter = self.make_adapter(self.settings)
+        await self.connect()
+        return True
+
     async def say(self, text: str) -> None:
-        self.lab.say(self.person, text)
+        self._said = self.lab.say(self.person, text)
+
+    async def say_as_namesake(self, text: str) -> bool:
+        self.lab.say(self.lab.add_person("Ann"), text)
+        return True
+
+    async def say_file(self, name: str, data: bytes) -> bool:
+        self.lab.send(self.person, "document", data, name)
+        return True
+
+    async def edit_said(self, text: str) -> bool:
+        self.lab.edit(self.person, self._said, text)
+        return True
+
+    async def press(self, label: str) -> bool:
+        self.lab.press(self.person, self.lab.messages(self.person)[-1]["message_id"], label)
+        return True
 
     async def repeat(self) -> None:
         self.lab.redeliver()
+
+    async def repeat_backwards(self, count: int) -> bool:
+        self.lab.redeliver(count, backwards=True)
+        return True
 
     def heard(self) -> list[Inbound]:
         return self.core.taken
@@ -42,12 +108,31 @@ class TelegramRig(Rig):
         return self.lab.seen(self.person)
 
     def trouble(self, name: str) -> bool:
-        if name == PENALTY:
-            self.lab.punish(30, self.person)
+        if name in _PENALTIES:
+            self.lab.punish(_PENALTIES[name], self.person)
         elif name == NOT_STORED:
             self.core.failures = 1
-        elif name == REFUSED:
-            self.lab.plan([{"kind": "error", "method": "send*", "status": 400}])
         else:
-            self.lab.plan([{"kind": _FAULTS[name], "method": "send*"}])
+            self.lab.plan([replace(fault, chat=str(self.person)) for fault in _FAULTS[name]])
         return True
+
+    def cut(self) -> bool:
+        self.lab.cut()
+        return True
+
+    def misconfigured(self) -> Adapter:
+        number, _, secret = self.lab.token.partition(":")
+        return self.make_adapter({**self.settings, "token": f"{int(number) + 1000}:{secret}"})
+
+    def complaints(self) -> list[str]:
+        return [complaint["kind"] for complaint in self.lab.complaints]
+
+    def count_calls(self) -> int:
+        calls = self.lab.calls(chat=self.person)
+        return sum(call["method"].startswith(("send", "edit")) and call["method"] != "sendChatAction" for call in calls)
+
+    def count_listeners(self) -> int:
+        return self.lab.under_way
+
+    def count_typing(self) -> int:
+        return len(self.lab.actions(self.person))
