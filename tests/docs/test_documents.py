@@ -20,7 +20,12 @@ from hermes_base.command_table import COMMANDS
 from hermes_base.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 LAB_PAGE = ROOT / "lab" / "README.md"
 SECONDS = 240  # the built-in model on a busy machine
 #: Lines of a shell that only prepare: nothing of ours is run by them.
