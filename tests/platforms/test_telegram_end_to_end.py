@@ -1,0 +1,161 @@
+"""Telegram from end to end: the gateway is a process, the lab's Telegram and its model are on both sides of it."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_process import HERMES, GatewayProcess
+from waiting import wait_until
+
+from hermes_lab.chats.telegram.telegram_lab import TelegramLab
+from hermes_lab.server import LabServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+PATIENCE = 60.0
+APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
+
+
+class Ann:
+    """Somebody in a private chat with the bot."""
+
+    def __init__(self, telegram: TelegramLab) -> None:
+        self.telegram = telegram
+        self.id = telegram.add_person("Ann", "ann")
+
+    def say(self, text: str) -> int:
+        return self.telegram.say(self.id, text)
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """What the bot wrote, as it stands in the chat."""
+        return [message for message in self.telegram.messages(self.id) if message["from"]["is_bot"]]
+
+    def find(self, words: str) -> list[dict[str, Any]]:
+        return [one for one in self.shown if words in one.get("text", one.get("caption", ""))]
+
+    def wait(self, words: str) -> dict[str, Any]:
+        wait_until(lambda: bool(self.find(words)), PATIENCE)
+        return self.find(words)[-1]
+
+
+@pytest.fixture
+def telegram() -> Iterator[TelegramLab]:
+    with TelegramLab() as server:
+        yield server
+
+
+@pytest.fixture
+def ann(telegram: TelegramLab) -> Ann:
+    return Ann(telegram)
+
+
+@pytest.fixture
+def gateway(home: Path, lab: LabServer, telegram: TelegramLab) -> Iterator[GatewayProcess]:
+    section = {"enabled": True, "token": telegram.token, "base_url": telegram.address}
+    with GatewayProcess(
+        home, lab.base_url, platforms={"telegram": section}, approvals={"mode": "ask"}, gateway={"busy": "queue"}
+    ) as process:
+        process.start()
+        yield process
+
+
+def let_in(gateway: GatewayProcess, ann: Ann) -> None:
+    config = json.loads((gateway.home / "config.yaml").read_text())
+    config["platforms"]["telegram"]["owner"] = str(ann.id)
+    (gateway.home / "config.yaml").write_text(json.dumps(config))
+
+
+def test_a_stranger_is_paired_by_a_code_and_then_answered(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    """G1: no model is called before somebody is let in."""
+    ann.say("Hello!")
+    code = set(re.findall(r"\b[A-Z0-9]{8}\b", ann.wait("code")["text"])).pop()
+    assert not lab.requests
+    approve = [HERMES, "people", "approve", code, "--role", "owner"]
+    done = subprocess.run(approve, env=gateway.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ann.say("[[say Good morning, Ann.]]")
+    ann.wait("Good morning, Ann.")
+    assert lab.requests
+    assert ann.telegram.complaints == []
+
+
+def test_an_answer_grows_in_one_message(gateway: GatewayProcess, ann: Ann) -> None:
+    """C7: the final text stands there once, in the message that grew."""
+    let_in(gateway, ann)
+    words = " ".join(f"word{n}" for n in range(60))
+    ann.say(f"[[chunks 30]] [[pause 0.2]] [[say {words}]]")
+    ann.wait("word59")
+    wait_until(lambda: any(one["edits"] for one in ann.find("word59")), PATIENCE)
+    assert len(ann.find("word0 ")) == 1
+    assert ann.telegram.actions(ann.id)
+    assert ann.telegram.complaints == []
+
+
+def test_a_button_approves_a_command(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    """G4."""
+    let_in(gateway, ann)
+    ann.say(APPROVED)
+    question = ann.wait("touch made")
+    button = question["reply_markup"]["inline_keyboard"][0][0]
+    press = ann.telegram.press(ann.id, question["message_id"], button["callback_data"])
+    wait_until(lambda: "well-done" in lab.requests[-1].body.decode(), PATIENCE)
+    assert (gateway.home / "workspace" / "made").exists()
+    wait_until(lambda: ann.telegram.press_state(press)["answered"], PATIENCE)
+    assert ann.telegram.complaints == []
+
+
+def test_a_file_is_sent(gateway: GatewayProcess, ann: Ann, tmp_path: Path) -> None:
+    let_in(gateway, ann)
+    path = tmp_path / "notes.txt"
+    path.write_text("the notes")
+    ann.say(f'[[tool send_file {{"path": "{path}", "caption": "as asked"}}]] [[say Sent.]]')
+    wait_until(lambda: any(one["file"] == "notes.txt" for one in ann.shown), PATIENCE)
+    ann.wait("Sent.")
+    assert ann.telegram.complaints == []
+
+
+def test_a_stop_is_heard(gateway: GatewayProcess, ann: Ann) -> None:
+    let_in(gateway, ann)
+    ann.say("[[stall 600]] [[say Too late.]]")
+    wait_until(lambda: bool(ann.telegram.actions(ann.id)), PATIENCE)
+    ann.say("/stop")
+    wait_until(lambda: any("stop" in one.get("text", "").lower() for one in ann.shown), PATIENCE)
+    ann.say("[[say Next.]]")
+    ann.wait("Next.")
+    assert ann.find("Too late.") == []
+    assert ann.telegram.complaints == []
+
+
+def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayProcess, ann: Ann) -> None:
+    """C1, C7: the gateway is killed while the model answers; what was said then and meanwhile is answered once."""
+    let_in(gateway, ann)
+    ann.say("[[chunks 20]] [[pause 0.3]] [[say One long answer that takes its time until it is at its end.]]")
+    wait_until(lambda: bool(ann.shown), PATIENCE)
+    gateway.kill()
+    ann.say("[[say Two.]]")
+    ann.telegram.redeliver(2)
+    gateway.start()
+    ann.wait("at its end.")
+    ann.wait("Two.")
+    wait_until(lambda: ann.telegram.pending() == [], PATIENCE)
+    assert len(ann.find("at its end.")) == 1
+    assert len(ann.find("Two.")) == 1
+    texts = [one["text"] for one in ann.shown]
+    assert texts.index(ann.find("at its end.")[0]["text"]) < texts.index(ann.find("Two.")[0]["text"])
+
+
+def test_the_token_is_nowhere_in_the_home_but_where_it_was_put(gateway: GatewayProcess, ann: Ann) -> None:
+    """G6."""
+    let_in(gateway, ann)
+    ann.say("[[say Hello.]]")
+    ann.wait("Hello.")
+    ann.telegram.stop()
+    gateway.terminate()
+    ann.telegram.start()
+    secret = ann.telegram.token.partition(":")[2].encode()
+    found = [path for path in gateway.home.rglob("*") if path.is_file() and secret in path.read_bytes()]
+    assert found == [gateway.home / "config.yaml"]
