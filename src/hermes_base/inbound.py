@@ -102,7 +102,7 @@ class Outgoing:
     level: str = "info"  # of a note: info, warning, error
     reply_to: str = ""  # platform id of the message it answers
     draft: str = ""  # the streamed draft whose place it takes: its platform id, or its key while that is not known
-    question: str = ""  # id of the question it asks
+    question: str = ""  # id of the question it asks; of a note: of the one whose end it tells
     choices: tuple[str, ...] = ()
     reason: str = ""  # why it asks; of an answer: who or what stopped it, or why it ends early (EARLY_ENDS)
     file: FileRef | None = None
@@ -111,6 +111,17 @@ class Outgoing:
     interrupted: bool = False
     hold_until: float = 0.0  # nobody asked for it: it waits so long, for the quiet hours of `held_for` to end
     held_for: str = ""  # the person; both are columns of the store and no part of the message
+
+    @property
+    def ends_question(self) -> bool:
+        """Whether it belongs to a message that stands there already: a question with buttons, which are of no use any
+        more."""
+        return self.kind == NOTE and bool(self.question)
+
+
+def name_question(question: str) -> str:
+    """What a question is called in the outbox."""
+    return f"question:{question}"
 
 
 #: Fields that the version before does not know: left out of the store where they say nothing.

@@ -10,7 +10,8 @@ from waiting import wait_until
 
 from gateway.core.route import NOT_SEEN, NOT_YOUR_QUESTION, QUESTION_CLOSED
 from gateway.platforms.pretend.service import CLOSED_BEFORE, PretendRules, Update
-from gateway.service import gateway
+from gateway.service import announcer, gateway
+from gateway.turns.questions import NOBODY
 from hermes_base.errors import HermesError
 from hermes_base.inbound import ANSWER, QUESTION
 from hermes_lab.server import LabServer
@@ -302,3 +303,63 @@ def test_an_operator_learns_that_nothing_runs(house: House) -> None:
     assert house.operate("turns.stop", conversation=house.person("olga").conversation) == {"stopped": False}
     with pytest.raises(HermesError, match="There is no operation"):
         house.operate("turns.begin")
+
+
+# --- what stands in the chat when a question is over
+
+
+def wait_end(person: Visitor, question: str, end: str) -> None:
+    """Until the message that asked says how it ended, without buttons."""
+
+    def is_over() -> bool:
+        asked = [m for m in person.house.service.messages if m.question == question]
+        return [(m.choices, m.text.endswith(end)) for m in asked] == [((), True)]
+
+    wait_until(is_over)
+
+
+def test_an_answered_question_says_so_and_loses_its_buttons(house: House) -> None:
+    """G4: everybody in the chat sees what was decided and by whom, once, in the message that asked."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "shown")
+    asked = olga.wait_question("touch made")
+    olga.press(asked, "approve")
+    house.wait_quiet()
+    wait_end(olga, asked.question, "→ approve (Olga)")
+    (message,) = [m for m in house.service.messages if m.question == asked.question]
+    assert message.text.startswith(asked.text)
+    assert message.edits == 1
+    assert was_run(olga, "shown")
+
+
+def test_an_expired_question_says_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approval, "EXPIRES_SECONDS", 0.3)
+    olga = house.person("olga")
+    olga.say(TOUCH % "late")
+    asked = olga.wait_question("touch made")
+    wait_end(olga, asked.question, announcer.NO_ANSWER)
+    house.wait_quiet()
+
+
+def test_a_void_question_says_so(house: House) -> None:
+    olga = house.person("olga")
+    olga.say(TOUCH % "stopped")
+    asked = olga.wait_question("touch made")
+    olga.say("/stop")
+    wait_end(olga, asked.question, announcer.NOT_NEEDED)
+    house.wait_quiet()
+
+
+def test_a_question_of_a_process_that_died_says_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C10: nobody was there to tell its end; the next process does."""
+    olga = house.person("olga")
+    olga.say(TOUCH % "died")
+    asked = olga.wait_question("touch made")
+    monkeypatch.setattr(gateway, "GRACE_SECONDS", 0.2)
+    with monkeypatch.context() as dying:
+        dying.setattr(house.gateway.questions, "_note_end", lambda _: NOBODY)  # as a kill leaves it
+        dying.setattr(house.gateway.questions, "_settled", lambda *_: None)
+        house.stop()
+    house.start()
+    wait_end(olga, asked.question, announcer.RESTARTED)
+    house.wait_quiet()

@@ -261,9 +261,9 @@ def test_questions_are_void_when_nobody_waits_for_them(people: PeopleStore) -> N
     assert not people.void_question("e")
     assert people.void_question("a")
     assert not people.void_question("a")
-    assert people.void_questions("n1") == 1
+    assert people.void_questions("n1") == [("conv", "b")]
     assert [question.id for question in people.open_questions("conv")] == ["c", "d"]
-    assert people.void_questions() == 2
+    assert sorted(people.void_questions()) == [("conv", "c"), ("conv", "d")]
     for id in "abcd":
         assert people.question(id).state == VOID  # type: ignore[union-attr]
         assert not people.close_question(id, "approve", "p-1")

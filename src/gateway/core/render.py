@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gateway.core.blocks import CODE, TABLE, Block, find_blocks
 from gateway.core.lengths import cut_hard, cut_words, measure
-from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, translate, write_literally
+from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, find_dialect, translate, write_literally
 from gateway.core.question_text import compose_question
 from gateway.platforms.face import Part, PlatformSpec
 from hermes_base.consent import label_choices
@@ -99,6 +99,17 @@ def carries_file(outgoing: Outgoing, spec: PlatformSpec) -> bool:
 def mark_repeated(part: Part, spec: PlatformSpec) -> Part:
     """The part with a visible word that it may be there twice."""
     return replace(part, text=f"{_mark(spec)}\n{part.text}", plain=f"{_mark(spec)}\n{part.plain}")
+
+
+def end_question(asked: Part, end: str, spec: PlatformSpec) -> Part:
+    """The last part of a question as it stands there when it is over: with how it ended if there is room for that, and
+    without buttons."""
+    word = write_literally(end, asked.markup)
+    over = replace(asked, choices=(), question="", outgoing=None)
+    longer = replace(over, text=f"{asked.text}\n\n{word.text}", plain=f"{asked.plain}\n\n{word.plain}")
+    shown = find_dialect(asked.markup).shown(longer.text)
+    longest = max(measure(text, spec.length_unit) for text in (shown, longer.plain))
+    return longer if not spec.max_length or longest <= spec.max_length else over
 
 
 def make_plain(part: Part) -> Part:

@@ -15,10 +15,10 @@ from gateway.core.budget import PROGRESS, kind_of, progress_pause
 from gateway.core.delivery_rules import GiveUp, SendAgain, judge
 from gateway.core.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
 from gateway.core.markup.dialects import PLAIN, write_literally
-from gateway.core.render import carries_file, make_plain, mark_repeated, render_parts
+from gateway.core.render import carries_file, end_question, make_plain, mark_repeated, render_parts
 from gateway.platforms.face import NeverTaken, NotNow, Part
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
-from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing
+from hermes_base.inbound import ANSWER, Address, FileRef, Outgoing, name_question
 from hermes_state.turns import OutboxRow
 
 if TYPE_CHECKING:
@@ -150,18 +150,7 @@ class ChatSender:
         if not account.adapter.reachable(outgoing.address):
             await self._give_back(row, epoch, SendAgain(math.inf, certain=True))
             return
-        rendered = (outgoing, account.adapter.spec, row.id)
-        is_long = len(outgoing.text) > _LONG_TEXT
-        parts = await account.call(render_parts, *rendered) if is_long else render_parts(*rendered)
-        platform_id = ""
-        for index in range(row.parts_sent, len(parts)):
-            if platform_id:
-                await self._note(account.turns.outbox_part, row.id, epoch, platform_id)
-                row = replace(row, parts_sent=index, unsure=False)
-            platform_id = await self._deliver(row, parts, index, epoch)
-            self._failures = 0
-        if outgoing.question:
-            account.note_shown(outgoing.question)
+        platform_id = await (self._end_question if outgoing.ends_question else self._send_parts)(row, epoch)
         self.has_rows = False  # what comes from here on says so itself
         more = await self._note(account.turns.outbox_sent, row.id, epoch, platform_id)
         self.has_rows = self.has_rows or more
@@ -170,6 +159,40 @@ class ChatSender:
             await self._drop_file(outgoing.file)
         if self._own_draft(outgoing):
             self.draft = None
+
+    async def _send_parts(self, row: OutboxRow, epoch: int) -> str:
+        """The parts that are not known to have arrived; the platform's id of the last one."""
+        account, parts, platform_id = self._account, await self._render(row), ""
+        for index in range(row.parts_sent, len(parts)):
+            if platform_id:
+                await self._note(account.turns.outbox_part, row.id, epoch, platform_id)
+                row = replace(row, parts_sent=index, unsure=False)
+            platform_id = await self._deliver(row, parts, index, epoch)
+            self._failures = 0
+        if row.outgoing.question:
+            account.note_shown(row.outgoing.question)
+        return platform_id
+
+    async def _render(self, row: OutboxRow) -> list[Part]:
+        rendered = (row.outgoing, self._account.adapter.spec, row.id)
+        is_long = len(row.outgoing.text) > _LONG_TEXT
+        return await self._account.call(render_parts, *rendered) if is_long else render_parts(*rendered)
+
+    async def _end_question(self, row: OutboxRow, epoch: int) -> str:
+        """The message that asks says how it ended; its id. One that never arrived, or is gone, needs no such word."""
+        account, outgoing = self._account, row.outgoing
+        named = name_question(outgoing.question)
+        asked = await account.call(account.turns.outbox_named, row.conversation, named)
+        parts = await self._render(asked) if asked is not None and asked.platform_ids else []
+        if asked is None or not parts:
+            return ""
+        edit = functools.partial(account.adapter.edit, asked.platform_ids[-1])
+        part = end_question(parts[-1], outgoing.text, account.adapter.spec)
+        try:
+            await self._attempt(edit, part, kind=kind_of(outgoing), epoch=epoch)
+        except NeverTaken as refusal:
+            _log.info("A question in %s keeps its looks: %s", self.key, refusal)
+        return asked.platform_ids[-1]
 
     async def _drop_file(self, file: FileRef) -> None:
         """It has arrived, whatever becomes of the copy: one that stays goes with the sweep of old files."""

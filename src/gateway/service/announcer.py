@@ -14,7 +14,7 @@ from gateway.delivery.live_events import LiveEvents
 from gateway.platforms.face import Asking, LiveEvent, Titled
 from gateway.turns.agent_builder import Choices
 from gateway.turns.sender import Senders, spec_of
-from hermes_base.chat import Notice, Question
+from hermes_base.chat import Answer, Notice, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
     FILE,
@@ -28,13 +28,18 @@ from hermes_base.inbound import (
     FileRef,
     Inbound,
     Outgoing,
+    name_question,
     write_inbound,
 )
+from hermes_state.people_store import Person
 from hermes_state.sql.store_sql import Store
 
 log = logging.getLogger(__name__)
 
 STORE_PAUSE = 1.0
+NO_ANSWER = "→ Nobody answered in time, so it was not done."
+NOT_NEEDED = "→ It is not asked any more."
+RESTARTED = "→ Hermes was restarted, so it is not asked any more."
 ELSEWHERE = "It belongs to an earlier conversation, which goes on with: /resume {session}"
 
 
@@ -80,12 +85,31 @@ class Announcer:
             reason=question.reason,
             turn=question.turn,
         )
-        self._store.turns.post(question.conversation, f"question:{question.id}", asked)
+        self._store.turns.post(question.conversation, name_question(question.id), asked)
         self._show(question.conversation, Asking(question))
         self._delivery.wake(address)
 
     def end_question(self, conversation: str) -> None:
         self._show(conversation, Asking(None))
+
+    def settle_question(self, question: Question, answer: Answer, expired: bool) -> None:
+        """What came of a question. If the store does not take it, whoever presses a button hears that it is over."""
+        try:
+            person = self._store.people.get(answer.by) if answer.by else None
+            self.tell_end(question.conversation, question.id, describe_end(answer, person, expired=expired))
+        except StoreFailure as problem:
+            log.warning("the end of question %s is not told: %s", question.id, problem)
+
+    def tell_end(self, conversation: str, question: str, end: str) -> None:
+        """Where the question was shown with buttons, its message says how it ended, and has none from then on."""
+        asked = self._store.turns.outbox_named(conversation, name_question(question))
+        if asked is None or not asked.outgoing.choices:
+            return
+        address = asked.outgoing.address
+        spec = spec_of(address.platform)
+        if spec.can_edit and spec.has_buttons and not spec.shows_events:
+            self._store.turns.post(conversation, f"ended:{question}", Outgoing(address, end, NOTE, question=question))
+            self._delivery.wake(address)
 
     def name_session(self, conversation: str, session: str, title: str) -> None:
         self._show(conversation, Titled(session, title))
@@ -133,6 +157,16 @@ class Announcer:
         if self._store.turns.accept(key, "house", name, write_inbound(inbound)) is not None:
             self._show(key, Notice(text))
             self._loop.call_soon_threadsafe(self._wake, key)
+
+
+def describe_end(answer: Answer, person: Person | None, *, expired: bool) -> str:
+    """How a question ended, for everybody who sees it."""
+    if expired:
+        return NO_ANSWER
+    if not answer.by:
+        return NOT_NEEDED
+    who = person.name if person is not None and person.name else answer.by
+    return f"→ {answer.text} ({who})" if answer.given else f"→ no answer ({who})"
 
 
 def keep_copy(place: Path, file: FileRef, data: bytes) -> FileRef:

@@ -23,7 +23,7 @@ from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refus
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
-from gateway.service.announcer import Announcer
+from gateway.service.announcer import RESTARTED, Announcer
 from gateway.service.chores import Chores
 from gateway.service.local_door import LocalDoor
 from gateway.service.pulse import Pulse
@@ -94,8 +94,10 @@ class Gateway:
         self.meters = Meters()
         self.pulse = Pulse(self.home, self.turns, self.meters, lambda node: self.lanes.take_node(node))
         node = await self.call(self.pulse.join)
-        await self.call(self.people.void_questions)
+        voided = await self.call(self.people.void_questions)
         self._assemble(node)
+        for conversation, question in voided:
+            await self.call(self.announcer.tell_end, conversation, question, RESTARTED)
         await self.settings_watch.look()
         await self.delivery.start()
         door = LocalDoor(self, self.parts, self.lanes, self.operations, self.settings_watch)
@@ -121,7 +123,7 @@ class Gateway:
             drop_file=drop_copy,
             note_shown=lambda question: self.questions.note_shown(question),
         )
-        announcer = Announcer(
+        self.announcer = announcer = Announcer(
             self.home,
             self.store,
             self.senders,
@@ -134,6 +136,7 @@ class Gateway:
             self.people,
             announcer.ask,
             ended=announcer.end_question,
+            settled=announcer.settle_question,
             members_approve=lambda: settings().people.members_approve,
             node=node,
         )

@@ -46,6 +46,7 @@ class _Waiting:
     first: threading.Event = field(default_factory=threading.Event)  # nobody is before it in its line any more
     closed: threading.Event = field(default_factory=threading.Event)
     open: bool = False  # it may be answered
+    announced: bool = False
     shown: tuple[float, float] | None = None  # when it had arrived where the person reads, by both clocks
     expires: float = 0.0
     answer: Answer = NOBODY
@@ -61,6 +62,7 @@ class Questions:
         announce: Callable[[Question], None],
         *,
         ended: Callable[[str], None] = lambda _: None,
+        settled: Callable[[Question, Answer, bool], None] = lambda question, answer, expired: None,
         members_approve: Callable[[], bool] = lambda: False,
         node: str = "",
         clock: Callable[[], float] = time.time,
@@ -68,6 +70,7 @@ class Questions:
         self._store = store
         self._announce = announce  # called on the asking thread, after the question is stored
         self._ended = ended  # the same, with the conversation, when a question that was announced is open no more
+        self._settled = settled  # the same, with what came of it, when that is stored
         self._members_approve = members_approve
         self._node = node
         self._clock = clock
@@ -130,7 +133,10 @@ class Questions:
                 self._ended(question.conversation)
         finally:
             self._leave(waiting)
-        return self._note_end(waiting)
+        answer = self._note_end(waiting)
+        if waiting.announced:
+            self._settled(question, answer, not waiting.closed.is_set())
+        return answer
 
     def _show(self, waiting: _Waiting) -> None:
         question = waiting.question
@@ -151,6 +157,7 @@ class Questions:
         with self._lock:
             waiting.open = not waiting.closed.is_set()
         if waiting.open:
+            waiting.announced = True
             self._announce(question)
 
     def _leave(self, waiting: _Waiting) -> None:

@@ -100,6 +100,11 @@ class Outbox(StorePart):
         wanted = {"conversation": clean(conversation), "after": after, "limit": limit}
         return self._db.find_as(turn_rules.make_row, sql.OUTBOX_SINCE, wanted)
 
+    def outbox_named(self, conversation: str, name: str) -> OutboxRow | None:
+        """The word that was posted under this name, sent or not."""
+        wanted = {"conversation": clean(conversation), "name": clean(name)}
+        return next(iter(self._db.find_as(turn_rules.make_row, sql.OUTBOX_NAMED, wanted)), None)
+
     def outbox_of(self, conversation: str, seq: int) -> list[OutboxRow]:
         """What was said to the turn of this message (the smallest one of its turn), in order."""
         wanted = {"conversation": clean(conversation), "seq": seq}

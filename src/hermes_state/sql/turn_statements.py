@@ -185,6 +185,7 @@ ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
 ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
 UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
+OUTBOX_NAMED = f"select {_ROW} from outbox where conversation = :conversation and name = :name"
 OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and seq = :seq order by n"
 OUTBOX_FROM = (
     f"select {_ROW} from outbox where conversation = :conversation and created >= :since order by id limit :limit"
