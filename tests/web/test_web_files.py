@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from waiting import wait_until
 from web_house import Visitor, WebHouse
 
-from gateway.http.page.files import MOST_NAME, FileShelf, find_kind, make_safe_name
+from gateway.http.page.files import FileShelf
 from hermes_base.inbound import FileRef
+from hermes_base.text.file_names import MOST_NAME, find_kind, make_safe_name
 from hermes_lab.server import LabServer
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 60

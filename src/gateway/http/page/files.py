@@ -8,48 +8,22 @@ import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
 
 from gateway.http.answers import Refusal
 from gateway.http.reading import too_large
-from hermes_base.image_types import find_image_type
 from hermes_base.inbound import PEOPLE, SHOWN, UPLOADS, FileRef
+from hermes_base.text.file_names import find_kind, make_safe_name
 from hermes_constants.ordinary_files import open_private
 
 LEAST_FREE_BYTES = 64 * 1024 * 1024  # what is under way must still find room
 WRITTEN_AT_ONCE = 256 * 1024
 HEAD_BYTES = 16
-MOST_NAME = 120
 
 _MARKS = {UPLOADS: "u", SHOWN: "s"}
 _FOLDERS = {mark: folder for folder, mark in _MARKS.items()}
 _ID = re.compile(r"(?:p\.(?P<person>[\w-]{1,64})\.)?(?P<mark>[us])\.(?P<name>[\w-]{8,64})", re.ASCII)
-_AUDIO = frozenset({".mp3", ".wav", ".ogg", ".oga", ".m4a", ".flac", ".opus", ".aac", ".weba"})
-_IMAGE = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def find_kind(name: str, head: bytes) -> str:
-    """image, audio or file: a picture has to be named and made like one."""
-    suffix = PurePosixPath(name).suffix.lower()
-    if suffix in _IMAGE and find_image_type(head):
-        return "image"
-    return "audio" if suffix in _AUDIO else "file"
-
-
-def make_safe_name(name: str) -> str:
-    """The name as a file of this machine may have it: one part, no tricks, not too long."""
-    plain = _UNSAFE.sub("_", name.replace("\\", "/").rpartition("/")[2]).strip(" .")
-    stem, dot, suffix = plain.rpartition(".")
-    if dot and stem and len(suffix) <= 12:
-        return f"{_shorten(stem, MOST_NAME - len(suffix) - 1)}.{suffix}"
-    return _shorten(plain, MOST_NAME).rstrip(" .") or "file"
-
-
-def _shorten(text: str, most: int) -> str:
-    """File systems count bytes."""
-    return text.encode()[:most].decode(errors="ignore")
 
 
 class FileShelf:

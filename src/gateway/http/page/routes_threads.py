@@ -9,13 +9,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.http.answers import answer_large, answer_nothing
-from gateway.http.page.files import make_safe_name
 from gateway.http.page.parts import Parts
 from gateway.http.page.views import Json, view_entry, view_thread
 from gateway.http.reading import NoFields, SmallText, bring_between, read_message, served, wrong_field
 from gateway.platforms.face import Titled
 from gateway.platforms.hub import Lost
 from hermes_base.query_values import Thread
+from hermes_base.text.file_names import make_safe_name
 from hermes_base.text.whole_text import encode_text
 
 MOST_ROWS = 500
