@@ -101,8 +101,9 @@ CASES: dict[str, tuple[Inbound, ConversationView, Any]] = {
         AnswerQuestion("q1", "approve"),
     ),
     # --- edits
-    "an edit of an answered message": (say("hi!", revision="2"), idle(earlier="answered"), Drop),
-    "an edited command": (say("/new", revision="2"), idle(earlier="answered"), Drop),
+    "an edit of an answered message": (say("hi!", revision="2"), idle(earlier="answered"), ReplyAtOnce),
+    "an edited command": (say("/new", revision="2"), idle(earlier="answered"), ReplyAtOnce),
+    "an edit older than another": (say("hi!", revision="2"), idle(earlier="nothing new"), Drop),
     "an edit of a waiting message": (say("hi!", revision="2"), idle(earlier="open"), StartTurn()),
     "an edit while its turn runs": (say("hi!", revision="2"), busy(earlier="open"), Interrupt()),
     "an edit of what was never seen": (say("hi!", revision="2"), idle(), StartTurn()),

@@ -12,6 +12,8 @@ from hermes_base.settings import GatewaySettings
 
 MAX_WAITING = 100  # messages of one conversation that may wait
 MAX_DEPTH = 5  # turns in a row that a message may interrupt
+#: What there is already of a message that comes again, edited: it waits; it was begun or dealt with; or a newer edit.
+OPEN, ANSWERED, NOTHING_NEW = "open", "answered", "nothing new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,11 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class ReplyAtOnce:
-    """One sentence back, without a turn."""
+    """One sentence back, without a turn; `once`: what has this name in its conversation is not said again."""
 
     text: str
     level: str = "info"
+    once: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class ConversationView:
     busy: bool = False  # a turn is under way
     starter: str = ""  # the person whose turn it is
     coming: str = ""  # while none is under way: the person whose turn begins next
-    steerable: bool = True
+    steerable: bool = True  # False: the turn under way takes nothing in, or this message has to have its own
     depth: int = 0  # how many turns in a row were interrupted by a message
     busy_mode: str = GatewaySettings().busy  # interrupt, steer, queue
     question: OpenQuestion | None = None
@@ -108,7 +111,7 @@ class ConversationView:
     behind_command: bool = False  # one of them is a command, which decides where this one is answered
     refusals: int = 0  # messages in a row, just before this one, for which there was no room
     closing: bool = False  # the gateway is shutting down
-    earlier: str = ""  # of an edit: what became of the message before: "", "open", "answered"
+    earlier: str = ""  # of a message that we know: "", or one of OPEN, ANSWERED, NOTHING_NEW
     group_allowed: bool = True  # False: the settings leave this group out
     group_open: bool = False  # rules of this group let members speak without a mention
     needs_mention: bool = True
@@ -121,6 +124,10 @@ class ConversationView:
 NOTHING_RUNS = "Nothing is running."
 NOT_YOUR_TURN = "Somebody else's turn is under way: only they or an admin may stop it."
 NOT_YOUR_QUESTION = "This question is for somebody else to answer."
+EDITED_LATE = (
+    "You changed a message that was dealt with already, so the change was not read. "
+    "To have it answered anew, write it again."
+)
 NOT_SEEN = (
     "This was written before the question was shown, so it is not its answer, and nothing was decided. "
     "Read the question, then answer it."
@@ -170,8 +177,11 @@ def route(inbound: Inbound, view: ConversationView) -> Decision:
             return Drop("a group that is left out")
         if not (inbound.mentioned or inbound.question or view.group_open or not view.needs_mention):
             return Drop("not for us")
-    if view.earlier == "answered":  # an edit of what still waits goes on as the newer text; the caller closes the older
-        return Drop("an edit of a message that was answered")
+    # An edit of what still waits goes on as the newer text; the caller closes the older.
+    if view.earlier == NOTHING_NEW:
+        return Drop("an edit that changes nothing, or older than what is known")
+    if view.earlier == ANSWERED:
+        return ReplyAtOnce(EDITED_LATE, once=f"edited:{inbound.stem}")
     decision = _answer_question(inbound, view) or _run_command(inbound, view)
     if decision is not None:
         return decision

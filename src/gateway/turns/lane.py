@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from gateway.core import bursts, clocks
 from gateway.core.bursts import Item
 from gateway.core.route import (
+    ANSWERED,
     MAX_WAITING,
     NOTHING_RUNS,
     AnswerQuestion,
@@ -256,8 +257,8 @@ class Lane:
             raise
         if len(items) >= LOOKED_AT:  # there may be more of them
             self._unseen = True
-        for item in items:
-            seq = item.row.seq
+        for each in items:
+            item, seq = self._hear_piece(each, items), each.row.seq
             self._known.add(seq)
             try:
                 view = self._view(await self._drop_replaced(item) if item.replaces else item.view)
@@ -272,6 +273,17 @@ class Lane:
                 self._look_again_at({seq})  # what was decided could not be stored
                 raise
 
+    def _hear_piece(self, item: Item, others: Sequence[Item]) -> Item:
+        """A piece of a message that speaks to us does so, too: of an album or a long text only one names us."""
+        inbound = item.inbound
+        if inbound.mentioned or inbound.address.kind == "dm":
+            return item
+        are_pieces = bursts.Windows.of(spec_of(inbound.address.platform)).are_pieces
+        near = [one for one in (*self._queue, *others) if one.inbound.mentioned and one is not item]
+        if not any(are_pieces(one, item) or (inbound.album and are_pieces(item, one)) for one in near):
+            return item
+        return replace(item, inbound=replace(inbound, mentioned=True))
+
     def _look_again_at(self, seqs: set[int]) -> None:
         """They are read from the store again, which alone knows how far each message has come."""
         self._known -= seqs
@@ -284,7 +296,7 @@ class Lane:
         replaced = set(item.replaces).difference(running)
         waiting = tuple(other.row.seq for other in self._queue if other.row.seq in replaced)
         if not waiting:
-            return replace(item.view, earlier="answered")
+            return replace(item.view, earlier=ANSWERED)
         await self._call(self._turns.complete, self.claim, waiting, None, ())
         self._note_closed(waiting, item.inbound)
         return item.view
@@ -299,7 +311,7 @@ class Lane:
             busy_mode="queue" if slow else known.busy_mode,
             starter=self.starter,
             coming=self.coming,
-            steerable=turn is not None and turn.live.steerable,
+            steerable=known.steerable and turn is not None and turn.live.steerable,
             depth=self._depth,
             question=self._parts.questions.open(self.key),
             # What was put into the turn under way and is not read yet is open until it ends, too.
@@ -316,8 +328,10 @@ class Lane:
             case Drop(reason):
                 log.info("dropped message %d of %s: %s", item.row.seq, self.key, reason, extra=self.about)
                 await self._close(item)
-            case ReplyAtOnce(text, level):
-                await self._close(item, text, level)
+            case ReplyAtOnce(text, level, once):
+                if once:
+                    await self.tell(once, Outgoing(item.inbound.address, text, NOTE, level))
+                await self._close(item, "" if once else text, level)
             case AnswerQuestion(question, text):
                 taken = self._parts.questions.answer(question, text, sender, conversation=self.key)
                 await self._close(item, "" if taken else "That question is not open any more.")

@@ -4,18 +4,20 @@ A sender is known to the store, listed in the settings, or a stranger who gets a
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.core.bursts import Item
 from gateway.core.people import OWNER, GroupRules, Scope, group_rules, listed_role, may_talk
-from gateway.core.route import ConversationView, Standing
+from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Inbound, Outgoing, read_inbound, read_way
 from hermes_base.settings import Settings
+from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
 from hermes_state.people_store import Person
@@ -96,8 +98,9 @@ class Senders:
             address, spec = inbound.address, spec_of(inbound.address.platform)
             is_group = address.kind != "dm"
             rules = group_rules(settings, address.platform, address.chat) if is_group else GroupRules()
-            is_edit = bool(inbound.revision) and not row.attempts
-            replaced, earlier = self._find_earlier(inbound, row.seq) if is_edit else ((), "")
+            is_new = inbound.origin != NOTICE and not row.attempts
+            replaced, earlier = self._find_earlier(claim.conversation, inbound, row.seq) if is_new else ((), "")
+            foreign = (OTHERS,) if self._quotes_others(claim.conversation, inbound) else ()
             view = ConversationView(
                 self._find_sender(claim.conversation, inbound, spec, settings),
                 busy_mode=settings.gateway.busy,
@@ -110,8 +113,10 @@ class Senders:
                 awaits_each=spec.awaits_each,
                 names_seen=spec.names_seen,
                 plugin_commands=commands,
+                # What goes into a turn under way is the sender's own words, and nothing that has to be fetched first.
+                steerable=not foreign and not any(file.remote for file in inbound.files),
             )
-            items.append(Item(row, inbound, view, replaced))
+            items.append(Item(row, inbound, view, replaced, foreign=foreign))
         return items
 
     def _find_sender(self, conversation: str, inbound: Inbound, spec: PlatformSpec, settings: Settings) -> Standing:
@@ -131,14 +136,23 @@ class Senders:
         """Whether whoever spoke last there may still be spoken to."""
         return may_talk(self._find_last_speaker(conversation, cli_config.load_last_good()).role)
 
-    def _find_earlier(self, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
-        """Of an edit: the rows that it takes the place of, and what became of the message before."""
+    def _find_earlier(self, conversation: str, inbound: Inbound, seq: int) -> tuple[tuple[int, ...], str]:
+        """The rows that a message takes the place of, and what became of it before; see `judge_edit`."""
         found = self._turns.find_message(inbound.address.account_key, inbound.stem)
-        others = [(other, begun, done) for other, begun, done in found if other < seq]
-        # An older edit that is done gave way to the one after it; only the last tells what became of the message.
-        if any(begun for _, begun, _ in others) or (others and others[-1][2]):
-            return (), "answered"
-        return tuple(other for other, _, done in others if not done), "open" if others else ""
+        earlier = []
+        for other, begun, done in found:
+            bodies = self._turns.inbox_since(conversation, other - 1, 1, read_inbound) if other < seq else []
+            earlier += [Revision(other, begun, done, read_inbound(body)) for _, body in bodies]
+        return judge_edit(inbound, earlier)
+
+    def _quotes_others(self, conversation: str, inbound: Inbound) -> bool:
+        """Whether somebody else may have written what a message quotes (G9): in a direct chat what is quoted from
+        elsewhere, in a group whatever we did not say ourselves."""
+        if not inbound.quote or inbound.origin == NOTICE:
+            return False
+        if inbound.address.kind == "dm":
+            return not inbound.reply_to
+        return not inbound.reply_to or not self._turns.was_sent(conversation, inbound.reply_to)
 
     @property
     def has_plugins(self) -> bool:
@@ -162,6 +176,42 @@ class Senders:
             if action == "allow":
                 break
         return item
+
+
+# --- edits
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What is stored of a message already."""
+
+    seq: int
+    begun: bool
+    done: bool
+    inbound: Inbound
+
+
+def judge_edit(inbound: Inbound, earlier: Sequence[Revision]) -> tuple[tuple[int, ...], str]:
+    """The rows that a message takes the place of, and what became of it before: "", or one of OPEN, ANSWERED and
+    NOTHING_NEW. Platforms bring edits late, in any order, and also when nothing that people see was changed (C1)."""
+    if not earlier:
+        return (), ""
+    # Only the newest tells what became of the message: an older edit that is done gave way to it, or came too late.
+    newest = max(earlier, key=lambda one: (count_edits(one.inbound.revision), one.seq))
+    known = newest.inbound
+    is_old = count_edits(inbound.revision) < count_edits(known.revision)
+    if is_old or (known.text, known.files) == (inbound.text, inbound.files):
+        return (), NOTHING_NEW
+    if not any(one.begun for one in earlier) and not newest.done:
+        return tuple(one.seq for one in earlier if not one.done), OPEN
+    spoke_to_us = inbound.address.kind == "dm" or any(one.begun or one.inbound.mentioned for one in earlier)
+    return (), ANSWERED if spoke_to_us else ""  # somebody who forgot to name us does so now
+
+
+def count_edits(revision: str) -> int:
+    """The number that a revision begins with, which grows with each edit; -1: the message as it was first sent."""
+    digits = re.match(r"\d*", revision)
+    return int(digits[0]) if digits and digits[0] else 0 if revision else -1
 
 
 def spec_of(platform: str) -> PlatformSpec:

@@ -11,6 +11,7 @@ from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
 from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow
 
+LOOKED_AT = 500  # messages in which a platform's id is looked for
 _UNCHANGED = {"keep": 1, "doubt": 0, "retry_at": 0.0, "reason": ""}
 
 
@@ -38,6 +39,11 @@ class Outbox(StorePart):
     def hold_anew(self, person: str, until: float) -> int:
         """What waits for the end of this person's quiet hours waits until then; in the past: it is sent now."""
         return self._db.run(Sql(sql.HOLD_ANEW, {"person": person, "until": until}))[0].changed
+
+    def was_sent(self, conversation: str, platform_id: str) -> bool:
+        """Whether one of the last messages that we sent there has this id on its platform."""
+        found = self._db.find(sql.SENT_IDS, {"conversation": clean(conversation), "limit": LOOKED_AT})
+        return any(platform_id in json.loads(ids) for (ids,) in found)
 
     def outbox_chats(self, account: str) -> list[str]:
         """Chats of the account with messages that were not sent yet, due or not, the longest waiting first; without

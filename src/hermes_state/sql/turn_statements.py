@@ -183,6 +183,7 @@ HAS_UNSENT = "select 1 from outbox where account = ? and chat = ? and ended is n
 _ARRIVED = "update outbox set state = 'sent', ended = clock() where account = :account and ended is null and "
 ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
 ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
+SENT_IDS = "select platform_ids from outbox where conversation = :conversation order by id desc limit :limit"
 UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
 OUTBOX_NAMED = f"select {_ROW} from outbox where conversation = :conversation and name = :name"
