@@ -53,6 +53,7 @@ class FileRef:
     kind: str = "file"  # image, audio, file
     size: int = 0
     remote: str = ""
+    seconds: int = 0  # how long a recording is, if the platform says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def name_question(question: str) -> str:
 
 
 #: Fields that the version before does not know: left out of the store where they say nothing.
-_NEW_FIELDS = ("way", "quote", "album", "remote")
+_NEW_FIELDS = ("way", "quote", "album", "remote", "seconds")
 #: Fields that stand beside the message in the store.
 _BESIDE = ("hold_until", "held_for")
 
@@ -140,7 +141,7 @@ def _as_stored(value: Any) -> dict[str, Any]:
     """The same without what is new and says nothing."""
     fields = as_fields(value)
     for name in _NEW_FIELDS:
-        if fields.get(name) == "":
+        if name in fields and not fields[name]:
             del fields[name]
     for name in _BESIDE:
         fields.pop(name, None)

@@ -127,7 +127,7 @@ class Visitor:
     def conversation(self) -> str:
         return Address("pretend", ACCOUNT, self.chat, self.kind).conversation(self.house.gateway.parts.profile)
 
-    def say(self, text: str, *, mentioned: bool = True, **more: str) -> Update:
+    def say(self, text: str, *, mentioned: bool = True, **more: Any) -> Update:
         """Write something; what becomes of it comes later."""
         service = self.house.service
         return self.house.call(
@@ -188,7 +188,7 @@ class Visitor:
         wait_until(lambda: bool(find()), seconds)
         return find()[-1]
 
-    def ask(self, text: str, seconds: float = PATIENCE, **more: str) -> Sequence[str]:
+    def ask(self, text: str, seconds: float = PATIENCE, **more: Any) -> Sequence[str]:
         """Say something, wait until all is dealt with, and read what was new in the chat."""
         before = len(self.messages)
         self.say(text, **more)

@@ -9,7 +9,7 @@ from itertools import takewhile
 from gateway.core.lengths import measure
 from gateway.core.route import ConversationView, is_command
 from gateway.platforms.face import PlatformSpec
-from hermes_base.inbound import NOTICE, Inbound
+from hermes_base.inbound import NOTICE, FileRef, Inbound
 from hermes_state.turns import Waiting
 
 MAX_MESSAGES = 20
@@ -166,9 +166,14 @@ def _describe(pieces: Sequence[Item], windows: Windows) -> str:
         role = _clean_name(first.view.sender.role) or "nobody we know"
         who = f"{inbound.address.platform}:{_clean_name(inbound.sender)}"
         said = f"[{name} · {role} · {who}] {said}"
-    files = (f"[{file.kind} {_clean_name(file.name)}: {file.path}]" for piece in pieces for file in piece.inbound.files)
+    files = (_describe_file(file) for piece in pieces for file in piece.inbound.files)
     notes = (_guard_text(note) if is_group else note for piece in pieces for note in piece.notes)
     return "\n".join(part for part in (said, *files, *notes) if part)
+
+
+def _describe_file(file: FileRef) -> str:
+    length = f" ({file.seconds // 60}:{file.seconds % 60:02})" if file.seconds else ""
+    return f"[{file.kind} {_clean_name(file.name)}{length}: {file.path}]"
 
 
 def _join_texts(pieces: Sequence[Inbound], windows: Windows) -> str:

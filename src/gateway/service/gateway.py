@@ -34,6 +34,7 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors, list_steps, take_step
 from gateway.turns.agent_builder import Builder
 from gateway.turns.endings import Endings
+from gateway.turns.fetching import Fetcher
 from gateway.turns.lane import LaneHost, Places
 from gateway.turns.lanes import Lanes
 from gateway.turns.questions import Questions
@@ -169,7 +170,7 @@ class Gateway:
         performer = TurnPerformer(parts)
         operator = OperatorCalls(lambda: self.operations.describe(), self._operate)
         commands = CommandPerformer(parts, performer, operator)
-        self.host = LaneHost(parts, self.senders, performer, commands, Places(RECOVERIES))
+        self.host = LaneHost(parts, self.senders, performer, commands, Places(RECOVERIES), Fetcher(parts))
         self.lanes = lanes = Lanes(self.host, node, self.spawn)
         self.settings_watch = SettingsWatch(self.runner, lanes.tell_all)
         shut_down = None if self._guest else self.shut_down

@@ -32,6 +32,7 @@ from gateway.core.route import (
     route,
 )
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
+from gateway.turns.fetching import STOPPED, Fetched, Fetcher, leave_out, needs_fetching
 from gateway.turns.run_turn import BY_NEW_MESSAGE, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer
 from gateway.turns.sender import LOOKED_AT, Senders, spec_of
 from gateway.turns.slash_commands import CommandPerformer
@@ -83,6 +84,7 @@ class LaneHost:
     turn_performer: TurnPerformer
     command_performer: CommandPerformer
     recovery: Places  # of turns that broke off
+    fetcher: Fetcher
     closing: bool = False  # nothing new is begun
 
 
@@ -126,6 +128,7 @@ class Lane:
         self._next_stop_met = asyncio.Event()  # that turn has begun, or none is left to begin
         self._known: set[int] = set()
         self._queue: list[Item] = []
+        self._fetching: dict[int, asyncio.Task[Fetched]] = {}  # files of these messages are on their way
         self._steered: set[int] = set()
         self._acknowledged: set[int] = set()  # their senders were shown that they are taken
         self._judged: set[int] = set()  # put off: their place in the order is theirs, whatever came meanwhile
@@ -178,6 +181,8 @@ class Lane:
             with contextlib.suppress(TimeoutError):  # its time has come
                 async with asyncio.timeout(pause):
                     await self._woken.wait()
+        for fetching in self._fetching.values():
+            fetching.cancel()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -361,6 +366,25 @@ class Lane:
     def _enqueue(self, item: Item) -> None:
         self._queue.append(item)
         self._queue.sort(key=lambda waiting: waiting.row.seq)
+        seq = item.row.seq
+        if needs_fetching(item) and seq not in self._fetching:
+            fetching = self._host.fetcher.fetch(self.key, item)
+            self._fetching[seq] = asyncio.get_running_loop().create_task(fetching)
+            self._start(self._wait_for_files(item))
+
+    async def _wait_for_files(self, item: Item) -> None:
+        """Put the files of a message into it, if it still waits; what could not be had is told once."""
+        seq = item.row.seq
+        fetching = self._fetching[seq]
+        try:
+            await asyncio.wait({fetching})
+        finally:
+            fetching.cancel()
+            del self._fetching[seq]
+        got = leave_out(item.inbound, STOPPED) if fetching.cancelled() else fetching.result()
+        self._queue = [got.put_into(one) if one.row.seq == seq else one for one in self._queue]
+        for number, text in enumerate(got.told if not self.suspended else ()):
+            await self.tell(f"file:{seq}:{number}", Outgoing(item.inbound.address, text, NOTE, "warning"))
 
     def _steer(self, item: Item) -> None:
         """What follows a message of the same sender that waits, waits too, unless it asks for more (C3)."""
@@ -396,6 +420,8 @@ class Lane:
         self._judged.difference_update(seqs)
         self._acknowledged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
+        for seq in self._fetching.keys() & set(seqs):
+            self._fetching[seq].cancel()
         self._parts.delivery.wake(inbound.address)
         self._parts.live_events.show(self.key, Dealt(seqs))
 
@@ -416,6 +442,10 @@ class Lane:
             items, pause = bursts.next_turn(self._queue, windows, time.time())
             if pause:
                 return pause
+            if fetching := [self._fetching[one.row.seq] for one in items if one.row.seq in self._fetching]:
+                for each in fetching if self._next_stop else ():
+                    each.cancel()
+                return None
             # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
             recovers = first.row.attempts > 0 and not self._next_stop
             if recovers and not self._host.recovery.take(self.wake):

@@ -445,6 +445,11 @@ def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
     return handler
 
 
+def find_offers(kind: str) -> list[Any]:
+    """What plugins offer of a kind that the host itself does not use, in the order in which they were loaded."""
+    return list(_find_loaded()._offers.get(kind, ()))
+
+
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
     """The helper calls that plugins declared, sorted by key."""
     tasks = _find_loaded()._aux_tasks

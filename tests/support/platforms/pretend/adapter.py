@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.face import BaseAdapter, Core, NeverTaken, NotNow, Part, PlatformSpec, Refused
+from gateway.platforms.face import BaseAdapter, Core, MenuCommand, NeverTaken, NotNow, Part, PlatformSpec, Refused
 from gateway.platforms.pretend import SPEC
 from gateway.platforms.pretend.service import (
     BAD_MARKUP,
@@ -80,6 +80,14 @@ class PretendAdapter(BaseAdapter):
     async def acknowledge(self, address: Address, message: str) -> None:
         with _translate_errors():
             await self.service.mark(address.chat_key, message)
+    async def fetch(self, file: FileRef, path: Path) -> None:
+        with path.open("wb", buffering=0) as written, _translate_errors():
+            await self.service.fetch(file.remote, written.write)
+        self.last_seen = time.time()
+
+    async def offer_commands(self, commands: Sequence[MenuCommand]) -> None:
+        with _translate_errors():
+            await self.service.set_menu(tuple((command.name, command.summary) for command in commands))
 
     def reachable(self, address: Address) -> bool:
         return address.chat_key not in self._away
@@ -152,6 +160,10 @@ class PretendAdapter(BaseAdapter):
             sender_name=update.name,
             mentioned=update.mentioned,
             question=update.question,
+            reply_to=update.reply_to,
+            quote=update.quote,
+            album=update.album,
+            files=tuple(FileRef("", file.name, file.kind, file.size, file.id) for file in update.files),
             received=update.at,
         )
 

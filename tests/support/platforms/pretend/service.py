@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 #: Told apart from the product's own way of counting on purpose: this is who judges it.
 _COUNTS: Mapping[str, Callable[[str], int]] = {
@@ -40,6 +41,8 @@ class PretendRules:
     has_receipts: bool = False
     markup: str = "markdown"
     takes_files: bool = True
+    has_menu: bool = True
+    split_length: int = 0  # its clients cut a longer text
     calls_per_second: float = 0.0  # for one chat; 0: no limit; more gets a 429
     burst_calls: int = 5
     latency: float = 0.0
@@ -59,6 +62,16 @@ class PretendMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class PretendFile:
+    """What stands beside a message: the server has the file itself under its id."""
+
+    id: str
+    name: str
+    kind: str = "file"
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Something that a person did."""
 
@@ -72,6 +85,10 @@ class Update:
     mentioned: bool = False
     question: str = ""
     name: str = ""  # of the sender, as others see it
+    reply_to: str = ""
+    quote: str = ""
+    album: str = ""
+    files: tuple[PretendFile, ...] = ()
     at: float = field(default_factory=time.time, compare=False)  # when it was done, by the server's clock
 
 
@@ -98,14 +115,25 @@ class PretendService:
     penalty_until: float = 0.0
     marked: list[str] = field(default_factory=list)  # messages of people that were marked as taken, in order
     updates: deque[Update] = field(default_factory=deque)  # not confirmed yet, in order
+    files: dict[str, bytes | None] = field(default_factory=dict)  # by id; None: it is sent without end
+    fetched: list[str] = field(default_factory=list)  # the ids that were asked for
+    file_troubles: deque[str] = field(default_factory=deque)  # one for each of the next fetches
+    menu: tuple[tuple[str, str], ...] = ()  # commands with their words
+    menus: int = 0  # so many were sent
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     # --- what a person does and sees
-    def say(self, chat: str, text: str, sender: str = "ann", kind: str = "dm", **more: str | bool) -> Update:
+    def say(self, chat: str, text: str, sender: str = "ann", kind: str = "dm", **more: Any) -> Update:
         """Somebody writes."""
         update = Update(f"u{next(self._ids)}", chat, kind, sender, text)
-        return self.repeat(replace(update, **more))  # type: ignore[arg-type]  # fields of an update
+        return self.repeat(replace(update, **more))
+
+    def upload(self, name: str, body: bytes | None, kind: str = "file", size: int | None = None) -> PretendFile:
+        """Somebody puts a file beside a message; None: it never ends."""
+        file = PretendFile(f"f{next(self._ids)}", name, kind, len(body or b"") if size is None else size)
+        self.files[file.id] = body
+        return file
 
     def repeat(self, update: Update) -> Update:
         """The same update once more, as servers do when they are in doubt."""
@@ -157,6 +185,25 @@ class PretendService:
         old = self.messages[place]
         self.messages[place] = replace(old, text=text, choices=choices, edits=old.edits + 1)
         self._cut(trouble)
+
+    async def fetch(self, file: str, write: Callable[[bytes], object]) -> None:
+        """Send a file in pieces."""
+        self.fetched.append(file)
+        trouble = self.file_troubles.popleft() if self.file_troubles else ""
+        if trouble == REFUSED or file not in self.files:
+            raise ServiceError(400, "there is no such file")
+        body = self.files[file]
+        write((body or b"half")[: 1 if trouble == CLOSED_AFTER else None])
+        if trouble:
+            raise ConnectionResetError(f"{trouble}, in the middle of a file")
+        while body is None:
+            await asyncio.sleep(0.005)
+            write(b"more")
+
+    async def set_menu(self, commands: tuple[tuple[str, str], ...]) -> None:
+        await self._answer("menu", "")
+        self.menu = commands
+        self.menus += 1
 
     async def type(self, chat: str) -> None:
         await self._answer("typing", chat, troubled=False)

@@ -1,0 +1,259 @@
+"""Fetches the files that came with a message from its platform, before the message has its turn.
+
+They are written below the folder of whoever the conversation belongs to, each in a folder whose name follows from the
+message: after a restart what is there is not fetched again. A file is whole when it has its name. What cannot be had is
+told to the person and to the model, and the turn goes on without it.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from gateway.core.bursts import Item
+from gateway.core.people import scope_of
+from gateway.platforms.backoff import Pauses
+from gateway.platforms.face import Adapter, NeverTaken, NotNow
+from gateway.turns.run_turn import GatewayParts
+from gateway.turns.sender import LEAST_FREE_BYTES, has_room, make_folders, open_folder
+from gateway.turns.threads import start_thread
+from gateway.turns.transcribing import find_transcriber
+from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.image_types import find_image_type
+from hermes_base.inbound import UPLOADS, FileRef, Inbound
+from hermes_base.text.file_names import make_safe_name
+from hermes_cli import config as cli_config
+from hermes_constants.ordinary_files import open_file
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16  # files of all conversations
+LONGEST = 180.0  # seconds for one file, with all tries
+LONGEST_TRANSCRIPTION = 300.0
+TRIES = 4
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+LOOK_SECONDS = 0.25  # how often the size of what comes is looked at
+HEAD_BYTES = 16
+PART = ".part"
+
+GONE = "its platform is not switched on any more"
+STOPPED = "you stopped it"
+NO_ROOM = "the disk is nearly full"
+TOO_SLOW = f"it did not come within {LONGEST:.0f} s"
+TOLD = "{name} could not be fetched: {why}. Your message is answered without it; send it again to try once more."
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The files of a message as they are here, what the model reads beside them, and what the person is told."""
+
+    files: tuple[FileRef, ...] = ()
+    notes: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+    def put_into(self, item: Item) -> Item:
+        return replace(item, inbound=replace(item.inbound, files=self.files), notes=(*item.notes, *self.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A file that could not be had, and why: half a sentence."""
+
+    file: FileRef
+    why: str
+
+
+def needs_fetching(item: Item) -> bool:
+    """Whether files of it are still with their platform; what stands in the transcript is not read again."""
+    return not item.row.taken and any(file.remote and not file.path for file in item.inbound.files)
+
+
+def leave_out(inbound: Inbound, why: str) -> Fetched:
+    """The message without the files that its platform has."""
+    return gather_results([Missing(file, why) if file.remote else file for file in inbound.files])
+
+
+def gather_results(results: Sequence[FileRef | Missing]) -> Fetched:
+    missing = [result for result in results if isinstance(result, Missing)]
+    return Fetched(
+        tuple(result for result in results if isinstance(result, FileRef)),
+        tuple(f"[{one.file.kind} {make_safe_name(one.file.name)}: not here, {one.why}]" for one in missing),
+        tuple(TOLD.format(name=make_safe_name(one.file.name), why=one.why) for one in missing if one.why != STOPPED),
+    )
+
+
+class Fetcher:
+    """For all conversations; on the event loop."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        self._parts = parts
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def fetch(self, conversation: str, item: Item) -> Fetched:
+        """All files of a message. Ends early when it is cancelled, and leaves no half file under a whole one's name."""
+        inbound = item.inbound
+        adapter = next((one for one in self._parts.adapters if _is_account(one, inbound)), None)
+        if adapter is None:
+            return leave_out(inbound, GONE)
+        try:
+            place, most = await self._parts.call(self._find_place, conversation, item)
+        except ConfigProblem as problem:
+            return leave_out(inbound, problem.what.rstrip("."))
+        wanted = [
+            self._fetch_one(adapter, file, place / name_folder(inbound, number), most)
+            for number, file in enumerate(inbound.files)
+        ]
+        found = gather_results(await asyncio.gather(*wanted))
+        heard = [await _transcribe(file) for file in found.files if file.kind == "audio"]
+        return replace(found, notes=(*found.notes, *filter(None, heard)))
+
+    def _find_place(self, conversation: str, item: Item) -> tuple[Path, int]:
+        """The folder of uploads of whoever the conversation belongs to (G12), and how large a file may be; on a store
+        thread."""
+        home, sender, settings = self._parts.home, item.view.sender, cli_config.load_last_good()
+        shared, belongs = settings.people.shared, self._parts.store.people.person_of(conversation)
+        kind = item.inbound.address.kind
+        scope = scope_of(kind, sender.role, sender.person, conversation, shared, belongs=belongs)
+        place = make_folders((open_folder(home, scope) or home) / UPLOADS)
+        return place, settings.web.upload_megabytes * 1024 * 1024
+
+    async def _fetch_one(self, adapter: Adapter, file: FileRef, folder: Path, most: int) -> FileRef | Missing:
+        if not file.remote:
+            return file
+        path = folder / make_safe_name(file.name)
+        try:
+            if found := await start_thread(partial(_look_at, path, file), "files"):
+                return found
+            async with self._places, asyncio.timeout(LONGEST):
+                await start_thread(partial(folder.mkdir, mode=0o700, exist_ok=True), "files")
+                why = await self._try_often(adapter, file, folder / PART, most)
+            return Missing(file, why) if why else await start_thread(partial(_keep, path, file), "files")
+        except TimeoutError:
+            return Missing(file, TOO_SLOW)
+        except OSError as problem:
+            log.warning("a file that came with a message cannot be kept: %s", problem)
+            return Missing(file, f"it cannot be written here ({problem.strerror})")
+        finally:
+            await asyncio.shield(start_thread(partial(_drop_part, folder), "files"))
+
+    async def _try_often(self, adapter: Adapter, file: FileRef, part: Path, most: int) -> str:
+        """Why it could not be had; empty: it is there."""
+        pauses, why = Pauses(FIRST_PAUSE, LONGEST_PAUSE), ""
+        for number in range(TRIES):
+            wait = None
+            try:
+                return await self._try_once(adapter, file, part, most)
+            except NeverTaken as problem:
+                return await start_thread(partial(_clean, problem.what), "files")
+            except DeliveryFailure as problem:
+                why = await start_thread(partial(_clean, problem.what), "files")
+                wait = problem.seconds if isinstance(problem, NotNow) else None
+            except Exception:  # the boundary to platforms
+                log.exception("%s could not fetch a file", adapter.spec.label)
+                why = f"{adapter.spec.label} did not hand it over"
+            if number + 1 < TRIES:
+                await asyncio.sleep(pauses.next() if wait is None else wait)
+        return why
+
+    async def _try_once(self, adapter: Adapter, file: FileRef, part: Path, most: int) -> str:
+        """Watches what comes: a platform may have said nothing of its size, or not the truth."""
+        look = partial(_find_excess, self._parts.home, part, most, file.size)
+        if why := await start_thread(look, "files"):
+            return why
+        fetching = asyncio.ensure_future(adapter.fetch(file, part))
+        try:
+            while not fetching.done():
+                await asyncio.wait({fetching}, timeout=LOOK_SECONDS)
+                if why := await start_thread(look, "files"):
+                    return why
+            await fetching
+        finally:
+            if not fetching.done():
+                fetching.cancel()
+                await asyncio.wait({fetching})
+        return ""
+
+
+def name_folder(inbound: Inbound, number: int) -> str:
+    """The same for the same file of the same message, whenever it is asked for; nobody can guess another's."""
+    named = (
+        f"{inbound.address.account_key}\n{inbound.ext_id}\n{inbound.sender}\n{number}\n{inbound.files[number].remote}"
+    )
+    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _is_account(adapter: Adapter, inbound: Inbound) -> bool:
+    return (adapter.spec.name, adapter.account) == (inbound.address.platform, inbound.address.account)
+
+
+# --- on a thread
+
+
+def _clean(what: str) -> str:
+    """As half a sentence, without secrets (G6)."""
+    return cli_config.redactor()(what).rstrip(".")
+
+
+def _find_excess(home: Path, part: Path, most: int, size: int) -> str:
+    """Why the file cannot go on coming; empty: it can."""
+    with suppress(FileNotFoundError):
+        size = max(size, part.stat().st_size)
+    if size > most:
+        return f"it is larger than {most // (1024 * 1024)} MB (web.upload_megabytes)"
+    return "" if has_room(home, LEAST_FREE_BYTES + size) else NO_ROOM
+
+
+def _look_at(path: Path, file: FileRef) -> FileRef | None:
+    """The file as it is here; None: it is not. A picture has to be one: models refuse what is only called so."""
+    try:
+        with open_file(path) as opened:
+            head, size = opened.read(HEAD_BYTES), os.fstat(opened.fileno()).st_size
+    except FileNotFoundError:
+        return None
+    kind = "file" if file.kind == "image" and not find_image_type(head) else file.kind
+    return replace(file, path=str(path), name=path.name, kind=kind, size=size)
+
+
+def _keep(path: Path, file: FileRef) -> FileRef:
+    """What has its name is whole, also after a power cut."""
+    part = path.parent / PART
+    with part.open("r+b") as written:
+        os.fchmod(written.fileno(), 0o600)
+        os.fsync(written.fileno())
+    part.replace(path)
+    found = _look_at(path, file)
+    if found is None:
+        raise FileNotFoundError(2, "it went away")
+    return found
+
+
+def _drop_part(folder: Path) -> None:
+    """Nothing of what did not come whole stays."""
+    part = folder / PART
+    if part.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with suppress(OSError):  # what is in it is whole
+            folder.rmdir()
+
+
+def _describe_speech(path: Path) -> str:
+    """A line for the model; empty where nobody can tell what is said."""
+    transcribe = find_transcriber()
+    said = transcribe(path) if transcribe else ""
+    return f"[what is said in {path.name}] {said}" if said else ""
+
+
+async def _transcribe(file: FileRef) -> str:
+    try:
+        async with asyncio.timeout(LONGEST_TRANSCRIPTION):
+            return await start_thread(partial(_describe_speech, Path(file.path)), "transcribe")
+    except Exception:  # the boundary to a plugin: the recording is there all the same
+        log.exception("a recording could not be transcribed")
+        return ""
