@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -21,12 +21,14 @@ class Command:
     breaks_prefix: bool = False  # the next request is paid in full: say so before acting
     asks_model: bool = False  # it takes as long as a turn, so it can be stopped like one
     begins_turn: bool = False  # its answer is that of a turn; all others answer with a note
+    in_menu: bool = True  # chat apps show it to their people
     role: str = "member"  # the lowest role that may use it
     option_roles: tuple[tuple[str, str], ...] = ()  # options that need a higher role, each with it
 
 
 COMMANDS: tuple[Command, ...] = (
     Command("help", (), "Show the commands."),
+    Command("start", (), "Say who this is and what to do.", in_menu=False),
     Command("new", ("reset", "clear"), "Start a new conversation.", when_busy=AFTER),
     Command("resume", (), "Go back to an earlier conversation; without ID: list them.", "[ID]", when_busy=AFTER),
     Command(
@@ -79,7 +81,7 @@ COMMANDS: tuple[Command, ...] = (
         role="admin",
     ),
     Command("stop", (), "Stop the turn under way."),
-    Command("quit", ("exit", "q"), "Leave the chat."),
+    Command("quit", ("exit", "q"), "Leave the chat.", in_menu=False),
 )
 
 _BY_NAME: Mapping[str, Command] = MappingProxyType(
@@ -113,6 +115,15 @@ def close_matches(name: str) -> list[str]:
     words = name.strip().removeprefix("/").lower().split()
     near = difflib.get_close_matches(words[0], _BY_NAME, n=3, cutoff=0.5) if words else []
     return list(dict.fromkeys("/" + _BY_NAME[match].name for match in near))
+
+
+def chat_lines(may_run: Callable[[Command], bool]) -> list[str]:
+    """What a chat app shows of the commands that somebody may run: no columns, which a narrow screen would break."""
+    return [
+        f"{f'/{command.name} {command.args}'.strip()} – {command.summary}"
+        for command in COMMANDS
+        if command.in_menu and may_run(command)
+    ]
 
 
 def help_lines() -> list[str]:

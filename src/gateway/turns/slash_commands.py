@@ -15,7 +15,7 @@ from agent import choosing
 from agent.providers.table import PROVIDERS
 from agent.turn.conversation import Exchange
 from gateway.core.bursts import Item
-from gateway.core.people import may_stop
+from gateway.core.people import may_run, may_stop
 from gateway.core.usage_report import read_report, write_scopes
 from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
 from gateway.turns.endings import NEW
@@ -31,6 +31,7 @@ from hermes_cli import config as cli_config
 from hermes_cli.config.logs import log_path, read_tail, write_line
 from hermes_cli.plugins import (
     get_plugin_command_handler,
+    get_plugin_commands,
     resolve_plugin_command_result,
 )
 from hermes_state.people_store import MEMBER, OWNER
@@ -50,6 +51,10 @@ COMPACTED_AWAY = (
     "/resume finds it."
 )
 LOG_LINES, MOST_LOG_LINES = 20, 200
+GREETING = (
+    "Hello{comma}. This is Hermes, an AI agent. Write what you want to know or have done; files and pictures can come "
+    "along. /new starts a new conversation, /stop stops what is under way, /help lists the commands."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,24 @@ class CommandPerformer:
 
 
 # --- the commands
+
+
+def show_help(scene: CommandScene) -> Result:
+    """In columns where people type at a terminal; elsewhere in lines, with what this person may run."""
+    if spec_of(scene.item.inbound.address.platform).always_on:
+        return Result(command_table.help_lines())
+    role = scene.item.view.sender.role
+    own = command_table.chat_lines(lambda command: may_run(role, command))
+    added = [
+        f"/{name} – {facts.get('description') or ''}".rstrip(" –") for name, facts in get_plugin_commands().items()
+    ]
+    return Result([*own, *added])
+
+
+def greet(scene: CommandScene) -> Result:
+    """What chat apps send when somebody opens the chat for the first time."""
+    name = scene.item.inbound.sender_name.strip()
+    return Result([GREETING.format(comma=f", {name}" if name else "")])
 
 
 def start_new(scene: CommandScene) -> Result:
@@ -456,7 +479,8 @@ PEOPLE_ACTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Iterator[s
 )
 HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
     {
-        "help": lambda scene: Result(command_table.help_lines()),
+        "help": show_help,
+        "start": greet,
         "new": start_new,
         "resume": resume,
         "branch": branch,
