@@ -16,6 +16,8 @@ from hermes_base.inbound import Address
 from hermes_state.sql.turns_sql import TurnStore
 from hermes_state.turns import OutboxRow
 
+LEAVE_SECONDS = 5.0  # for calls under way when an account is taken out
+
 
 class Delivery:
     """All accounts. Calls are made on the event loop, but for `wake` and `find_draft`, which any thread may call."""
@@ -33,18 +35,33 @@ class Delivery:
         """`drop_file` is called, on a store thread, with a file that was sent; `note_shown`, on the event loop, with
         the id of a question when the whole of it has arrived."""
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
+        self._turns, self._node, self._call, self._pace = turns, node, call, pace or Pace()
+        self._drop_file, self._note_shown = drop_file, note_shown
         self._senders: dict[str, Account] = {}
         self._readers: dict[str, ReadAccount] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         for adapter in adapters:
-            account: Account | ReadAccount
-            if isinstance(adapter, HubAdapter):
-                account = ReadAccount(turns, adapter, call, pace or Pace(), self.counts)
-                self._readers[account.name] = account
-            else:
-                account = Account(turns, adapter, node, call, pace or Pace(), self.counts)
-                self._senders[account.name] = account
-            account.drop_file, account.note_shown = drop_file, note_shown
+            self._add(adapter)
+
+    def _add(self, adapter: Adapter) -> Account | ReadAccount:
+        account: Account | ReadAccount
+        if isinstance(adapter, HubAdapter):
+            account = ReadAccount(self._turns, adapter, self._call, self._pace, self.counts)
+            self._readers[account.name] = account
+        else:
+            account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
+            self._senders[account.name] = account
+        account.drop_file, account.note_shown = self._drop_file, self._note_shown
+        return account
+
+    async def swap(self, gone: Sequence[Adapter], come: Sequence[Adapter]) -> None:
+        """From now on these adapters send in the place of those; what was not sent yet waits for whoever comes."""
+        names = {f"{adapter.spec.name}:{adapter.account}" for adapter in gone}
+        leaving = [self._senders.pop(name) for name in names if name in self._senders]
+        await asyncio.gather(*(account.stop(LEAVE_SECONDS) for account in leaving))
+        added = [self._add(adapter) for adapter in come]
+        for account in added if self._loop is not None else ():
+            account.start()
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -61,6 +78,7 @@ class Delivery:
 
     def rejoin(self, node: str) -> None:
         """The process has another node id now; its leases are taken anew."""
+        self._node = node
         for account in self._senders.values():
             account.rejoin(node)
 

@@ -1,7 +1,7 @@
 """Shows what happens while it happens: live events to platforms that take them, growing drafts to those that edit."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from gateway.core.drafts import describe_progress
 from gateway.delivery.delivery import Delivery
@@ -17,11 +17,11 @@ MOST_DRAFT = 20_000  # characters; a draft is one message, and the answer comes 
 class LiveEvents:
     """Events for everyone who looks; on the event loop. No platform makes another wait: `show` never does."""
 
-    def __init__(self, adapters: Iterable[Adapter]) -> None:
-        self._adapters = [adapter for adapter in adapters if adapter.spec.shows_events]
+    def __init__(self, adapters: Sequence[Adapter]) -> None:
+        self._adapters = adapters  # which may change
 
     def show(self, conversation: str, event: LiveEvent) -> None:
-        for adapter in self._adapters:
+        for adapter in [adapter for adapter in self._adapters if adapter.spec.shows_events]:
             try:
                 adapter.show(conversation, event)
             except Exception:  # the boundary to a platform
