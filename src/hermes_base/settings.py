@@ -452,7 +452,7 @@ def is_open(key: str) -> bool:
 
 def when_owned(key: str) -> str:
     """When a change of a key takes effect that no row of the table is about."""
-    return NEXT_START if key.startswith("platforms.") else "when its owner reads it"
+    return AT_ONCE if key.startswith("platforms.") else "when its owner reads it"
 
 
 def is_secret(key: str) -> bool:

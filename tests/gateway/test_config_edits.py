@@ -116,6 +116,6 @@ def test_every_setting_is_compared() -> None:
         assert (change.key, change.takes_effect) == (row.key, row.takes_effect)
     platforms = table.make_settings({"platforms": {"pretend": {"enabled": True}}})
     [change] = find_changes(Known(base, {}), Known(platforms, {}))
-    assert (change.key, change.takes_effect) == ("platforms.pretend.enabled", table.NEXT_START)
+    assert (change.key, change.takes_effect) == ("platforms.pretend.enabled", table.AT_ONCE)
     assert list(find_changes(Known(base, {}), Known(base, {}))) == []
     assert cli_config.load_last_good().log.level == "warning"

@@ -78,6 +78,11 @@ class PlatformSpec:
     needs: tuple[str, ...] = ()  # the modules that come with the extra
     toolsets: tuple[str, ...] = ()  # offered in its conversations; empty: as `agent.toolsets` says
 
+    def asks_for(self, variable: str) -> bool:
+        """Whether its set-up asks for a secret in this variable; a named account has its name behind it."""
+        names = [question.env for question in self.setup if question.env]
+        return any(variable == name or variable.startswith(f"{name}_") for name in names)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -141,7 +141,7 @@ class Operations:
         ]
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
-            lines.append(f"{adapter.spec.label}: {state}.")
+            lines.append(f"{adapter.spec.label}: {adapter.problem or f'{state}.'}")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
         lines += [line for line in (chores.trouble, describe_damage(chores.damaged)) if line]
         if self._settings_watch.problem:
@@ -203,8 +203,8 @@ class Operations:
 
 
 def is_connected(adapter: Adapter, now: float) -> bool:
-    """C13."""
-    return now - adapter.last_seen < FRESH_SECONDS
+    """C13; and nothing is known that keeps it from working."""
+    return now - adapter.last_seen < FRESH_SECONDS and not adapter.problem
 
 
 def count_watchers(adapters: Iterable[Adapter]) -> int:
@@ -226,6 +226,7 @@ def _describe_platform(adapter: Adapter) -> dict[str, Any]:
         "account": adapter.account,
         "last_seen": adapter.last_seen,
         "connected": is_connected(adapter, time.time()),
+        "problem": adapter.problem,
     }
 
 

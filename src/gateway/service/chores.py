@@ -1,5 +1,5 @@
-"""What the gateway does again and again: looks for work that nobody does, watches turns, lets idle agents go, connects
-platforms that could not be reached. A chore that fails is told in the log and done again."""
+"""What the gateway does again and again: looks for work that nobody does, watches turns, lets idle agents go, keeps the
+menus of platforms. A chore that fails is told in the log and done again."""
 
 import asyncio
 import logging
@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from gateway.core import clocks
-from gateway.platforms.face import Adapter, Core, Dealt
+from gateway.platforms.face import Dealt
 from gateway.platforms.hub import HubAdapter
+from gateway.service.connections import Connections
 from gateway.service.retention import Retention
 from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors
@@ -17,7 +18,7 @@ from gateway.turns.lane import Lane
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts, LiveTurn
 from gateway.turns.threads import start_thread
-from hermes_base.errors import HermesError, StoreFailure
+from hermes_base.errors import StoreFailure
 from hermes_base.inbound import NOTE, Outgoing
 from hermes_base.settings import GatewaySettings
 from hermes_cli import config as cli_config
@@ -30,7 +31,6 @@ POLL_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 SWEEP_SECONDS = 60.0
 FIRST_RETENTION_SECONDS, RETENTION_SECONDS = 120.0, 3600.0
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
 TAKEN_OVER = "The lock of the home was deleted, and another process owns the home now."
 
 
@@ -52,7 +52,7 @@ class Chores:
         self.trouble = ""  # what is wrong with the store as a whole: no message is taken then
         self.damaged = 0  # rows that could not be read and were set aside
 
-    def start(self, settings_watch: SettingsWatch) -> None:
+    def start(self, settings_watch: SettingsWatch, connections: Connections) -> None:
         parts = self._parts
         parts.store.when_damaged = self._tell_damage
         for seconds, work in (
@@ -61,6 +61,7 @@ class Chores:
             (lambda: WATCH_SECONDS, self._watch_home),
             (lambda: SWEEP_SECONDS, self._sweep),
             (lambda: WATCH_SECONDS, settings_watch.look),
+            (lambda: SWEEP_SECONDS, connections.offer_menus),
         ):
             self._spawn(self._every(seconds, work))
         # F7: what is over goes, once an hour; not while the start has other things to do.
@@ -140,35 +141,6 @@ class Chores:
         self.damaged = await parts.call(parts.store.count_damaged)
         await parts.call(parts.runner._sweep_idle_cached_agents)
         await self._lanes.release_cold()
-
-    # --- platforms
-
-    async def connect(self, adapter: Adapter, core: Core) -> None:
-        """Connect a platform; one that cannot be now is tried again, our own socket has to work."""
-        if adapter.spec.always_on:
-            await adapter.connect(core)
-        elif not await _try_connect(adapter, core):
-            self._spawn(self._connect_later(adapter, core))
-
-    async def _connect_later(self, adapter: Adapter, core: Core) -> None:
-        pause = FIRST_PAUSE
-        while not self._lanes.host.closing:
-            await asyncio.sleep(pause)
-            if await _try_connect(adapter, core):
-                return
-            pause = min(LONGEST_PAUSE, 2 * pause)
-
-
-async def _try_connect(adapter: Adapter, core: Core) -> bool:
-    try:
-        await adapter.connect(core)
-    except HermesError as problem:
-        log.error("%s is not connected, and will be tried again: %s", adapter.spec.label, problem)
-        return False
-    except Exception:  # the boundary to platforms: what one of them did not expect is no end of the others
-        log.exception("%s is not connected, and will be tried again.", adapter.spec.label)
-        return False
-    return True
 
 
 def read_signs(lane: Lane, live: LiveTurn) -> clocks.Signs:

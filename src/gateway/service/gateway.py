@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
 from gateway.service.announcer import RESTARTED, Announcer
 from gateway.service.chores import Chores
+from gateway.service.connections import Connections
 from gateway.service.local_door import LocalDoor
 from gateway.service.pulse import Pulse
 from gateway.service.queries.all_queries import GatewayQueries, KeyQueries, Queries, TurnQueries
@@ -102,11 +104,11 @@ class Gateway:
         await self.settings_watch.look()
         await self.delivery.start()
         door = LocalDoor(self, self.parts, self.lanes, self.operations, self.settings_watch)
-        for adapter in self.adapters:
-            await self.chores.connect(adapter, door if adapter.spec.always_on else self)
+        for adapter in list(self.adapters):
+            await self.connections.connect(adapter, door if adapter.spec.always_on else self)
         self.pulse.start()
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
-        self.chores.start(self.settings_watch)
+        self.chores.start(self.settings_watch, self.connections)
         log.info("the gateway is ready, as node %s", node)
 
     def _make_parts(self, node: str) -> GatewayParts:
@@ -172,7 +174,9 @@ class Gateway:
         commands = CommandPerformer(parts, performer, operator)
         self.host = LaneHost(parts, self.senders, performer, commands, Places(RECOVERIES), Fetcher(parts))
         self.lanes = lanes = Lanes(self.host, node, self.spawn)
-        self.settings_watch = SettingsWatch(self.runner, lanes.tell_all)
+        make = partial(make_adapters, home=self.home)
+        self.connections = Connections(self.adapters, self.delivery, self, make, self.spawn)
+        self.settings_watch = SettingsWatch(self.runner, lanes.tell_all, self.connections.follow)
         shut_down = None if self._guest else self.shut_down
         self.chores = Chores(parts, lanes, self.doors, self.spawn, shut_down)
         self.operations = Operations(parts, lanes, self.chores, self.settings_watch, self.pulse, self.doors, shut_down)
@@ -253,7 +257,7 @@ class Gateway:
         if not has_room(self.home):
             return Refused(DISK_FULL)
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
-        inbound = replace(inbound, text=redact(inbound.text))
+        inbound = replace(inbound, text=redact(inbound.text), quote=redact(inbound.quote))
         if self.senders.is_stranger(key, inbound):
             if self.senders.greet_stranger(key, inbound):
                 self.delivery.wake(inbound.address)

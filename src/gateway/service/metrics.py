@@ -98,7 +98,9 @@ def collect(parts: GatewayParts, lanes: Lanes, depth: tuple[int, int], config_pr
         Sample(is_connected(adapter, now), (("platform", adapter.spec.name), ("account", adapter.account)))
         for adapter in parts.adapters
     )
-    yield Family("hermes_platform_connected", GAUGE, "1: a sign of life in the last 90 seconds.", platforms)
+    yield Family(
+        "hermes_platform_connected", GAUGE, "1: a sign of life in the last 90 seconds, and no problem.", platforms
+    )
     yield gauge_family("hermes_config_broken", "1: an edit of the settings was refused.", bool(config_problem))
     yield gauge_family("hermes_disk_free_bytes", "Room on the disk of the home.", measure_free(parts.home))
     yield gauge_family("hermes_memory_bytes", "Memory of the process (resident).", read_memory())

@@ -5,13 +5,14 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from agent.providers.key_names import find_key_names
+from gateway.platforms.platform_list import all_specs
 from gateway.run import GatewayRunner
 from gateway.turns.threads import start_thread
 from hermes_base import settings as table
@@ -62,7 +63,9 @@ def find_changes(before: Known, after: Known) -> Iterator[SettingChange]:
         yield SettingChange(key, table.when_owned(key))
     keys_of_models = find_key_names(after.settings)
     for name in _differ(before.env, after.env):
-        yield SettingChange(name, table.NEXT_MESSAGE if name in keys_of_models else table.NEXT_START)
+        is_platforms = any(spec.asks_for(name) for spec in all_specs())
+        other = table.AT_ONCE if is_platforms else table.NEXT_START
+        yield SettingChange(name, table.NEXT_MESSAGE if name in keys_of_models else other)
 
 
 def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -80,10 +83,16 @@ def describe_changes(changes: list[SettingChange]) -> str:
 class SettingsWatch:
     """Looks at two file stamps every two seconds; reads the files only when one has changed."""
 
-    def __init__(self, runner: GatewayRunner, tell: Callable[[Notice], None]) -> None:
-        """`tell` is called with what somebody in an open chat notices."""
+    def __init__(
+        self,
+        runner: GatewayRunner,
+        tell: Callable[[Notice], None],
+        follow: Callable[[Sequence[SettingChange]], None],
+    ) -> None:
+        """`tell` is called with what somebody in an open chat notices, `follow` with everything that has changed."""
         self._runner = runner
         self._tell_all = tell
+        self._follow = follow
         self._stamp: Stamp | None = None
         self._known: Known | None = None
         self._loaded_at = 0.0
@@ -125,11 +134,11 @@ class SettingsWatch:
         if before is None:
             self._loaded_at = time.time()
             return
-        self._tell(before, after)
+        self._tell(before, after, await start_thread(lambda: list(find_changes(before, after)), "settings"))
 
-    def _tell(self, before: Known, after: Known) -> None:
+    def _tell(self, before: Known, after: Known, found: Sequence[SettingChange]) -> None:
         now = time.time()
-        changes = [SettingChange(change.key, change.takes_effect, now) for change in find_changes(before, after)]
+        changes = [SettingChange(change.key, change.takes_effect, now) for change in found]
         if before.problem and not after.problem:
             log.info("the settings are in order again")
         if changes:
@@ -137,6 +146,7 @@ class SettingsWatch:
             self._changes.extend(changes)
             log.info("the settings have changed: %s", describe_changes(changes))
             logs.set_level(after.settings.log.level)
+            self._follow(changes)
         felt = [change for change in changes if change.key.startswith(_FELT)]
         if felt:
             self._tell_all(Notice(f"The settings have changed: {describe_changes(felt)}."))

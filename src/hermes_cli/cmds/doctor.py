@@ -30,7 +30,7 @@ from hermes_base.settings import Settings
 from hermes_base.text.addresses import is_local
 from hermes_cli import config
 from hermes_cli.cmds.config_cmd import read_key_names
-from hermes_cli.cmds.status_cmd import measure_free
+from hermes_cli.cmds.status_cmd import ask_gateway, measure_free
 from hermes_cli.plugins import plugin_seals
 from hermes_cli.plugins.plugin_loading import find_code
 from hermes_cli.plugins.plugin_sources import find_manifests
@@ -299,6 +299,10 @@ def _check_plugins(settings: Settings) -> Iterator[DoctorFinding]:
 def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
     for problem in find_misspelt(map(str, settings.platforms)):
         yield DoctorFinding(WARN, problem, "`hermes config unset platforms.NAME` takes a mistake back.")
+    for told in ask_gateway(get_hermes_home()).get("platforms", ()):
+        if told.get("problem"):
+            what = config.redactor()(f"{told['label']} is not connected: {told['problem']}")
+            yield DoctorFinding(WARN, what, f"`hermes setup {told['name']}` asks for what it needs.")
 
 
 def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:

@@ -391,6 +391,8 @@ def _write_platform(platform: Mapping[str, Any], now: float) -> str:
     """C13: connected means a sign of life in the last 90 seconds."""
     seen = float(platform.get("last_seen", 0.0))
     name = f"{platform['name']} ({platform.get('account', '')})"
+    if platform.get("problem"):
+        return f"{name}: not connected. {platform['problem']}"
     if not seen:
         return f"{name}: never connected"
     state = "connected" if now - seen <= _FRESH_SECONDS else "not connected"

@@ -149,14 +149,14 @@ function drawTurns(working, queue, changed) {
 
 function drawPlatforms(platforms) {
   if (!platforms?.length) return h("p.quiet", { text: "None is connected." });
-  const draw = ({ label, name, account, last_seen, connected }) =>
+  const draw = ({ label, name, account, last_seen, connected, problem }) =>
     h(
       "li.line",
       {},
       h("span.dot", { data: { on: String(Boolean(connected)) } }),
       h("span.grow", {}, h("strong", { text: label || name }), h("span.quiet", { text: account ? ` ${account}` : "" })),
       h("span.quiet", {
-        text: connected ? `heard ${writeAgo(last_seen)}` : `not connected; heard ${writeAgo(last_seen)}`,
+        text: connected ? `heard ${writeAgo(last_seen)}` : problem || `not connected; heard ${writeAgo(last_seen)}`,
       }),
     );
   return h("ul.lines", {}, platforms.map(draw));

@@ -19,7 +19,7 @@ from gateway.platforms.pretend.service import (
     ServiceError,
     Update,
 )
-from hermes_base.errors import DeliveryFailure
+from hermes_base.errors import ConfigProblem, DeliveryFailure
 from hermes_base.inbound import Address, FileRef, Inbound
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ class PretendAdapter(BaseAdapter):
         self._core: Core | None = None
 
     async def connect(self, core: Core) -> None:
+        if self.service.locked_out:
+            raise ConfigProblem(self.service.locked_out, fix="Give it another token.")
         self._core = core
         self.last_seen = time.time()
         if self._reading is None:

@@ -120,6 +120,7 @@ class PretendService:
     file_troubles: deque[str] = field(default_factory=deque)  # one for each of the next fetches
     menu: tuple[tuple[str, str], ...] = ()  # commands with their words
     menus: int = 0  # so many were sent
+    locked_out: str = ""  # why nobody can connect
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 

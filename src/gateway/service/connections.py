@@ -1,0 +1,162 @@
+"""Connects the platforms and keeps at it: one that cannot be reached is tried again, one whose settings have changed is
+made anew, and each shows the commands that there are now."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from gateway.delivery.delivery import Delivery
+from gateway.platforms.backoff import Pauses
+from gateway.platforms.face import Adapter, Core, MenuCommand, NeverTaken, PlatformSpec
+from gateway.platforms.platform_list import all_specs
+from gateway.service.settings_watch import SettingChange
+from gateway.service.stopping import StopStep, take_step
+from gateway.turns.threads import start_thread
+from hermes_base import command_table
+from hermes_base.errors import DeliveryFailure, HermesError
+from hermes_cli import config as cli_config
+from hermes_cli.plugins import get_plugin_commands
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # between two tries to connect a platform
+MENU_SECONDS = 30.0
+LEAVE_SECONDS = 5.0
+UNEXPECTED = "It could not connect; the log says why. It is tried again."
+#: Of a platform's section, what is looked up with each message: a change of it needs no new connection.
+LIVE_KEYS = frozenset({"owner", "allow", "groups"})
+
+MakeAdapters = Callable[[Mapping[str, Any]], list[Adapter]]
+
+
+class Connections:
+    """On the event loop. `adapters` is the one list of them, which everybody else only reads."""
+
+    def __init__(
+        self,
+        adapters: list[Adapter],
+        delivery: Delivery,
+        core: Core,
+        make: MakeAdapters,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._adapters = adapters
+        self._delivery = delivery
+        self._core = core
+        self._make = make
+        self._spawn = spawn
+        self._told: dict[Adapter, str] = {}  # the problem of each that is not connected, as we have put it
+        self._offered: dict[Adapter, tuple[MenuCommand, ...]] = {}  # of each that is: the menu that it was given
+        self._renewing = asyncio.Lock()
+
+    async def connect(self, adapter: Adapter, core: Core) -> None:
+        """Connect a platform; one that cannot be now is tried again, our own socket has to work."""
+        if adapter.spec.always_on:
+            await adapter.connect(core)
+        elif not await self._try_connect(adapter, core):
+            self._spawn(self._connect_later(adapter, core))
+
+    async def _connect_later(self, adapter: Adapter, core: Core) -> None:
+        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        while adapter in self._adapters:
+            await asyncio.sleep(pauses.next())
+            if adapter not in self._adapters or await self._try_connect(adapter, core):
+                return
+
+    async def _try_connect(self, adapter: Adapter, core: Core) -> bool:
+        label = adapter.spec.label
+        try:
+            await adapter.connect(core)
+        except HermesError as problem:
+            log.error("%s is not connected, and will be tried again: %s", label, problem)
+            sentence = str(problem)
+            self._told[adapter] = await start_thread(lambda: cli_config.redactor()(sentence), "redact")
+        except Exception:  # the boundary to platforms: what one of them did not expect is no end of the others
+            log.exception("%s is not connected, and will be tried again.", label)
+            self._told[adapter] = UNEXPECTED
+        else:
+            if adapter.problem == self._told.pop(adapter, ""):
+                adapter.problem = ""
+            self._spawn(self._offer_menu(adapter))
+            return True
+        adapter.problem = self._told[adapter]
+        return False
+
+    # --- menus
+
+    async def offer_menus(self) -> None:
+        """To each platform whose menu is not what it would be now: a plugin has come or gone, or it was not taken."""
+        for adapter in list(self._offered):
+            await self._offer_menu(adapter)
+
+    async def _offer_menu(self, adapter: Adapter) -> None:
+        menu = list_menu()
+        if not adapter.spec.has_menu or self._offered.get(adapter) == menu:
+            return
+        self._offered[adapter] = menu
+        try:
+            async with asyncio.timeout(MENU_SECONDS):
+                await adapter.offer_commands(menu)
+        except NeverTaken as problem:
+            log.warning("%s does not take the menu of commands: %s", adapter.spec.label, problem)
+        except (DeliveryFailure, TimeoutError) as problem:
+            log.warning("%s could not be told the menu of commands, and is later: %s", adapter.spec.label, problem)
+            self._offered[adapter] = ()
+        except Exception:  # the boundary to platforms
+            log.exception("%s could not be told the menu of commands.", adapter.spec.label)
+
+    # --- settings
+
+    def follow(self, changes: Sequence[SettingChange]) -> None:
+        """Make platforms anew whose settings or secrets are others now."""
+        self._spawn(self._renew([change.key for change in changes]))
+
+    async def _renew(self, keys: Collection[str]) -> None:
+        async with self._renewing:
+            names = await start_thread(lambda: find_changed(all_specs(), keys), "platforms")
+            if not names:
+                return
+            come = await start_thread(lambda: self._make_anew(names), "platforms")
+            gone = [adapter for adapter in self._adapters if _is_one_of(adapter, names)]
+            for adapter in gone:
+                await take_step(StopStep(f"disconnecting {adapter.spec.label}", LEAVE_SECONDS, adapter.disconnect))
+                self._offered.pop(adapter, None)
+                self._told.pop(adapter, None)
+            self._adapters[:] = [*(one for one in self._adapters if one not in gone), *come]
+            await self._delivery.swap(gone, come)
+            log.info("platforms with other settings were made anew: %s", ", ".join(sorted(names)))
+            for adapter in come:
+                await self.connect(adapter, self._core)
+
+    def _make_anew(self, names: Collection[str]) -> list[Adapter]:
+        """On a thread: what a platform needs may take its time to load."""
+        given = cli_config.load_last_good().platforms
+        made = self._make({name: section for name, section in given.items() if name in names})
+        return [adapter for adapter in made if _is_one_of(adapter, names)]
+
+
+def _is_one_of(adapter: Adapter, names: Collection[str]) -> bool:
+    return adapter.spec.name in names and not adapter.spec.always_on
+
+
+def find_changed(specs: Iterable[PlatformSpec], keys: Collection[str]) -> frozenset[str]:
+    """The platforms that have to be made anew when these settings and variables have changed."""
+    found = set()
+    for spec in specs:
+        own = [key.split(".")[2:3] for key in keys if key.startswith(f"platforms.{spec.name}.")]
+        section = f"platforms.{spec.name}" in keys or any(name and not is_live(name[0]) for name in own)
+        secret = any(map(spec.asks_for, keys))
+        found.update([spec.name] if (section or secret) and not spec.always_on else [])
+    return frozenset(found)
+
+
+def is_live(name: str) -> bool:
+    return name.partition("[")[0] in LIVE_KEYS
+
+
+def list_menu() -> tuple[MenuCommand, ...]:
+    """What a platform shows its people: the commands that make sense in a chat, and those of plugins."""
+    own = [MenuCommand(command.name, command.summary) for command in command_table.COMMANDS if command.in_menu]
+    added = sorted(get_plugin_commands().items())
+    return (*own, *(MenuCommand(name, str(facts.get("description") or name)) for name, facts in added))
