@@ -82,12 +82,12 @@ def test_what_waits_for_quiet_hours_holds_up_nobody(store: Store, clock: Clock) 
     assert store.turns.outbox_held() == store.turns.outbox_held("p-1") == (2, until)
     assert store.turns.outbox_held("p-2") == (0, 0.0)
     assert store.turns.depth() == (0, 2)
-    assert store.turns.outbox_named(KEY, "one") == ("waiting", "")
+    assert store.turns.outbox_fate(KEY, "one") == ("waiting", "")
     clock.now = until
     assert store.turns.outbox_chats(ACCOUNT) == ["c1"]
     assert take_all(store) == ["one", "two"]
     assert store.turns.outbox_held() == (0, 0.0)
-    assert store.turns.outbox_named(KEY, "one") == ("sent", "")
+    assert store.turns.outbox_fate(KEY, "one") == ("sent", "")
 
 
 def test_other_quiet_hours_move_what_waits(store: Store, clock: Clock) -> None:

@@ -25,7 +25,7 @@ class Outbox(StorePart):
             return False
         return True
 
-    def outbox_named(self, conversation: str, name: str) -> tuple[str, str] | None:
+    def outbox_fate(self, conversation: str, name: str) -> tuple[str, str] | None:
         """State and reason of the word with this name; None: there is none."""
         found = self._db.find(sql.FIND_NAMED, {"conversation": clean(conversation), "name": clean(name)})
         return (str(found[0][0]), str(found[0][1])) if found else None
