@@ -80,6 +80,10 @@ COMMANDS: tuple[Command, ...] = (
         "[approve CODE | remove ID]",
         role="admin",
     ),
+    Command("sethome", (), "Make this chat the place for what you did not ask for; off: have none.", "[off]"),
+    Command("timezone", (), "Show or set your time zone.", "[ZONE | off]"),
+    Command("quiet", (), "Show or set the hours in which you are told nothing unasked.", "[22:00-07:00 | off]"),
+    Command("link", (), "Be the same person in another app: get a code here, and say it there.", "[CODE]"),
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat.", in_menu=False),
 )

@@ -111,7 +111,8 @@ class Outgoing:
     completed: bool = True  # of an answer: the turn came to its own end
     interrupted: bool = False
     hold_until: float = 0.0  # nobody asked for it: it waits so long, for the quiet hours of `held_for` to end
-    held_for: str = ""  # the person; both are columns of the store and no part of the message
+    held_for: str = ""  # that person
+    conversation: str = ""  # it stands in this one; empty: in that of whoever says it
 
     @property
     def ends_question(self) -> bool:
@@ -127,8 +128,8 @@ def name_question(question: str) -> str:
 
 #: Fields that the version before does not know: left out of the store where they say nothing.
 _NEW_FIELDS = ("way", "quote", "album", "remote", "seconds")
-#: Fields that stand beside the message in the store.
-_BESIDE = ("hold_until", "held_for")
+#: Fields of an outgoing message that are columns of the store, and no part of the message.
+_BESIDE = ("hold_until", "held_for", "conversation")
 
 
 def as_fields(value: Any) -> dict[str, Any]:
@@ -138,13 +139,13 @@ def as_fields(value: Any) -> dict[str, Any]:
 
 
 def _as_stored(value: Any) -> dict[str, Any]:
-    """The same without what is new and says nothing."""
+    """The same without what is new and says nothing, and without what stands beside it."""
     fields = as_fields(value)
     for name in _NEW_FIELDS:
         if name in fields and not fields[name]:
             del fields[name]
-    for name in _BESIDE:
-        fields.pop(name, None)
+    for name in _BESIDE if isinstance(value, Outgoing) else ():
+        del fields[name]
     return fields
 
 

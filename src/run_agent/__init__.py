@@ -259,7 +259,9 @@ class AIAgent(SessionBinding):
         if is_new:
             self._hooks.invoke("on_session_start", session_id=facts.session, model=self.model, platform=self.platform)
         # What a message tells the model beside its text, when it was not told before.
-        today = f"[{datetime.now().strftime(DATE)}; working folder {self.folder}]"
+        zone = self._turn_options.zone
+        date = f"{datetime.now(zone).strftime(DATE)}{f' in {zone}' if zone else ''}"
+        today = f"[{date}; working folder {self.folder}]"
         told = "" if self.dialect.plain else ports.redact(today)
         notes = self._notes[:]  # they are told now; tools may note more meanwhile
         del self._notes[: len(notes)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from typing import Any, TypedDict
 
 from agent.model_metadata import get_model_context_length
@@ -76,6 +77,7 @@ class TurnOptions:
     cancel: CancelToken | None = None  # what stops it, and may have done so already
     listeners: Listeners | None = None
     turn: str = ""  # its name; left out: one is made up
+    zone: tzinfo | None = None  # of the person, for the date that the model is told; left out: the machine's own
 
 
 def with_options(found: Runtime, options: AgentOptions) -> Runtime:

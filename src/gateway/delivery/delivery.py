@@ -88,6 +88,18 @@ class Delivery:
         if self._loop is not None and account is not None:
             self._loop.call_soon_threadsafe(account.wake, address)
 
+    def is_there(self, address: Address) -> bool:
+        """Whether a message would find its person now: in a chat of an account of ours that can be reached, or where
+        somebody looks on. Any thread may ask; nothing is waited for."""
+        sender, reader = self._senders.get(address.account_key), self._readers.get(address.account_key)
+        if sender is not None:
+            return sender.adapter.reachable(address)
+        return reader is not None and reader.adapter.hub.is_watched(address.chat)
+
+    def has(self, address: Address) -> bool:
+        """Whether the account of this address sends to chats here."""
+        return address.account_key in self._senders
+
     def confirm(self, address: Address, rows: Sequence[int]) -> None:
         """Clients of this account have shown these messages."""
         self._readers[address.account_key].confirm(rows)

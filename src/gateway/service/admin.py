@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -80,6 +81,7 @@ class Operations:
         del args
         parts, node, counters = self._parts, self._lanes.node, self._parts.runner.counters
         waiting, unsent = await self._call(parts.store.turns.depth)
+        held, _ = await self._call(parts.store.turns.outbox_held)
         holdings = await self._call(parts.store.turns.holdings)
         model = await SetupQueries(parts).model()
         return {
@@ -91,7 +93,7 @@ class Operations:
             "guest": self._shut_down is None,
             "profile": parts.profile,
             "working": await self._call(self._describe_working),
-            "queue": {"inbox": waiting, "outbox": unsent},
+            "queue": {"inbox": waiting, "outbox": unsent, "held": held},
             "platforms": [_describe_platform(adapter) for adapter in parts.adapters],
             "leases": [
                 {"name": name, "owner": node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
@@ -139,6 +141,10 @@ class Operations:
             f"{sum(count_reasons(counters, 'build').values())} builds, "
             f"{sum(count_reasons(counters, 'evict').values())} evictions).",
         ]
+        held, until = parts.store.turns.outbox_held()
+        if held:
+            ends = datetime.fromtimestamp(until).strftime("%H:%M")
+            lines.append(f"Of these, {held} wait for the end of somebody's quiet hours, the first until {ends}.")
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             lines.append(f"{adapter.spec.label}: {adapter.problem or f'{state}.'}")

@@ -14,6 +14,7 @@ from gateway.delivery.live_events import LiveEvents
 from gateway.platforms.face import Asking, LiveEvent, Titled
 from gateway.turns.agent_builder import Choices
 from gateway.turns.sender import Senders, spec_of
+from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Answer, Notice, Question
 from hermes_base.errors import StoreFailure
 from hermes_base.inbound import (
@@ -52,6 +53,7 @@ class Announcer:
         store: Store,
         senders: Senders,
         delivery: Delivery,
+        whereabouts: Whereabouts,
         live_events: LiveEvents,
         wake: Callable[[str], None],
         is_closing: Callable[[], bool],
@@ -61,6 +63,7 @@ class Announcer:
         self._store = store
         self._senders = senders
         self._delivery = delivery
+        self._whereabouts = whereabouts
         self._live_events = live_events
         self._wake = wake
         self._is_closing = is_closing
@@ -149,9 +152,11 @@ class Announcer:
         current = self._store.current(session.conversation)
         key, address = session.conversation, self._find_address(session.conversation)
         if current is None or current.task != task:
-            told = Outgoing(address, f"{text}\n{ELSEWHERE.format(session=session.id)}", NOTE)
+            person = Choices.of(self._store.turns.choices(key)).person
+            note = Outgoing(address, f"{text}\n{ELSEWHERE.format(session=session.id)}", NOTE)
+            told = self._whereabouts.direct(note, person)
             if self._store.turns.post(key, name, told):
-                self._delivery.wake(address)
+                self._whereabouts.note_told(told)
             return
         inbound = Inbound(address, name, "hermes", text, conversation=key, origin=NOTICE, received=time.time())
         if self._store.turns.accept(key, "house", name, write_inbound(inbound)) is not None:

@@ -45,6 +45,7 @@ from gateway.turns.sender import CLOSING, DISK_FULL, Senders, has_room, spec_of
 from gateway.turns.slash_commands import CommandPerformer, OperatorCalls
 from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
+from gateway.turns.whereabouts import Whereabouts
 from hermes_base.chat import Notice
 from hermes_base.errors import HermesError, StoreFailure
 from hermes_base.inbound import (
@@ -115,7 +116,8 @@ class Gateway:
         """What turns, commands and queries work with. What is made later is looked up when it is called."""
         settings = cli_config.load_last_good
         self.runner = GatewayRunner()
-        self.senders = Senders(self.turns, self.people, self)
+        profile = get_active_profile_name()
+        self.senders = Senders(self.store, profile, self)
         self.adapters = make_adapters(settings(), self.home)
         self.live_events = LiveEvents(self.adapters)
         self.delivery = Delivery(
@@ -126,11 +128,13 @@ class Gateway:
             drop_file=drop_copy,
             note_shown=lambda question: self.questions.note_shown(question),
         )
+        self.whereabouts = Whereabouts(self.store, self.delivery, profile)
         self.announcer = announcer = Announcer(
             self.home,
             self.store,
             self.senders,
             self.delivery,
+            self.whereabouts,
             self.live_events,
             wake=lambda key: self.lanes.wake(key),
             is_closing=lambda: self.host.closing,
@@ -149,7 +153,7 @@ class Gateway:
         self.titler = Titler(self.store, announcer.name_session, self.meters)
         return GatewayParts(
             home=self.home,
-            profile=get_active_profile_name(),
+            profile=profile,
             started=time.time(),
             loop=self._loop,
             call=self.call,
@@ -159,6 +163,7 @@ class Gateway:
             questions=self.questions,
             adapters=self.adapters,
             delivery=self.delivery,
+            whereabouts=self.whereabouts,
             live_events=self.live_events,
             endings=Endings(self.store, self.runner),
             titler=self.titler,
@@ -259,8 +264,8 @@ class Gateway:
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
         inbound = replace(inbound, text=redact(inbound.text), quote=redact(inbound.quote))
         if self.senders.is_stranger(key, inbound):
-            if self.senders.greet_stranger(key, inbound):
-                self.delivery.wake(inbound.address)
+            for address in self.senders.greet_stranger(key, inbound):
+                self.delivery.wake(address)
             return None
         account = inbound.address.account_key
         seq = self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer)

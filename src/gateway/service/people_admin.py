@@ -3,17 +3,24 @@ runs. `removed` in an answer names the person whose turns must end at once (G3).
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gateway.core.quiet_hours import find_zone, hold_until, read_quiet
+from gateway.platforms.platform_list import find_spec
+from hermes_base.conversation_key import ConversationKey
 from hermes_base.errors import HermesError
-from hermes_base.inbound import PEOPLE
+from hermes_base.inbound import PEOPLE, Address
 from hermes_base.query_values import NotThere
+from hermes_cli import config as cli_config
+from hermes_cli.profiles import get_active_profile_name
 from hermes_state.people_records import pick_pairing
-from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES
+from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES, Habits
 from hermes_state.sql.store_sql import Store
+
+MOST_CHATS = 10_000
 
 Args = Mapping[str, Any]
 Operation = Callable[[Store, Path, Args], dict[str, Any]]
@@ -22,7 +29,7 @@ Operation = Callable[[Store, Path, Args], dict[str, Any]]
 def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Everybody with their identities, and the open requests."""
     del home, args
-    people, identities = store.people, store.people.identities()
+    people, identities, habits = store.people, store.people.identities(), store.habits.every()
     return {
         "people": [
             asdict(person)
@@ -31,7 +38,8 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
                     {"platform": one.platform, "sender": one.sender, "listed": one.listed}
                     for one in identities
                     if one.person == person.id
-                ]
+                ],
+                "habits": _show_habits(habits.get(OWNER if person.role == OWNER else person.id, Habits())),
             }
             for person in people.people()
         ],
@@ -68,6 +76,49 @@ def link(store: Store, home: Path, args: Args) -> dict[str, Any]:
     return {"person": asdict(person)}
 
 
+def unlink(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    """Take one identity from a person; the others stay theirs."""
+    del home
+    person = store.people.unlink(_read_known(store, args), read_text(args, "platform"), read_text(args, "sender"))
+    return {"person": asdict(person)}
+
+
+def set_home(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    """A person's home channel: show it, set it to a chat, or take it away (`off`)."""
+    del home
+    id, platform = _read_someone(store, args), read_text(args, "platform", needed=False)
+    before = store.habits.get(id)
+    if platform == OFF:
+        store.habits.set(id, replace(before, home=None))
+    elif platform:
+        found = find_spec(platform)
+        if found.shows_events:
+            raise HermesError(
+                f"{found.label} can be nobody's home: when there is something to tell, nobody may be there.",
+                kept="Nothing was changed.",
+            )
+        store.habits.set(id, replace(before, home=_find_chat(store, platform, args)))
+    return {"id": id, "habits": _show_habits(store.habits.get(id))}
+
+
+def set_timezone(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    del home
+    id, name = _read_someone(store, args), read_text(args, "zone", needed=False)
+    if name:
+        zone = "" if name.lower() == OFF else str(find_zone(name))
+        return _keep_habits(store, id, replace(store.habits.get(id), timezone=zone))
+    return {"id": id, "habits": _show_habits(store.habits.get(id))}
+
+
+def set_quiet(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    del home
+    id, hours = _read_someone(store, args), read_text(args, "hours", needed=False)
+    if hours:
+        quiet = "" if hours.lower() == OFF else str(read_quiet(hours))
+        return _keep_habits(store, id, replace(store.habits.get(id), quiet=quiet))
+    return {"id": id, "habits": _show_habits(store.habits.get(id))}
+
+
 def forget(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """Delete what belongs to a person or group: rows of the store and their folder."""
     id = check_forget(store, home, args)
@@ -91,8 +142,20 @@ def check_forget(store: Store, home: Path, args: Args) -> str:
 
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
-    {"list": list_people, "approve": approve, "remove": remove, "role": set_role, "link": link, "forget": forget}
+    {
+        "list": list_people,
+        "approve": approve,
+        "remove": remove,
+        "role": set_role,
+        "link": link,
+        "unlink": unlink,
+        "home": set_home,
+        "timezone": set_timezone,
+        "quiet": set_quiet,
+        "forget": forget,
+    }
 )
+OFF = "off"
 _IDS = "`hermes people list` shows the ids."
 
 
@@ -102,6 +165,37 @@ def _read_known(store: Store, args: Args) -> str:
     if store.people.get(id) is None:
         raise NotThere(f"There is nobody with the id {id[:100]!r}.", kept="Nothing was changed.", fix=_IDS)
     return id
+
+
+def _read_someone(store: Store, args: Args) -> str:
+    """The same, or the owner of the machine, who need not be anybody in an app."""
+    return OWNER if args.get("id") == OWNER else _read_known(store, args)
+
+
+def _keep_habits(store: Store, id: str, habits: Habits) -> dict[str, Any]:
+    """Store them; what waits is held by the new ones."""
+    store.habits.set(id, habits)
+    until = hold_until(habits.quiet, habits.timezone, store.turns.now())
+    store.turns.hold_anew(store.habits.key_of(id), until)
+    return {"id": id, "habits": _show_habits(habits)}
+
+
+def _show_habits(habits: Habits) -> dict[str, Any]:
+    home = asdict(habits.home) if habits.home is not None else None
+    return {"home": home, "timezone": habits.timezone, "quiet": habits.quiet}
+
+
+def _find_chat(store: Store, platform: str, args: Args) -> Address:
+    """The chat as it was last spoken in; one that nobody has spoken in is a direct chat of the platform's account."""
+    chat = read_text(args, "chat")
+    begins = ":".join(str(ConversationKey(get_active_profile_name(), platform, "", "")).split(":")[:3]) + ":"
+    for _, choices in store.habits.chats(begins, MOST_CHATS):
+        address = choices.get("address")
+        if isinstance(address, Mapping) and address.get("chat") == chat:
+            return Address(**address)
+    section = cli_config.load_last_good().platforms.get(platform)
+    account = section.get("account") if isinstance(section, Mapping) else None
+    return Address(platform, str(account or platform), chat)
 
 
 def read_text(args: Args, name: str, *, needed: bool = True) -> str:

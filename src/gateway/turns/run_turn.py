@@ -18,6 +18,7 @@ from gateway.core.agent_cache import HeldTranscript
 from gateway.core.bursts import Item
 from gateway.core.meters import Meters
 from gateway.core.people import scope_of
+from gateway.core.quiet_hours import zone_or_own
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import DraftFeed, LiveEvents
 from gateway.platforms.face import Adapter, LiveEvent, Taken
@@ -29,8 +30,9 @@ from gateway.turns.questions import Questions, TurnAsker
 from gateway.turns.sender import WORKSPACE, make_folders, open_folder, spec_of
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
+from gateway.turns.whereabouts import Whereabouts
 from hermes_base.cancel import CancelToken
-from hermes_base.chat import Asker, LastingNotice, Notice, TextEnded
+from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
@@ -192,6 +194,7 @@ class GatewayParts:
     questions: Questions
     adapters: Sequence[Adapter]
     delivery: Delivery
+    whereabouts: Whereabouts
     live_events: LiveEvents
     endings: Endings
     titler: Titler
@@ -234,7 +237,9 @@ class TurnPerformer:
     def perform(self, job: Job, live: LiveTurn) -> JobDone:
         """The turn of these messages, from its first row in the store to its last."""
         said = TRYING_AGAIN if job.failed else GOING_ON
-        going_on = None if live.cancel.cancelled else Outgoing(job.first.inbound.address, said, NOTE)
+        going_on = (
+            None if live.cancel.cancelled else self._unasked(job, Outgoing(job.first.inbound.address, said, NOTE))
+        )
         try:
             plan = self.make_plan(job.claim.conversation, job.first, needs_model=False)
         except ConfigProblem as problem:  # not even a folder to work in, until the owner puts it right
@@ -248,8 +253,13 @@ class TurnPerformer:
                 self._parts.meters.wait_seconds.note(time.time() - item.row.accepted)
         if turn.given_up:
             return self._write_end(job, turn, GIVEN_UP[turn.given_up])
-        address, find_draft = job.first.inbound.address, self._parts.delivery.find_draft
-        answer = lambda end: [answer_of(job, end, find_draft(address, job.turn))]  # noqa: E731
+        address = job.first.inbound.address
+        said_of_end: list[Outgoing] = []
+
+        def answer(end: TurnEnd) -> Sequence[Outgoing]:
+            said_of_end[:] = self._answer(job, end, self._parts.delivery.find_draft(address, job.turn))
+            return said_of_end
+
         with hold_agent(self._parts, plan, job, live, turn, answer) as agent:
             journal, pipe = _journal_of(agent), self._make_pipe(job, live, plan.settings)
             journal.tell_taken_to(lambda seqs: pipe.put(Taken(seqs)))
@@ -257,6 +267,8 @@ class TurnPerformer:
                 self._run(job, turn, plan, agent, pipe, live)
             finally:
                 live.void_questions()
+            for outgoing in said_of_end:
+                self._parts.whereabouts.note_told(outgoing)
             if plan.runtime.api_mode and spec_of(address.platform).shows_titles:
                 self._parts.titler.look_at(job.claim.conversation, journal.place[0], plan.runtime)
             return JobDone(journal.closed)
@@ -265,7 +277,8 @@ class TurnPerformer:
         """Events of the turn: to everyone who looks at the conversation, and as a draft into the chat."""
         parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
         shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
-        draft = None if shows else DraftFeed(parts.delivery, address, job.turn, progress)
+        is_silent = shows or self._must_be_quiet(job)
+        draft = None if is_silent else DraftFeed(parts.delivery, address, job.turn, progress)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             parts.loop.call_soon_threadsafe(draft.begin)
 
@@ -275,6 +288,25 @@ class TurnPerformer:
                 draft.show(event)
 
         return EventPipe(parts.loop, show)
+
+    def _must_be_quiet(self, job: Job) -> bool:
+        """Whether nobody asked for the turn, and its person wants to hear nothing of that kind now."""
+        first = job.first
+        asked = first.inbound.origin != NOTICE
+        return not asked and self._parts.whereabouts.find_quiet(first.inbound.address, first.view.sender.person) > 0
+
+    def _unasked(self, job: Job, outgoing: Outgoing) -> Outgoing:
+        """A word of the turn; of one that nobody asked for, it may have to wait."""
+        first = job.first
+        is_notice = first.inbound.origin == NOTICE
+        return self._parts.whereabouts.quieten(outgoing, first.view.sender.person) if is_notice else outgoing
+
+    def _answer(self, job: Job, end: TurnEnd, draft: str = "") -> list[Outgoing]:
+        """What is said of the end of a turn, and where: what nobody waits for goes where its person is."""
+        said, first = answer_of(job, end, draft), job.first
+        if first.inbound.origin != NOTICE:
+            return [said]
+        return self._parts.whereabouts.spread(job.claim.conversation, said, first.view.sender.person)
 
     def give_up(self, job: Job, live: LiveTurn, reason: str) -> JobDone:
         """Close a turn whose thread does not come back: another agent writes its end."""
@@ -287,7 +319,7 @@ class TurnPerformer:
         """Close messages whose turn can neither run nor end in order: nothing but this is written. `stopped` says by
         whom it was, if it was."""
         end = TurnEnd("", False, True, stopped) if stopped else TurnEnd(why, completed=False, failed=True)
-        self._parts.store.turns.complete(job.claim, job.seqs, None, [answer_of(job, end)])
+        self._parts.store.turns.complete(job.claim, job.seqs, None, self._answer(job, end))
         return JobDone(job.seqs)
 
     def make_plan(self, key: str, item: Item, *, needs_model: bool = True) -> AgentPlan:
@@ -310,15 +342,20 @@ class TurnPerformer:
         if first.row.attempts:  # what an earlier attempt showed of an answer that it did not finish
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = plan.reasoning
+        heard = self._parts.store.habits.notes(job.claim.conversation)
         given = TurnOptions(
             plan.choices.folder,
             first.view.sender.person,
-            live.begin_asking(),
+            ask_nobody if self._must_be_quiet(job) else live.begin_asking(),
             describe_session(first.inbound.address),
             plan.settings,
             plan.fallbacks,
             plan.settings.agent.max_iterations,
-            (*list_foreign(job.items), *(job.again.foreign if job.again else ())),
+            (
+                *list_foreign(job.items),
+                *(job.again.foreign if job.again else ()),
+                *(note.origin for note in heard if note.origin),
+            ),
             cancel=live.cancel,
             listeners=Listeners(
                 stream_delta_callback=pipe.put_text,
@@ -329,7 +366,10 @@ class TurnPerformer:
                 switch_callback=self._parts.meters.switches.add,
             ),
             turn=job.turn,
+            zone=zone_or_own(self._parts.whereabouts.habits(first.view.sender.person).timezone),
         )
+        for note in heard:
+            agent.tell_model(note.text)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
         images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")
@@ -351,6 +391,7 @@ class TurnPerformer:
             self._parts.meters.turn_seconds.note(time.monotonic() - began)
             if pipe.first_text_at:
                 self._parts.meters.first_text_seconds.note(pipe.first_text_at - began)
+            self._parts.store.habits.drop_notes(heard)  # the agent keeps what it did not get to say
 
     def _tell(self, job: Job, pipe: EventPipe, notice: Notice) -> None:
         """Show a notice; what lasts is a message in chats that show no events (D12, E3), and whoever looks at such a
@@ -359,14 +400,14 @@ class TurnPerformer:
         if not isinstance(notice, LastingNotice) or spec_of(address.platform).shows_events:
             pipe.put(Notice(notice.text, notice.level))
         else:
-            note = Outgoing(address, notice.text, NOTE, notice.level)
+            note = self._unasked(job, Outgoing(address, notice.text, NOTE, notice.level))
             self._parts.store.turns.post(job.claim.conversation, f"notice:{uuid.uuid4().hex[:16]}", note)
             self._parts.delivery.wake(address)
 
     def _write_end(self, job: Job, turn: BegunTurn, reason: str) -> JobDone:
         agent = self._parts.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))
         journal = _journal_of(agent)
-        journal.bind(job.claim, turn, lambda end: [answer_of(job, end)])
+        journal.bind(job.claim, turn, lambda end: self._answer(job, end))
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = job.again.text if job.again else write_text([item for item in fresh if not item.is_command])
         self._parts.meters.turns.add("given_up")
@@ -375,6 +416,12 @@ class TurnPerformer:
             return JobDone(journal.closed)
         finally:
             agent.release_clients()
+
+
+def ask_nobody(question: Question) -> Answer:
+    """Nobody is woken for the question of a turn that nobody asked for."""
+    log.info("not asked during quiet hours: %s", question.kind)
+    return Answer("", given=False, by="")
 
 
 def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:

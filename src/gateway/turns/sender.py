@@ -14,15 +14,17 @@ from gateway.core.people import OWNER, GroupRules, Scope, group_rules, listed_ro
 from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
+from gateway.turns import identity_links
+from hermes_base import command_table
 from hermes_base.errors import ConfigProblem, StoreFailure
-from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Inbound, Outgoing, read_inbound, read_way
+from hermes_base.inbound import NOTE, NOTICE, PEOPLE, Address, Inbound, Outgoing, read_inbound, read_way
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import OTHERS
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import PluginHooks, get_plugin_commands, get_plugin_manager
 from hermes_state.people_store import Person
 from hermes_state.sql.people_sql import PeopleStore
-from hermes_state.sql.turns_sql import TurnStore
+from hermes_state.sql.store_sql import Store
 from hermes_state.turns import Claim
 
 #: Whoever reaches a trusted platform (the socket of this user) is the owner of the machine.
@@ -60,9 +62,11 @@ def measure_free(home: Path) -> int:
 class Senders:
     """Who writes to us, and what `route` has to know of it. Reads the store; called on its threads."""
 
-    def __init__(self, turns: TurnStore, people_store: PeopleStore, gateway: object) -> None:
-        self._turns = turns
-        self._people = people_store
+    def __init__(self, store: Store, profile: str, gateway: object) -> None:
+        self._store = store
+        self._turns = store.turns
+        self._people = store.people
+        self._profile = profile
         self._hooks = PluginHooks(get_plugin_manager())
         self._gateway = gateway  # as plugins are given it
 
@@ -74,17 +78,34 @@ class Senders:
             return False
         return not may_talk(self._find_sender(conversation, inbound, spec, cli_config.load_last_good()).role)
 
-    def greet_stranger(self, conversation: str, inbound: Inbound) -> bool:
+    def greet_stranger(self, conversation: str, inbound: Inbound) -> list[Address]:
         """In a direct chat a stranger is told a code, once for each request however often they write (G1); there are
-        few requests, and they pass. True: there is something to deliver."""
+        few requests, and they pass. Who says the code of somebody we know is that person from now on. Where there is
+        something to deliver."""
         address = inbound.address
         if address.kind != "dm":
-            return False
+            return []
+        asked = command_table.parse(inbound.text)
+        if asked is not None and asked[0] is not None and asked[0].name == "link" and asked[1]:
+            joined = self._join_stranger(conversation, inbound, asked[1])
+            if joined:
+                return joined
         made = self._people.pair(address.platform, inbound.sender, inbound.sender_name, address.chat)
         if made is None:
-            return False
+            return []
         told = Outgoing(address, PAIRING_SENTENCE.format(code=made.code), NOTE)
-        return self._turns.post(conversation, f"pairing:{made.code}", told)
+        return [address] if self._turns.post(conversation, f"pairing:{made.code}", told) else []
+
+    def _join_stranger(self, conversation: str, inbound: Inbound, code: str) -> list[Address]:
+        joined = identity_links.join_stranger(self._store, code, inbound.address.platform, inbound.sender)
+        if joined is None:
+            return []
+        person, used = joined
+        here = Outgoing(inbound.address, identity_links.JOINED_HERE.format(name=person.name, id=person.id), NOTE)
+        there = identity_links.make_word(used, person, inbound.address.platform, inbound.sender)
+        self._turns.post(conversation, f"link:{used.code}", here)
+        self._turns.post(there.address.conversation(self._profile), f"link:{used.code}", there)
+        return [here.address, there.address]
 
     def look(self, claim: Claim, known: frozenset[int], *, closing: bool) -> list[Item]:
         """The open messages of a conversation that its lane does not know yet, in order; however many it knows, up to

@@ -17,6 +17,7 @@ from agent.turn.conversation import Exchange
 from gateway.core.bursts import Item
 from gateway.core.people import may_run, may_stop
 from gateway.core.usage_report import read_report, write_scopes
+from gateway.turns import person_commands
 from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
 from gateway.turns.endings import NEW
 from gateway.turns.run_turn import Again, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer, hold_agent
@@ -96,6 +97,10 @@ class CommandScene:
     @property
     def item(self) -> Item:
         return self.job.first
+
+    @property
+    def person(self) -> str:
+        return self.item.view.sender.person
 
     def plan(self, *, needs_model: bool = False) -> AgentPlan:
         """What the conversation's agent has to be; a command that needs no model does not fail for want of one."""
@@ -494,6 +499,10 @@ HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
         "status": lambda scene: Result(scene.operator.describe()),
         "logs": show_log,
         "people": manage_people,
+        "sethome": lambda scene: Result(person_commands.set_home(scene)),
+        "timezone": lambda scene: Result(person_commands.set_timezone(scene)),
+        "quiet": lambda scene: Result(person_commands.set_quiet(scene)),
+        "link": lambda scene: Result(person_commands.make_link(scene)),
         "quit": lambda scene: Result(),
     }
 )

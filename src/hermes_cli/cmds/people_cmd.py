@@ -17,7 +17,7 @@ _NOBODY = "Nobody but the owner of this machine may speak. Who writes on a conne
 
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("hermes people", description="Decide who may speak with this Hermes.")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|approve|remove|role|link|forget")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="people with their roles, and open requests")
     approve = actions.add_parser("approve", help="let in who was given this code")
     approve.add_argument("code", metavar="CODE")
@@ -26,14 +26,23 @@ def main(args: list[str]) -> int:
     remove = actions.add_parser("remove", help="end a person's access at once; their data stays")
     role = actions.add_parser("role", help="change a person's role")
     link = actions.add_parser("link", help="add another platform's identity to a person")
+    unlink = actions.add_parser("unlink", help="take an identity from a person")
+    home = actions.add_parser("home", help="show or set where a person hears what they did not ask for")
+    timezone = actions.add_parser("timezone", help="show or set a person's time zone")
+    quiet = actions.add_parser("quiet", help="show or set when a person is told nothing unasked")
     forget = actions.add_parser("forget", help="delete a person or group with all that belongs to them")
-    for action in (remove, role, link, forget):
-        action.add_argument("id", metavar="ID", help="as `hermes people list` shows it")
+    for action in (remove, role, link, unlink, home, timezone, quiet, forget):
+        action.add_argument("id", metavar="ID", help="as `hermes people list` shows it; owner: you")
     role.add_argument("role", metavar="ROLE", choices=ROLE_NAMES, help=", ".join(ROLE_NAMES))
-    link.add_argument("platform", metavar="PLATFORM")
-    link.add_argument("sender", metavar="SENDER", help="the platform's own id of them, not their name")
+    for action in (link, unlink):
+        action.add_argument("platform", metavar="PLATFORM")
+        action.add_argument("sender", metavar="SENDER", help="the platform's own id of them, not their name")
+    home.add_argument("platform", metavar="PLATFORM", nargs="?", help="off: they have none")
+    home.add_argument("chat", metavar="CHAT", nargs="?", help="the platform's own id of the chat")
+    timezone.add_argument("zone", metavar="ZONE", nargs="?", help="such as Europe/Berlin, or off")
+    quiet.add_argument("hours", metavar="HOURS", nargs="?", help="such as 22:00-07:00, or off")
     forget.add_argument("--yes", action="store_true", help="do not ask")
-    for action in (listing, approve, remove, role, link, forget):
+    for action in (listing, approve, remove, role, link, unlink, home, timezone, quiet, forget):
         action.add_argument("--json", action="store_true", help="for programs")
     parsed = parser.parse_args(args)
     if parsed.action == "forget" and not parsed.yes:
@@ -54,10 +63,27 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
         known = [(each, ", from the settings" if each["listed"] else "") for each in person["identities"]]
         places = ", ".join(f"{each['platform']} {each['sender']}{note}" for each, note in known) or "no identity"
         yield f"{person['id']}  {person['role']:<6}  {person['name']}  ({places})"
+        habits = _describe_habits(person["habits"])
+        if habits:
+            yield f"    {habits}"
     for request in told["pairings"]:
         minutes = max(1, round((request["expires"] - time.time()) / 60))
         who = f"{request['name']} ({request['platform']} {request['sender']})"
         yield f"{request['code']}  wants in: {who}; `hermes people approve {request['code']}` within {minutes} min"
+
+
+def _describe_habits(habits: Mapping[str, Any]) -> str:
+    home = habits["home"]
+    parts = {
+        "home": f"{home['platform']} {home['chat']}" if home else "",
+        "time zone": habits["timezone"],
+        "quiet": habits["quiet"],
+    }
+    return "; ".join(f"{name} {value}" for name, value in parts.items() if value)
+
+
+def _tell_habits(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{told['id']}: {_describe_habits(told['habits']) or 'no home channel, no time zone, no quiet hours'}"
 
 
 def _tell_remove(told: Mapping[str, Any]) -> Iterator[str]:
@@ -83,6 +109,10 @@ _WORDS: owner.Words = MappingProxyType(
         "remove": _tell_remove,
         "role": lambda told: [f"{_name(told)} is {told['person']['role']} now."],
         "link": lambda told: [f"{_name(told)} is known there, too."],
+        "unlink": lambda told: [f"{_name(told)} is not known there any more."],
+        "home": _tell_habits,
+        "timezone": _tell_habits,
+        "quiet": _tell_habits,
         "forget": _tell_forget,
     }
 )

@@ -106,8 +106,16 @@ class HabitStore(StorePart):
         """The open code that is meant; None: it is wrong, used or too old."""
         return rules.pick_code(code, (LinkCode(*row) for row in self._db.find(GET_CODES)))
 
-    def drop_codes(self, person: str) -> None:
-        self._db.run(Sql(DROP_CODES, (person,)))
+    def use_code(self, code: str) -> LinkCode | None:
+        """The same, and it is used up: it joins once, whoever says it at the same moment."""
+
+        def use(db: Transaction) -> LinkCode | None:
+            found = rules.pick_code(code, (LinkCode(*row) for row in db.execute(GET_CODES).rows))
+            if found is not None:
+                db.execute(DROP_CODES, (found.person,))
+            return found
+
+        return self._db.write(use)
 
     # --- what a chat was told by others, for its model
 

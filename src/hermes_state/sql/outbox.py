@@ -140,6 +140,11 @@ class Outbox(StorePart):
 
 
 def add_answers(conversation: str, seq: int, answers: Sequence[Outgoing], *, name: str | None = None) -> list[Sql]:
-    """Put them into the outbox, numbered after those that the turn has there already."""
-    owner = {"conversation": conversation, "seq": seq, "name": name}
-    return [Sql(sql.ADD_ANSWER, {**owner, **turn_rules.write_answer(answer)}) for answer in answers]
+    """Put them into the outbox, numbered after those that the turn has there already; what is said in another
+    conversation belongs to no turn there."""
+    own = {"conversation": conversation, "seq": seq, "name": name}
+    added = []
+    for answer in answers:
+        elsewhere = {"conversation": clean(answer.conversation), "seq": 0} if answer.conversation else {}
+        added.append(Sql(sql.ADD_ANSWER, {**own, **elsewhere, **turn_rules.write_answer(answer)}))
+    return added

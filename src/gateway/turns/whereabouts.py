@@ -1,0 +1,91 @@
+"""Where and when a person is told what they did not ask for: in the conversation that it belongs to, at home when they
+are not there, and not during their quiet hours."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gateway.core.quiet_hours import hold_until
+from gateway.delivery.delivery import Delivery
+from hermes_base.inbound import NOTE, Address, Outgoing
+from hermes_state.people_store import Habits
+from hermes_state.sql.store_sql import Store
+
+FROM_ELSEWHERE = "(This is about another conversation: {title}.{way})"
+WAY_BACK = " /resume {session} brings it here."
+TOLD_HERE = "[Hermes told the person in this chat, without having been asked here: {text}]"
+NOTE_CHARS = 2_000
+
+
+def choose_place(own: Address, is_there: bool, home: Address | None) -> Address:
+    """Where a notice for a person goes: to the conversation that it belongs to, unless nobody is there and they have a
+    home. A group is no place of one person, so what belongs there stays there."""
+    return home if home is not None and own.kind == "dm" and not is_there else own
+
+
+class Whereabouts:
+    """Reads the store; called on threads that may wait for it."""
+
+    def __init__(self, store: Store, delivery: Delivery, profile: str, now: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._delivery = delivery
+        self._profile = profile
+        self._now = now
+
+    def habits(self, person: str) -> Habits:
+        return self._store.habits.get(person) if person else Habits()
+
+    def find_home(self, person: str) -> Address | None:
+        """Their home, as long as this gateway sends there."""
+        home = self.habits(person).home
+        return home if home is not None and self._delivery.has(home) else None
+
+    def find_place(self, own: Address, person: str) -> Address:
+        """Where a notice of a conversation that was last spoken to at `own` finds this person now."""
+        is_there = self._delivery.is_there(own)
+        return choose_place(own, is_there, None if is_there else self.find_home(person))
+
+    def direct(self, notice: Outgoing, person: str) -> Outgoing:
+        """A notice of the conversation that was last spoken to at its address, for where and when it finds its person.
+        Whoever has stored it calls `note_told`."""
+        place = self.find_place(notice.address, person)
+        elsewhere = "" if place == notice.address else place.conversation(self._profile)
+        return self.quieten(replace(notice, address=place, conversation=elsewhere), person)
+
+    def quieten(self, outgoing: Outgoing, person: str) -> Outgoing:
+        """The same message, which waits if it is for one person and these are their quiet hours."""
+        until = self.find_quiet(outgoing.address, person)
+        return replace(outgoing, hold_until=until, held_for=self._store.habits.key_of(person)) if until else outgoing
+
+    def find_quiet(self, address: Address, person: str) -> float:
+        """Until when a person wants to hear nothing there that they did not ask for; 0.0: they may be told now."""
+        habits = self.habits(person)
+        return hold_until(habits.quiet, habits.timezone, self._now()) if address.kind == "dm" and habits.quiet else 0.0
+
+    def hold_anew(self, person: str) -> None:
+        """Their habits have changed: what waits for them waits until the quiet hours of now are over."""
+        habits = self.habits(person)
+        until = hold_until(habits.quiet, habits.timezone, self._now())
+        self._store.turns.hold_anew(self._store.habits.key_of(person), until)
+
+    # --- the answer to a notice
+
+    def spread(self, conversation: str, answer: Outgoing, person: str) -> list[Outgoing]:
+        """An answer that nobody waits for: in its conversation, and at home if nobody is there."""
+        own = answer if answer.draft else self.quieten(answer, person)
+        place = self.find_place(answer.address, person)
+        if place == answer.address or not answer.text:
+            return [own]
+        info = self._store.current(conversation)
+        way = WAY_BACK.format(session=info.id) if info and place.kind == "dm" else ""
+        title = (info.title or info.preview) if info else ""
+        text = f"{answer.text}\n\n{FROM_ELSEWHERE.format(title=title or 'one without a name', way=way)}"
+        copy = Outgoing(place, text, NOTE, answer.level, conversation=place.conversation(self._profile))
+        return [own, self.quieten(copy, person)]
+
+    def note_told(self, outgoing: Outgoing) -> None:
+        """It is stored, and is sent; what is said in another conversation, its model hears of with the next message
+        there."""
+        if outgoing.conversation:
+            self._store.habits.add_note(outgoing.conversation, TOLD_HERE.format(text=outgoing.text[:NOTE_CHARS]))
+        self._delivery.wake(outgoing.address)

@@ -1,0 +1,281 @@
+"""What people are told without having asked: where it goes, and when, through the whole gateway."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from house import House, Visitor
+from raw_client import RawClient
+from waiting import wait_until
+
+from gateway.turns.whereabouts import choose_place
+from hermes_base.inbound import Address
+from hermes_cli.cmds import owner
+from hermes_lab.server import LabServer
+
+PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
+
+
+@pytest.fixture
+def house(home: Path, lab: LabServer) -> Iterator[House]:
+    with House(home, lab.base_url, pretend=PEOPLE) as made:
+        yield made
+
+
+def find_id(house: House, sender: str) -> str:
+    people = house.operate("people.list")["people"]
+    return next(str(one["id"]) for one in people if any(who["sender"] == sender for who in one["identities"]))
+
+
+def end_process(house: House, conversation: str, text: str) -> None:
+    """As if a background process of the conversation had ended."""
+    current = house.gateway.store.current(conversation)
+    assert current is not None
+    house.gateway.builder._post_notice(current.task, "p1", text)
+
+
+def around_now(hours: int = 1) -> str:
+    """Quiet hours that hold now, by the machine's clock."""
+    now = datetime.now()
+    return f"{now - timedelta(hours=hours):%H:%M}-{now + timedelta(hours=hours):%H:%M}"
+
+
+def wait_held(house: House, count: int) -> None:
+    wait_until(lambda: house.gateway.turns.outbox_held()[0] == count)
+    wait_until(lambda: not house.service.updates and not house.gateway.lanes.at_work)
+
+
+def work_at_terminal(house: House) -> str:
+    """Somebody at a terminal asks something and closes it; their conversation."""
+    client = RawClient(house.home, "one")
+    client.say("[[say begun]]", "1")
+    conversation = str(client.welcome.conversation)
+    wait_until(lambda: house.gateway.store.current(conversation) is not None)
+    house.wait_quiet()
+    client.close()
+    wait_until(lambda: not house.gateway.delivery._readers["local:local"].adapter.hub.count())
+    return conversation
+
+
+# --- home
+
+
+def test_where_a_notice_goes() -> None:
+    """One function decides: the conversation, unless nobody is there and there is a home."""
+    own, group, home = Address("a", "b", "own"), Address("a", "b", "room", "group"), Address("c", "d", "home")
+    assert choose_place(own, True, home) == own
+    assert choose_place(own, False, home) == home
+    assert choose_place(own, False, None) == own
+    assert choose_place(group, False, home) == group
+
+
+def test_a_closed_terminal_is_answered_at_home(house: House, lab: LabServer) -> None:
+    """Ended background work of a terminal that is closed comes to the owner's home channel, once, with the way back;
+    the model there hears of it with the next message."""
+    olga = house.person("olga")
+    assert "home channel now" in olga.ask("/sethome")[-1]
+    conversation = work_at_terminal(house)
+    session = house.gateway.store.current(conversation)
+    assert session is not None
+    end_process(house, conversation, "[[say the backup is done]]")
+    told = olga.wait_seen("the backup is done")
+    assert f"/resume {session.id}" in told.text
+    wait_until(lambda: not house.gateway.lanes.at_work)
+    assert olga.count("the backup is done") == 1
+    olga.say("[[say which one]] what backup?")
+    olga.wait_seen("which one")
+    asked = str(lab.requests[-1].json()["messages"][-1]["content"])
+    assert "Hermes told the person in this chat" in asked
+    assert "the backup is done" in asked
+    olga.say("[[say no more]]")
+    olga.wait_seen("no more")
+    assert "Hermes told the person" not in str(lab.requests[-1].json()["messages"][-1]["content"])
+    waiting = [row.outgoing.text for row in house.gateway.turns.outbox_since(conversation, 0)]
+    assert waiting[-1] == "the backup is done"  # for whoever opens the terminal again
+
+
+def test_a_notice_stays_where_somebody_is(house: House) -> None:
+    """Where the conversation is a chat, it is told there, whatever home its person has."""
+    ann, room = house.person("ann"), house.person("ann", "room", "group")
+    room.ask("/sethome")
+    ann.ask("[[say hello]]")
+    end_process(house, ann.conversation, "[[say it ended]]")
+    ann.wait_seen("it ended")
+    house.wait_quiet()
+    assert room.count("it ended") == 0
+
+
+def test_without_a_home_it_waits_in_its_conversation(house: House) -> None:
+    conversation = work_at_terminal(house)
+    olga = house.person("olga")
+    olga.ask("/sethome")
+    assert "no home channel any more" in olga.ask("/sethome off")[-1]
+    end_process(house, conversation, "[[say it ended]]")
+    wait_until(
+        lambda: any(row.outgoing.text == "it ended" for row in house.gateway.turns.outbox_since(conversation, 0))
+    )
+    assert olga.count("it ended") == 0
+
+
+def test_an_earlier_conversation_of_a_closed_terminal_is_told_at_home(house: House) -> None:
+    """The note with the way back, when the conversation goes on in another session."""
+    olga = house.person("olga")
+    olga.ask("/sethome")
+    conversation = work_at_terminal(house)
+    first = house.gateway.store.current(conversation)
+    assert first is not None
+    house.gateway.store.end(first.id, "new")
+    house.gateway.builder._post_notice(first.task, "p1", "Background process p1 ended.")
+    assert f"/resume {first.id}" in olga.wait_seen("Background process p1").text
+
+
+def test_a_terminal_is_nobodys_home(house: House) -> None:
+    client = RawClient(house.home, "one")
+    client.say("/sethome", "1")
+    wait_until(lambda: any("nobody's home" in str(line) for line in client.lines))
+    client.close()
+    assert house.gateway.store.habits.get("owner").home is None
+    with pytest.raises(Exception, match="nobody's home"):
+        house.operate("people.home", id="owner", platform="web", chat="x")
+
+
+def test_an_operator_sets_the_home(house: House) -> None:
+    """The chat is known by its platform's id; account and kind are those it was last spoken to with."""
+    ann, room = house.person("ann"), house.person("ann", "room", "group")
+    ann.ask("[[say hello]]")
+    room.ask("[[say hello]]")
+    id = find_id(house, "ann")
+    told = house.operate("people.home", id=id, platform="pretend", chat="room")
+    assert told["habits"]["home"] == {
+        "platform": "pretend",
+        "account": "bot",
+        "chat": "room",
+        "kind": "group",
+        "thread": "",
+    }
+    assert house.operate("people.home", id=id)["habits"] == told["habits"]
+    listed = next(one for one in house.operate("people.list")["people"] if one["id"] == id)
+    assert listed["habits"] == told["habits"]
+    assert house.operate("people.home", id=id, platform="off")["habits"]["home"] is None
+    with pytest.raises(Exception, match="no platform"):
+        house.operate("people.home", id=id, platform="nowhere", chat="1")
+    with pytest.raises(Exception, match="nobody with the id"):
+        house.operate("people.home", id="p-nobody", platform="pretend", chat="1")
+
+
+# --- quiet hours
+
+
+def be_quiet(person: Visitor) -> None:
+    told = person.ask(f"/quiet {around_now()}")[-1]
+    assert "Your quiet hours are" in told
+
+
+def test_notices_wait_and_answers_do_not(house: House) -> None:
+    """C8, C9: during quiet hours nothing is sent unasked, neither a draft nor a typing sign; what is asked is answered
+    at once; what waited comes in order, once."""
+    ann, olga = house.person("ann"), house.person("olga")
+    ann.ask("[[say hello]]")
+    be_quiet(ann)
+    before, calls = ann.seen, len(house.service.calls)
+    end_process(house, ann.conversation, "[[say first is done]]")
+    wait_held(house, 1)
+    end_process(house, ann.conversation, "[[say second is done]]")
+    wait_held(house, 2)
+    assert ann.seen == before
+    assert len(house.service.calls) == calls
+    ann.say("[[say answered at once]]")
+    ann.wait_seen("answered at once")
+    ann.say("/quiet")
+    assert "2 messages wait for you until" in ann.wait_seen("2 messages").text
+    olga.say("/status")
+    assert "2 wait for the end of somebody's quiet hours" in olga.wait_seen("Turns under way").text
+    ann.say("/quiet off")
+    ann.wait_seen("second is done")
+    house.wait_quiet()
+    said = [text for text in ann.seen if text.endswith("is done")]
+    assert said == ["first is done", "second is done"]
+
+
+def test_what_waits_outlives_the_process(house: House) -> None:
+    """C9: stored, then delivered: a gateway that ends meanwhile delivers it after its next start, at its time."""
+    ann = house.person("ann")
+    ann.ask("[[say hello]]")
+    be_quiet(ann)
+    end_process(house, ann.conversation, "[[say it is done]]")
+    wait_held(house, 1)
+    house.stop()
+    house.start()
+    id = find_id(house, "ann")
+    ann.say("[[say up again]]")
+    ann.wait_seen("up again")
+    assert ann.count("it is done") == 0
+    house.gateway.turns.hold_anew(id, time.time() + 0.2)  # the hours are over
+    ann.wait_seen("it is done")
+    house.wait_quiet()
+    assert ann.count("it is done") == 1
+
+
+def test_a_question_of_a_turn_that_nobody_asked_for_wakes_nobody(home: Path, lab: LabServer) -> None:
+    """G4: no answer is no; the model hears that nobody agreed, and what it says waits."""
+    with House(home, lab.base_url, pretend=PEOPLE, approvals={"mode": "ask"}) as house:
+        olga = house.person("olga")
+        olga.ask("[[say hello]]")
+        be_quiet(olga)
+        before = olga.seen
+        end_process(house, olga.conversation, '[[tool terminal {"command": "touch made"}]]')
+        wait_held(house, 1)
+        assert olga.seen == before
+        assert house.gateway.questions.open(olga.conversation) is None
+
+
+def test_quiet_hours_are_of_one_person(house: House) -> None:
+    ann, ben, room = house.person("ann"), house.person("ben"), house.person("ann", "room", "group")
+    for each in (ann, ben, room):
+        each.ask("[[say hello]]")
+    be_quiet(ann)
+    end_process(house, ben.conversation, "[[say for ben]]")
+    end_process(house, room.conversation, "[[say for all]]")
+    ben.wait_seen("for ben")
+    room.wait_seen("for all")
+
+
+def test_bad_input_is_told_and_changes_nothing(house: House) -> None:
+    ann = house.person("ann")
+    ann.ask("[[say hello]]")
+    id = find_id(house, "ann")
+    ann.ask("/quiet 22:00-07:00")
+    assert "are no quiet hours" in ann.ask("/quiet nights")[-1]
+    assert "no time zone" in ann.ask("/timezone Nowhere/Land")[-1]
+    assert "no way to use it" in ann.ask("/sethome here")[-1]
+    assert house.operate("people.quiet", id=id)["habits"]["quiet"] == "22:00-07:00"
+    assert "no quiet hours" in ann.ask("/quiet off")[-1]
+
+
+def test_the_command_does_the_same(home: Path) -> None:
+    """Without a gateway, with the home's lock."""
+    assert owner.perform("people.quiet", {"id": "owner", "hours": "22:00-07:00"})["habits"]["quiet"] == "22:00-07:00"
+    assert owner.perform("people.timezone", {"id": "owner", "zone": "europe/berlin"})["habits"] == {
+        "home": None,
+        "timezone": "Europe/Berlin",
+        "quiet": "22:00-07:00",
+    }
+    assert owner.perform("people.timezone", {"id": "owner", "zone": "off"})["habits"]["timezone"] == ""
+
+
+# --- the time zone
+
+
+def test_the_model_is_told_the_persons_date(house: House, lab: LabServer) -> None:
+    """A3: in the newest user message, never in the prompt; told again only when it changed."""
+    ann = house.person("ann")
+    assert "no time zone" in ann.ask("/timezone")[-1]
+    ann.ask("/timezone Pacific/Kiritimati")
+    ann.ask("[[say hello]]")
+    system, *_, user = lab.requests[-1].json()["messages"]
+    assert "in Pacific/Kiritimati; working folder" in str(user["content"])
+    assert "Kiritimati" not in str(system)
+    ann.ask("[[say again]]")
+    assert "Kiritimati" not in str(lab.requests[-1].json()["messages"][-1]["content"])
