@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from house import ACCOUNT, House, Visitor
+from waiting import wait_until
 
 from gateway.platforms import platform_list
 from gateway.platforms.pretend.adapter import PretendAdapter, describe
@@ -64,6 +65,7 @@ class TwoApps(House):
         return OtherVisitor(house, sender, chat or f"there-{sender}", kind, name or sender.title())
 
     def wait_quiet(self, seconds: float = 20.0) -> None:
+        wait_until(lambda: not self.other_service.updates, seconds)
         super().wait_quiet(seconds)
 
 

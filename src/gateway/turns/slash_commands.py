@@ -206,25 +206,30 @@ def start_new(scene: CommandScene) -> Result:
 
 
 def resume(scene: CommandScene) -> Result:
-    """Without an id: what there is; with one: go on there, which moves a client that can be moved."""
-    store, person = scene.parts.store, scene.plan().scope.person_id
-    within = None if spec_of(scene.item.inbound.address.platform).joins else scene.key
+    """Without an id: what there is; with one: go on there, which moves a client that can be moved, and brings over what
+    the person said elsewhere to a chat that stays where it is. A group goes on with its own."""
+    store, address, person = scene.parts.store, scene.item.inbound.address, scene.plan().scope.person_id
+    joins = spec_of(address.platform).joins
+    within = None if joins or address.kind == "dm" else scene.key
     if not scene.args:
         found = list_sessions(store, LISTED, conversation=within, person=person)
         if not found:
             return Result(["There is no earlier conversation yet."])
         ending = "Go on with one of them: /resume ID (the beginning of the id is enough)"
-        return Result([*map(_session_line, found), ending])
+        return Result([*(_session_line(info, scene.key) for info in found), ending])
     info = find_session(store, scene.args, conversation=within, person=person)
     line = f"Going on with {info.id}: {info.title or info.preview} ({info.messages} messages)"
-    if info.conversation != scene.key:
+    if info.conversation != scene.key and joins:
         scene.parts.endings.resume(info)
         return Result([line], moved=info.conversation)
-    current = store.current(scene.key)
+    current, wanted = store.current(scene.key), info.id
     if current is not None and current.id == info.id:
         return Result([line])
+    if info.conversation != scene.key:
+        wanted = store.branch(info.id, conversation=scene.key, current=False).id
+        line = f"{line}, in a copy here, {wanted}. There it stays as it is."
     told = _tell_who_answers(scene) if scene.parts.endings.leave_session(scene.key) else []
-    return Result([line, *told], go_on_in=info.id)
+    return Result([line, *told], go_on_in=wanted)
 
 
 def branch(scene: CommandScene) -> Result:
@@ -469,9 +474,10 @@ def _tell_anew(tokens: int) -> list[str]:
     return [f"The next request is read anew by the provider: about {tokens:,} tokens."] if tokens else []
 
 
-def _session_line(info: SessionInfo) -> str:
+def _session_line(info: SessionInfo, here: str) -> str:
     moment = datetime.fromtimestamp(info.updated).strftime("%Y-%m-%d %H:%M")
-    return f"{info.id}  {moment}  {info.title or info.preview}"
+    elsewhere = "" if info.conversation == here else f" ({spec_of(info.platform).label})"
+    return f"{info.id}  {moment}  {info.title or info.preview}{elsewhere}"
 
 
 #: What `/people` takes: the word, what its argument is called, and the lines that tell what was done.
