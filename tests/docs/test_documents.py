@@ -120,7 +120,7 @@ def test_shell_examples_run(block: Block, tmp_path: Path, clean: dict[str, str])
     """H11: each command of an example runs in the order of the page, beginning with an empty home."""
     with contextlib.ExitStack() as running:
         for words in find_commands(block.text):
-            if words[:3] == ["hermes", "lab", "serve"]:
+            if words[:2] == ["hermes", "lab"]:
                 start_and_stop(words, tmp_path, clean)
             elif words[:3] == ["hermes", "gateway", "run"]:
                 running.enter_context(keep_running(words, tmp_path, clean))
