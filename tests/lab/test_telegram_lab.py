@@ -21,6 +21,7 @@ from telegram import (
 from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter
 
 from hermes_lab.chats.rates import Rate
+from hermes_lab.chats.telegram import parameter_names, service
 from hermes_lab.chats.telegram.people import POINT
 from hermes_lab.chats.telegram.service import TelegramRates
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
@@ -327,6 +328,38 @@ def test_errors_and_complaints(
         assert lab.seen(person) == []
 
     run(steps, complaints=kinds)
+
+
+def test_every_method_has_its_parameters() -> None:
+    assert set(parameter_names._NAMES) == set(service._NAMES.values())
+
+
+def test_a_parameter_that_nobody_knows() -> None:
+    async def steps(lab: TelegramLab, bot: Bot, person: int) -> None:
+        await bot.send_message(person, "x", api_kwargs={"parse_mod": "HTML"})
+
+    run(steps, complaints=("fields",))
+
+
+def test_people_come_and_go_and_send_other_things() -> None:
+    async def steps(lab: TelegramLab, bot: Bot, person: int) -> None:
+        other = lab.add_person("Ben")
+        group = lab.add_group("Ops", [person])
+        lab.join(other, group)
+        lab.leave(other, group)
+        lab.post(person, {"location": {"latitude": 1.0, "longitude": 2.0}})
+        come, gone, place = (update.message for update in await bot.get_updates(timeout=5))
+        assert come is not None
+        assert gone is not None
+        assert place is not None
+        assert [user.id for user in come.new_chat_members] == [other]
+        assert gone.left_chat_member is not None
+        assert place.location is not None
+        sent = await bot.send_message(person, "?", reply_markup=buttons(("a",)))
+        press = lab.press(person, sent.message_id, "a")
+        assert lab.unanswered == [press]
+
+    run(steps)
 
 
 def test_an_edit_to_the_same_text() -> None:

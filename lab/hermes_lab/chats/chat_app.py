@@ -3,7 +3,6 @@
 What the app itself is stands behind `ChatService`. Below `/lab/` a test steers the server: one verb a call.
 """
 
-import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -144,8 +143,9 @@ class ChatApp:
     async def _spoil(self, connection: Connection, ask: ChatAsk, call: ChatCall, fault: ChatFault) -> None:
         match fault.kind:
             case faults.TOO_MANY:
-                scope = ACCOUNT if fault.whole_account else ask.chat
-                self._book(ask.account).punish(self.clock.now(), scope, fault.seconds)
+                if ask.shares:
+                    scope = ACCOUNT if fault.whole_account else ask.chat
+                    self._book(ask.account).punish(self.clock.now(), scope, fault.seconds)
                 early = self._judge_time(ask, call, planned=True)
                 await self._reply(connection, call, early or self.service.refuse(fault.seconds))
             case faults.ERROR:
@@ -163,7 +163,7 @@ class ChatApp:
                 await self._perform(connection, ask, call, quiet=True)
                 await connection.hang()
             case _:
-                await asyncio.sleep(fault.seconds)
+                await connection.wait(fault.seconds)  # who leaves meanwhile has asked for it all the same
                 await self._perform(connection, ask, call)
 
     async def _reply(self, connection: Connection, call: ChatCall, reply: ChatReply) -> None:

@@ -48,9 +48,9 @@ class People:
         self._world = world
         self._queues = queues
         names = (
-            "add_person add_group add_topic close_topic say send send_album edit delete press react block unblock "
-            "remove_bot admit_bot migrate change_chat deactivate messages seen actions press_state menu redeliver "
-            "pending push"
+            "add_person add_group join leave add_topic close_topic say post send send_album edit delete press react "
+            "block unblock remove_bot admit_bot migrate change_chat deactivate messages seen actions press_state "
+            "unanswered menu redeliver pending push"
         )
         self.verbs: dict[str, Callable[..., Any]] = {name: getattr(self, name) for name in names.split()}
 
@@ -73,6 +73,22 @@ class People:
         chat.people |= set(members)
         chat.bots |= {bot.id: ADMIN if admin else MEMBER for bot in self._world.bots.values()}
         return chat.id
+
+    def join(self, person: int, chat: int) -> int:
+        """Somebody comes into a group; the id of the message that says so."""
+        found = self._group(chat)
+        found.people.add(person)
+        return self._announce(found, person, new_chat_members=[self._person(person).describe()])
+
+    def leave(self, person: int, chat: int) -> int:
+        found = self._group(chat)
+        found.people.discard(person)
+        return self._announce(found, person, left_chat_member=self._person(person).describe())
+
+    def _announce(self, chat: TelegramChat, person: int, **fields: Any) -> int:
+        message = self._world.add_message(chat, self._person(person).describe(), **fields)
+        self._tell(chat, "message", message.body)
+        return message.id
 
     def add_topic(self, chat: int, name: str, by: int = 0) -> int:
         """A topic of a forum; its id."""
@@ -118,6 +134,10 @@ class People:
         if found or entities:
             fields["entities"] = sorted([*found, *entities], key=lambda row: int(row["offset"]))
         return self._speak(person, chat, thread, reply_to, quote, fields, bot)
+
+    def post(self, person: int, fields: Mapping[str, Any], chat: int = 0, thread: int = 0) -> int:
+        """A message of another kind, as a location or a poll, by its own fields."""
+        return self._speak(person, chat, thread, 0, "", dict(fields), "")
 
     def send(
         self,
@@ -334,6 +354,10 @@ class People:
         """Whether a press was answered, and with what."""
         found = self._world.presses[press]
         return {"answered": found.answered, **found.answer}
+
+    def unanswered(self) -> list[str]:
+        """The presses that nobody has answered: their buttons go on spinning."""
+        return [press.id for press in self._world.presses.values() if not press.answered]
 
     def menu(self, person: int, chat: int = 0, language: str = "", bot: str = "") -> list[dict[str, str]]:
         """The commands that somebody is offered in a chat."""

@@ -11,8 +11,17 @@ from hermes_lab.chats.forms import BadForm, Form, read_form
 from hermes_lab.chats.rates import ACCOUNT, Rate, Share, whole_seconds
 from hermes_lab.chats.record import ChatCall, ChatClock, ChatRecord
 from hermes_lab.chats.telegram import bot_methods, media, sending
-from hermes_lab.chats.telegram.api_values import MOST_UPLOAD, TOKEN, UNKNOWN_METHOD, ApiError, Parameters
+from hermes_lab.chats.telegram.api_values import (
+    FIELDS,
+    LENGTH,
+    MOST_UPLOAD,
+    TOKEN,
+    UNKNOWN_METHOD,
+    ApiError,
+    Parameters,
+)
 from hermes_lab.chats.telegram.calling import Calling, Method
+from hermes_lab.chats.telegram.parameter_names import find_unknown
 from hermes_lab.chats.telegram.people import People
 from hermes_lab.chats.telegram.updates import UpdateQueue
 from hermes_lab.chats.telegram.webhooks import Webhook
@@ -173,14 +182,16 @@ class TelegramService:
     async def _call(self, bot: BotAccount, ask: ChatAsk, call: ChatCall, connection: Connection) -> Any:
         form: Form = ask.parameters
         if "too large" in form.values:
-            raise ApiError(413, "Request Entity Too Large", "length")
+            raise ApiError(413, "Request Entity Too Large", LENGTH)
         if "bad form" in form.values:
-            raise ApiError(400, "Bad Request: strings must be encoded in UTF-8", "fields")
+            raise ApiError(400, "Bad Request: strings must be encoded in UTF-8", FIELDS)
         queue, webhook, parameters = self.queues[bot.id], self.webhooks[bot.id], Parameters(form)
 
         def complain(kind: str, text: str) -> None:
             self.record.complain(kind, f"{ask.method}: {text}", call)
 
+        for name in find_unknown(ask.method, form.values):
+            complain(FIELDS, f"There is no parameter {name}.")
         match ask.method:
             case "getUpdates":
                 return await queue.poll(parameters, connection, complain)

@@ -48,6 +48,16 @@ class TelegramControl(ChatControl):
     def add_topic(self, chat: int, name: str, by: int = 0) -> int:
         return int(self.do("add_topic", chat=chat, name=name, by=by))
 
+    def join(self, person: int, chat: int) -> int:
+        return int(self.do("join", person=person, chat=chat))
+
+    def leave(self, person: int, chat: int) -> int:
+        return int(self.do("leave", person=person, chat=chat))
+
+    def post(self, person: int, fields: Mapping[str, Any], chat: int = 0, thread: int = 0) -> int:
+        """A message of another kind, as a location or a poll, by its own fields."""
+        return int(self.do("post", person=person, fields=fields, chat=chat, thread=thread))
+
     def say(self, person: int, text: str, **more: Any) -> int:
         """Write; the id of the message. More: chat, thread, reply_to, quote, entities, bot (a token)."""
         return int(self.do("say", person=person, text=text, **more))
@@ -78,6 +88,12 @@ class TelegramControl(ChatControl):
 
     def press_state(self, press: str) -> dict[str, Any]:
         found: dict[str, Any] = self.do("press_state", press=press)
+        return found
+
+    @property
+    def unanswered(self) -> list[str]:
+        """The presses that nobody has answered: their buttons go on spinning."""
+        found: list[str] = self.do("unanswered")
         return found
 
     def react(self, person: int, message: int, emoji: str, chat: int = 0) -> None:

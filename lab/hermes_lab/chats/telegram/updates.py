@@ -142,7 +142,7 @@ class UpdateQueue:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if mine.done() and (problem := mine.result()) is not None:
                 if problem.status == 409:
-                    await self._delay_conflict()
+                    await self._delay_conflict(connection)
                 raise problem
             return not (leaving.done() and leaving.result())
         finally:
@@ -151,12 +151,12 @@ class UpdateQueue:
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
 
-    async def _delay_conflict(self) -> None:
+    async def _delay_conflict(self, connection: Connection) -> None:
         now = self.clock.now()
         soon = now - self._last_conflict < SPIN_SECONDS
         self._last_conflict = now
         if soon:
-            await asyncio.sleep(SPIN_SECONDS)
+            await connection.wait(SPIN_SECONDS)
 
     def end_poll(self, error: ApiError) -> None:
         """Whoever polls is told this."""
