@@ -1,6 +1,9 @@
 """Telegram for the suite that every platform passes: the adapter, and the lab's server as the other side of it."""
 
-from collections.abc import Mapping
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from platform_suite import (
 from pretending import HeardCore
 
 from gateway.platforms import platform_list
-from gateway.platforms.face import Adapter
+from gateway.platforms.face import Adapter, HookAnswer, HookRequest
 from hermes_base.inbound import Address, Inbound
 from hermes_lab.chats import faults
 from hermes_lab.chats.faults import ChatFault
@@ -136,3 +139,57 @@ class TelegramRig(Rig):
 
     def count_typing(self) -> int:
         return len(self.lab.actions(self.person))
+
+
+class TelegramHookRig(TelegramRig):
+    """The same by a webhook. In place of the gateway's door stands a listener that hands each request over."""
+
+    def __init__(self, lab: TelegramLab, home: Path, door: socket.socket) -> None:
+        url = f"http://127.0.0.1:{door.getsockname()[1]}"
+        super().__init__(lab, home, {"mode": "webhook", "public_url": url})
+        self._path = "/hooks/telegram/bot"
+
+    async def connect(self) -> None:
+        self.lab.advance(2)  # a webhook is set at most once a second
+        await super().connect()
+
+    async def repeat(self) -> None:
+        self.lab.redeliver(same_ids=True)
+
+    async def repeat_backwards(self, count: int) -> bool:
+        self.lab.redeliver(count, same_ids=True, backwards=True)
+        return True
+
+    def cut(self) -> bool:
+        return False
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request on one connection, as the lab makes them."""
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            method, path, _ = head[0].split(" ")
+            pairs = (line.partition(":") for line in head[1:] if line)
+            headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            asked = HookRequest(method, "", headers, {}, body)
+            given = await self.adapter.receive_hook(asked) if path == self._path else HookAnswer(404)
+            told = given.body.encode()
+            writer.write(f"HTTP/1.1 {given.status} x\r\nContent-Length: {len(told)}\r\n\r\n".encode() + told)
+            await writer.drain()
+        except (OSError, EOFError):
+            pass  # the other side has left
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def open_hook_rig(home: Path) -> AsyncIterator[TelegramHookRig]:
+    door = socket.create_server(("127.0.0.1", 0))
+    async with TelegramLab(hook_pause=0.05) as lab:
+        rig = TelegramHookRig(lab, home, door)
+        server = await asyncio.start_server(rig.answer, sock=door)
+        try:
+            yield rig
+        finally:
+            server.close()
+            await server.wait_closed()
