@@ -12,12 +12,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from telegram import Bot, Update
 from telegram.error import Conflict, NetworkError, RetryAfter
 from waiting import until, wait_until
 
+from hermes_lab.chats.forms import Form
+from hermes_lab.chats.record import ChatClock
+from hermes_lab.chats.telegram.api_values import Parameters
 from hermes_lab.chats.telegram.service import TelegramRates
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab, TelegramRemote
+from hermes_lab.chats.telegram.updates import UpdateQueue
 from hermes_lab.values import LabProblem
 
 pytestmark = pytest.mark.filterwarnings("ignore::telegram.warnings.PTBUserWarning")
@@ -59,6 +65,36 @@ def test_updates_stay_until_they_are_confirmed() -> None:
         assert lab.pending() == []
 
     run(steps)
+
+
+@given(st.lists(st.one_of(st.just("say"), st.integers(0, 6), st.integers(-3, -1)), max_size=30))
+def test_no_update_is_lost_and_none_comes_after_it_was_confirmed(steps: list[str | int]) -> None:
+    """C1: whatever is said and however it is polled, what waits is what was said and not confirmed, in order."""
+    clock = ChatClock()
+    queue = UpdateQueue(clock)
+    waiting: list[int] = []
+
+    async def poll(offset: int) -> list[int]:
+        clock.advance(4)
+        form = Form({"offset": str(offset), "timeout": "0"})
+        found = await queue.poll(Parameters(form), None, lambda kind, text: None)  # type: ignore[arg-type]  # nobody waits
+        return [update["update_id"] for update in found or ()]
+
+    async def all_steps() -> None:
+        nonlocal waiting
+        for step in steps:
+            if step == "say":
+                made = queue.add("message", {"text": "x"}, 1)
+                assert made is not None
+                waiting.append(made.id)
+                continue
+            assert isinstance(step, int)
+            offset = step if step < 0 else 900_000 + step
+            waiting = waiting[offset:] if offset < 0 else [number for number in waiting if number >= offset]
+            assert await poll(offset) == waiting
+
+    asyncio.run(all_steps())
+    assert [update.id for update in queue.waiting] == waiting
 
 
 def test_a_poll_waits_for_what_comes() -> None:
