@@ -548,7 +548,7 @@ def test_a_call_without_an_answer_may_have_arrived(tmp_path: Path) -> None:
 
 def test_polling_outlives_whatever_the_line_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C1, C13."""
-    monkeypatch.setattr(poll_rules, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(watching, "FIRST_PAUSE", 0.01)
 
     async def steps(scene: Scene) -> None:
         kinds = (faults.CUT_BEFORE, faults.CUT_AFTER, faults.ERROR, faults.PAGE)
@@ -617,7 +617,7 @@ def test_two_pollers_are_said_plainly_until_there_is_one(tmp_path: Path, monkeyp
     """I3 in one process: the second one does not end the first, and both say what is."""
     monkeypatch.setattr(poll_rules, "NORMAL_CONFLICTS", 0)
     monkeypatch.setattr(poll_rules, "QUIET_SECONDS", 0.2)
-    monkeypatch.setattr(poll_rules, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(watching, "FIRST_PAUSE", 0.01)
 
     async def steps(scene: Scene) -> None:
         await until(lambda: len(scene.lab.calls("getUpdates")) == 1)

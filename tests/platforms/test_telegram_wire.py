@@ -13,14 +13,13 @@ from gateway.platforms.telegram import wire_out
 from gateway.platforms.telegram.poll_rules import (
     FOREIGN_WEBHOOK,
     HOOK_TAKEN,
-    LONGEST_PAUSE,
     NORMAL_CONFLICTS,
     QUIET_SECONDS,
     TWO_POLLERS,
     PollState,
     after_success,
     after_trouble,
-    grow_pause,
+    find_pause,
     judge_webhook,
 )
 from gateway.platforms.telegram.refusals import (
@@ -667,21 +666,18 @@ def conflict(text: str = "Conflict: terminated by other getUpdates request") -> 
 
 
 def test_a_few_conflicts_after_a_start_are_normal_and_more_are_told() -> None:
-    state, pauses = PollState(), []
+    state = PollState()
     for n in range(NORMAL_CONFLICTS):
-        state, pause = after_trouble(state, conflict(), float(n), 0.0)
-        pauses.append(pause)
+        state = after_trouble(state, conflict(), float(n))
         assert state.problem == ""
-    state, pause = after_trouble(state, conflict(), 10.0, 0.0)
-    assert state.problem == TWO_POLLERS
-    assert [*pauses, pause] == sorted([*pauses, pause])
+    assert after_trouble(state, conflict(), 10.0).problem == TWO_POLLERS
 
 
 def test_a_conflict_is_over_only_after_a_while_of_quiet() -> None:
     """Two pollers end each other's calls in turn: each has good moments."""
     state = PollState()
     for n in range(NORMAL_CONFLICTS + 1):
-        state, _ = after_trouble(state, conflict(), float(n), 0.0)
+        state = after_trouble(state, conflict(), float(n))
         state = after_success(state, float(n) + 0.5)
     assert state.problem == TWO_POLLERS
     last = float(NORMAL_CONFLICTS)
@@ -691,23 +687,16 @@ def test_a_conflict_is_over_only_after_a_while_of_quiet() -> None:
 
 def test_troubles_of_polling_are_told_each_in_its_sentence() -> None:
     webhook = conflict("Conflict: can't use getUpdates method while webhook is active; use deleteWebhook")
-    state = replace(PollState(), conflicts=NORMAL_CONFLICTS)
-    assert after_trouble(state, webhook, 0.0, 0.0)[0].problem == FOREIGN_WEBHOOK
-    revoked, pause = after_trouble(PollState(), BotTrouble(TroubleKind.TOKEN, "Unauthorized"), 0.0, 0.0)
-    assert "revoked" in revoked.problem
-    assert pause == TOKEN_SECONDS
+    assert after_trouble(replace(PollState(), conflicts=NORMAL_CONFLICTS), webhook, 0.0).problem == FOREIGN_WEBHOOK
+    revoked = BotTrouble(TroubleKind.TOKEN, "Unauthorized")
+    assert "revoked" in after_trouble(PollState(), revoked, 0.0).problem
     cut = BotTrouble(TroubleKind.UNSENT, "no route to host")
-    once, _ = after_trouble(PollState(), cut, 0.0, 0.0)
-    twice, _ = after_trouble(once, cut, 0.0, 0.0)
+    once = after_trouble(PollState(), cut, 0.0)
+    twice = after_trouble(once, cut, 0.0)
     assert (once.problem, "no route to host" in twice.problem) == ("", True)
     assert after_success(twice, 1.0).problem == ""
-    assert after_trouble(PollState(), BotTrouble(TroubleKind.PENALTY, "x", seconds=9.0), 0.0, 0.0)[1] == 9.0
-
-
-@given(st.integers(1, 10_000), st.floats(0, 1))
-def test_pauses_grow_to_a_bound(failures: int, chance: float) -> None:
-    assert 0.5 <= grow_pause(failures, chance) <= LONGEST_PAUSE
-    assert grow_pause(failures + 1, chance) >= grow_pause(failures, chance)
+    asked = BotTrouble(TroubleKind.PENALTY, "x", seconds=9.0)
+    assert [find_pause(trouble) for trouble in (asked, revoked, cut, webhook)] == [9.0, TOKEN_SECONDS, None, None]
 
 
 def test_a_webhook_that_another_program_took_or_that_fails_is_told() -> None:

@@ -1,4 +1,4 @@
-"""What is made of each try to hear from Telegram: how long to pause, and what to tell the owner. Pure."""
+"""What is made of each try to hear from Telegram, and what to tell the owner. Pure."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,7 +13,6 @@ from gateway.platforms.telegram.refusals import (
     is_webhook_set,
 )
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 NORMAL_CONFLICTS = 3  # the poll of the process before us may still be open
 QUIET_SECONDS = 90.0  # so long without a conflict: the other program has ended
 TWO_POLLERS = (
@@ -46,25 +45,27 @@ def after_success(state: PollState, now: float) -> PollState:
     return PollState()
 
 
-def after_trouble(state: PollState, trouble: BotTrouble, now: float, chance: float) -> tuple[PollState, float]:
-    """The state after a failed try, and the pause until the next one; `chance` up to 1."""
+def after_trouble(state: PollState, trouble: BotTrouble, now: float) -> PollState:
+    """The state after a failed try."""
     if trouble.kind is TroubleKind.PENALTY:
-        return state, trouble.seconds
+        return state
     if trouble.kind is TroubleKind.TOKEN:
-        return replace(state, problem=f"{BAD_TOKEN} {BAD_TOKEN_FIX}"), TOKEN_SECONDS
+        return replace(state, problem=f"{BAD_TOKEN} {BAD_TOKEN_FIX}")
     if trouble.kind is TroubleKind.CONFLICT:
         conflicts = state.conflicts + 1
         problem = FOREIGN_WEBHOOK if is_webhook_set(trouble) else TWO_POLLERS
         told = problem if conflicts > NORMAL_CONFLICTS else state.problem
-        return replace(state, conflicts=conflicts, last_conflict=now, problem=told), grow_pause(conflicts, chance)
+        return replace(state, conflicts=conflicts, last_conflict=now, problem=told)
     failures = state.failures + 1
     told = NO_NETWORK.format(trouble.text) if failures > 1 else state.problem
-    return replace(state, failures=failures, problem=told), grow_pause(failures, chance)
+    return replace(state, failures=failures, problem=told)
 
 
-def grow_pause(failures: int, chance: float) -> float:
-    """Twice as long after each failure, up to the longest; up to half of it is left to chance."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 30)) * (1 - chance / 2)
+def find_pause(trouble: BotTrouble) -> float | None:
+    """The seconds that a trouble asks for by itself; None: they grow with each failure."""
+    if trouble.kind is TroubleKind.PENALTY:
+        return trouble.seconds
+    return TOKEN_SECONDS if trouble.kind is TroubleKind.TOKEN else None
 
 
 def judge_webhook(info: Any, url: str, now: float) -> str:

@@ -4,20 +4,28 @@ import asyncio
 import hmac
 import json
 import logging
-import random
 import time
 from collections.abc import Callable
 
+from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import HookAnswer, HookRequest
 from gateway.platforms.telegram.link import BotLink
-from gateway.platforms.telegram.poll_rules import HOOK_TAKEN, PollState, after_success, after_trouble, judge_webhook
+from gateway.platforms.telegram.poll_rules import (
+    HOOK_TAKEN,
+    PollState,
+    after_success,
+    after_trouble,
+    find_pause,
+    judge_webhook,
+)
 from gateway.platforms.telegram.reception import Reception
-from gateway.platforms.telegram.refusals import BotTrouble, is_webhook_set
+from gateway.platforms.telegram.refusals import BotTrouble, TroubleKind, is_webhook_set
 from gateway.platforms.telegram.wire_out import POLL_SECONDS, BotCall, make_poll, make_webhook
 
 _log = logging.getLogger(__name__)
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 ANSWER_SECONDS = 10.0  # more than the time that a poll waits, for its answer to come
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # between two tries to poll
 RETRY_SECONDS = 1.0  # after a message that could not be stored
 LOOK_SECONDS = 60.0  # between two looks at the webhook
 HOOK_UNSEEN = "Telegram cannot be asked about the webhook ({}). It is tried again."
@@ -34,6 +42,7 @@ class Poller:
         self._reception = reception
         self._alive = alive
         self._troubled = troubled
+        self._cuts, self._conflicts = Pauses(FIRST_PAUSE, LONGEST_PAUSE), Pauses(FIRST_PAUSE, LONGEST_PAUSE)
 
     async def run(self) -> None:
         offset: int | None = None
@@ -42,19 +51,28 @@ class Poller:
             try:
                 updates = await self._link.call(make_poll(offset), seconds=POLL_SECONDS + ANSWER_SECONDS)
             except BotTrouble as trouble:
-                state, pause = after_trouble(state, trouble, time.monotonic(), random.random())
+                state = after_trouble(state, trouble, time.monotonic())
                 _log.warning("Telegram could not be asked for messages: %s", trouble)
                 self._troubled(state.problem)
-                await asyncio.sleep(pause)
+                await asyncio.sleep(self._choose_pause(trouble))
                 if is_webhook_set(trouble):
                     await self._drop_webhook()
                 continue
             state = after_success(state, time.monotonic())
+            self._cuts.reset()
+            if not state.conflicts:
+                self._conflicts.reset()
             self._alive(state.problem)
             following, settled = await self._reception.take_all(updates if isinstance(updates, list) else [])
             offset = offset if following is None else following
             if not settled:
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _choose_pause(self, trouble: BotTrouble) -> float:
+        asked = find_pause(trouble)
+        if asked is not None:
+            return asked
+        return (self._conflicts if trouble.kind is TroubleKind.CONFLICT else self._cuts).next()
 
     async def _drop_webhook(self) -> None:
         try:
