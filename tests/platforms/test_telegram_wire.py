@@ -40,7 +40,6 @@ from gateway.platforms.telegram.wire import (
     OddUpdate,
     Press,
     UpdateRead,
-    clean_file_name,
     cut_utf16,
     read_update,
     read_update_id,
@@ -435,14 +434,6 @@ def test_stretches_are_counted_in_utf16(before: str, middle: str, after: str) ->
         return len(text.encode("utf-16-le")) // 2
 
     assert cut_utf16(before + middle + after, size(before), size(middle)) == middle
-
-
-@given(st.text())
-def test_a_cleaned_name_is_one_part_of_a_path(name: str) -> None:
-    clean = clean_file_name(name)
-    assert not set(clean) & set('/\\\x00\n"<>')
-    assert clean not in (".", "..")
-    assert len(clean) <= 120
 
 
 # --- what goes out

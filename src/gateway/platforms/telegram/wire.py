@@ -10,9 +10,9 @@ from typing import Any
 
 from gateway.platforms.telegram import SPEC
 from hermes_base.inbound import Address, FileRef, Inbound
+from hermes_base.text.file_names import make_safe_name
 
 JsonObject = Mapping[str, Any]
-MOST_NAME_CHARS = 120
 CUT = "…"  # the end of a button's label that was too long
 
 
@@ -268,21 +268,11 @@ def _read_file(file: JsonObject, kind: str, name: str) -> FileRef:
     remote = file.get("file_id")
     if not isinstance(remote, str) or not remote:
         raise OddUpdate("file_id is missing")
-    given = clean_file_name(str(file.get("file_name") or ""))
+    given = file.get("file_name") or name.format(file.get("file_unique_id") or "unnamed")
     if kind == "file":
         kind = _KINDS.get(str(file.get("mime_type") or "").partition("/")[0], kind)
     size = file.get("file_size")
-    made = clean_file_name(name.format(file.get("file_unique_id") or "unnamed"))
-    return FileRef("", given or made, kind, size if isinstance(size, int) else 0, remote)
-
-
-def clean_file_name(name: str) -> str:
-    """The last part of a name, in one line and without signs that mean something to a file system."""
-    last = name.replace("\\", "/").rpartition("/")[2]
-    plain = re.sub(r'[\x00-\x1f\x7f<>:"|?*\u202a-\u202e\u2066-\u2069]', "_", last).strip(" .")
-    stem, dot, suffix = plain.rpartition(".")
-    room = MOST_NAME_CHARS - len(suffix) - 1
-    return f"{stem[:room]}.{suffix}" if dot and stem and len(suffix) <= 12 else plain[:MOST_NAME_CHARS]
+    return FileRef("", make_safe_name(str(given)), kind, size if isinstance(size, int) else 0, remote)
 
 
 def _show_place(place: JsonObject) -> str:
