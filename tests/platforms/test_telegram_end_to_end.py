@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from hermes_lab.server import LabServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 PATIENCE = 60.0
+#: Runs a program in a terminal of its own: what is asked for secretly is asked there and nowhere else.
+IN_TERMINAL = [sys.executable, "-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
 
 
@@ -33,6 +36,9 @@ class Ann:
     def shown(self) -> list[dict[str, Any]]:
         """What the bot wrote, as it stands in the chat."""
         return [message for message in self.telegram.messages(self.id) if message["from"]["is_bot"]]
+
+    def read(self, number: int) -> dict[str, Any]:
+        return next(one for one in self.telegram.messages(self.id) if one["message_id"] == number)
 
     def find(self, words: str) -> list[dict[str, Any]]:
         return [one for one in self.shown if words in one.get("text", one.get("caption", ""))]
@@ -69,6 +75,40 @@ def let_in(gateway: GatewayProcess, ann: Ann) -> None:
     (gateway.home / "config.yaml").write_text(json.dumps(config))
 
 
+def answer_questions(gateway: GatewayProcess, command: list[str], answers: list[str]) -> str:
+    """Run a command that asks, and give each answer when its question stands there; all that it said."""
+    with subprocess.Popen(
+        [*IN_TERMINAL, *command], env=gateway.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        said = b""
+        for answer in answers:
+            asked = said.count(b"]: ")
+            while said.count(b"]: ") == asked and (sign := program.stdout.read(1)):
+                said += sign
+            program.stdin.write(f"{answer}\n".encode())
+            program.stdin.flush()
+        said += program.stdout.read()
+        assert program.wait(PATIENCE) == 0, said.decode()
+    return said.decode()
+
+
+def test_a_set_up_takes_effect_at_once(gateway: GatewayProcess, ann: Ann, telegram: TelegramLab) -> None:
+    """H5, G6: the token is tried and kept, the gateway that runs takes it up, and the first message is answered."""
+    config = json.loads((gateway.home / "config.yaml").read_text())
+    config["platforms"]["telegram"] = {"base_url": telegram.address}
+    (gateway.home / "config.yaml").write_text(json.dumps(config))
+    told = answer_questions(gateway, [HERMES, "setup", "telegram"], [telegram.token, str(ann.id)])
+    assert "It is @lab_bot (Lab)" in told
+    assert telegram.token not in told
+    assert telegram.token not in (gateway.home / "config.yaml").read_text()
+    ann.say("[[say Good morning, Ann.]]")
+    ann.wait("Good morning, Ann.")
+    wait_until(lambda: "stop" in [row["command"] for row in telegram.menu(ann.id)], PATIENCE)
+    assert telegram.complaints == []
+
+
 def test_a_stranger_is_paired_by_a_code_and_then_answered(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
     """G1: no model is called before somebody is let in."""
     ann.say("Hello!")
@@ -77,8 +117,9 @@ def test_a_stranger_is_paired_by_a_code_and_then_answered(gateway: GatewayProces
     approve = [HERMES, "people", "approve", code, "--role", "owner"]
     done = subprocess.run(approve, env=gateway.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    ann.say("[[say Good morning, Ann.]]")
+    asked = ann.say("[[say Good morning, Ann.]]")
     ann.wait("Good morning, Ann.")
+    wait_until(lambda: "👀" in str(ann.read(asked)["reactions"]), PATIENCE)
     assert lab.requests
     assert ann.telegram.complaints == []
 
@@ -104,6 +145,7 @@ def test_a_button_approves_a_command(gateway: GatewayProcess, ann: Ann, lab: Lab
     press = ann.telegram.press(ann.id, question["message_id"], button["callback_data"])
     wait_until(lambda: "well-done" in lab.requests[-1].body.decode(), PATIENCE)
     assert (gateway.home / "workspace" / "made").exists()
+    wait_until(lambda: "reply_markup" not in ann.read(question["message_id"]), PATIENCE)
     wait_until(lambda: ann.telegram.press_state(press)["answered"], PATIENCE)
     assert ann.telegram.complaints == []
 
@@ -115,6 +157,15 @@ def test_a_file_is_sent(gateway: GatewayProcess, ann: Ann, tmp_path: Path) -> No
     ann.say(f'[[tool send_file {{"path": "{path}", "caption": "as asked"}}]]')
     wait_until(lambda: any(one["file"] == "notes.txt" for one in ann.shown), PATIENCE)
     assert ann.find("as asked")
+    assert ann.telegram.complaints == []
+
+
+def test_a_file_is_read(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    let_in(gateway, ann)
+    ann.telegram.send(ann.id, "document", b"the plan of Ann", name="plan.txt", caption="Look at this.")
+    ann.wait("Look at this.")
+    (path,) = {*re.findall(r"\S+/uploads/\S+plan\.txt", lab.requests[-1].body.decode())}
+    assert Path(path).read_bytes() == b"the plan of Ann"
     assert ann.telegram.complaints == []
 
 
