@@ -309,6 +309,20 @@ def test_questions_and_files_go_as_the_platform_can(turns: TurnStore) -> None:
     assert (sent.file, sent.text) == ("plan.pdf", "the plan")
 
 
+def test_a_large_file_has_the_time_that_it_takes(turns: TurnStore) -> None:
+    """C7: an upload that is slow is no failure; sent again it might stand there twice."""
+    post = Post(turns, PretendRules(latency=0.5, takes_keys=False))
+    post.put("the film", kind=FILE, file=FileRef("/x/film.mkv", "film.mkv", size=5_000_000))
+
+    async def steps() -> None:
+        async with post.delivering(replace(QUICK, call=0.1)) as delivery:
+            await until(lambda: post.waits() == 0)
+            assert delivery.counts["again"] == 0
+
+    run(steps())
+    assert post.service.seen("c1") == ["the film"]
+
+
 def test_who_is_away_gets_it_when_back(turns: TurnStore) -> None:
     """C9: an answer that finds nobody waits, costs nothing meanwhile, and arrives once."""
     post = Post(turns)

@@ -218,7 +218,7 @@ class ChatSender:
             self._account.counts["again"] += 1
             part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
         if file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
-            return await attempt(lambda part: adapter.send_file(part, file), part)
+            return await attempt(lambda part: adapter.send_file(part, file), part, size=file.size)
         return await attempt(adapter.send, part)
 
     def _find_draft(self, outgoing: Outgoing) -> Draft | None:
@@ -238,16 +238,20 @@ class ChatSender:
         draft = self.draft
         return draft if draft and outgoing.kind == ANSWER and draft.turn == outgoing.turn else None
 
-    async def _attempt(self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int) -> T:
-        """One call within the budget; once more as plain text when the platform did not like the markup."""
+    async def _attempt(
+        self, do: Callable[[Part], Awaitable[T]], part: Part, *, kind: str, epoch: int, size: int = 0
+    ) -> T:
+        """One call within the budget; once more as plain text when the platform did not like the markup. `size`: bytes
+        of the file that goes along."""
+        seconds = self._account.pace.call + size / self._account.pace.slowest_upload
         await self._wait_for_room(part.address, kind, epoch)
         try:
-            return await _within(self._account.pace.call, do(part))
+            return await _within(seconds, do(part))
         except NeverTaken as refusal:
             if not refusal.markup:
                 raise
         await self._wait_for_room(part.address, kind, epoch)
-        return await _within(self._account.pace.call, do(make_plain(part)))
+        return await _within(seconds, do(make_plain(part)))
 
     async def _wait_for_room(self, address: Address, kind: str, epoch: int) -> None:
         """Returns when the budgets and the lease allow the call, which then counts as made."""
