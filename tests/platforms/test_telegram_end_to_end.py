@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gateway_process import HERMES, GatewayProcess
 from waiting import wait_until
+from web_house import find_free_port
 
 from hermes_lab.chats.telegram.telegram_lab import TelegramLab
 from hermes_lab.server import LabServer
@@ -197,6 +198,28 @@ def test_a_kill_in_mid_turn_loses_nothing_and_doubles_nothing(gateway: GatewayPr
     assert len(ann.find("Two.")) == 1
     texts = [one["text"] for one in ann.shown]
     assert texts.index(ann.find("at its end.")[0]["text"]) < texts.index(ann.find("Two.")[0]["text"])
+
+
+def test_by_webhook_nothing_is_lost_over_a_kill_either(home: Path, lab: LabServer) -> None:
+    """C1: Telegram hears 200 from the gateway's own web server when a message is stored, and else brings it again."""
+    port = find_free_port()
+    with TelegramLab(hook_pause=0.2) as telegram:
+        ann = Ann(telegram)
+        section = {"enabled": True, "token": telegram.token, "base_url": telegram.address, "owner": str(ann.id)}
+        section |= {"mode": "webhook", "public_url": f"http://127.0.0.1:{port}"}
+        with GatewayProcess(home, lab.base_url, platforms={"telegram": section}, web={"port": port}) as gateway:
+            gateway.start()
+            ann.say("[[say One.]]")
+            ann.wait("One.")
+            gateway.kill()
+            ann.say("[[say Two.]]")
+            wait_until(lambda: telegram.attempts()[-1]["status"] == 0, PATIENCE)
+            gateway.start()
+            ann.wait("Two.")
+            wait_until(lambda: telegram.pending() == [], PATIENCE)
+            assert (len(ann.find("One.")), len(ann.find("Two."))) == (1, 1)
+            assert telegram.calls("getUpdates") == []
+            assert telegram.complaints == []
 
 
 def test_the_token_is_nowhere_in_the_home_but_where_it_was_put(gateway: GatewayProcess, ann: Ann) -> None:
