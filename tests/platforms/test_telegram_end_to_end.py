@@ -18,6 +18,10 @@ from hermes_lab.server import LabServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 PATIENCE = 60.0
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000"
+    "000049454e44ae426082"
+)
 #: Runs a program in a terminal of its own: what is asked for secretly is asked there and nowhere else.
 IN_TERMINAL = [sys.executable, "-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]
 APPROVED = '[[tool terminal {"command": "touch made && printf well-%s done"}]]'
@@ -168,6 +172,32 @@ def test_a_file_is_read(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> No
     (path,) = {*re.findall(r"\S+/uploads/\S+plan\.txt", lab.requests[-1].body.decode())}
     assert Path(path).read_bytes() == b"the plan of Ann"
     assert ann.telegram.complaints == []
+
+
+def test_an_album_is_one_message(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    let_in(gateway, ann)
+    photos = [{"kind": "photo", "data": PNG + bytes([n])} for n in range(3)]
+    photos[0]["caption"] = "Three of them."
+    ann.telegram.send_album(ann.id, photos)
+    ann.wait("Three of them.")
+    (asked,) = [one.body.decode() for one in lab.requests if "Three of them." in one.body.decode()]
+    assert len(set(re.findall(r"/uploads/\S+?\.jpg", asked))) == 3
+    assert ann.telegram.complaints == []
+
+
+def test_in_a_group_known_people_who_name_it_are_answered_in_their_topic(gateway: GatewayProcess, ann: Ann) -> None:
+    """G1: a stranger gets nothing there, not even a code."""
+    let_in(gateway, ann)
+    telegram, bob = ann.telegram, ann.telegram.add_person("Ann", "not_ann")
+    group = telegram.add_group("Ops", [ann.id, bob], forum=True, admin=True)
+    telegram.say(ann.id, "to nobody", chat=group)
+    topic = telegram.add_topic(group, "Plans")
+    telegram.say(bob, "@lab_bot [[say To a stranger.]]", chat=group, thread=topic)
+    telegram.say(ann.id, "[[say To nobody.]]", chat=group, thread=topic)
+    telegram.say(ann.id, "@lab_bot [[say To Ann.]]", chat=group, thread=topic)
+    wait_until(lambda: any("To Ann." in text for text in telegram.seen(group, topic)), PATIENCE)
+    assert [text for text in telegram.seen(group) if "To Ann." not in text] == []
+    assert telegram.complaints == []
 
 
 def test_a_stop_is_heard(gateway: GatewayProcess, ann: Ann) -> None:
