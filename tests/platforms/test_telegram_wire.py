@@ -265,6 +265,7 @@ def test_what_is_neither_text_nor_file_is_described(fields: dict[str, Any], text
         ({"message": message(**{"from": US}, text="x")}, "bot"),
         ({"message": message(chat=GROUP, text="/stop@other_bot")}, "another bot"),
         ({"message": message(chat=GROUP, is_automatic_forward=True, sender_chat=GROUP, text="x")}, "linked channel"),
+        ({"edited_message": message(edit_date=5, location={"latitude": 1, "longitude": 2})}, "moves"),
         ({"message_reaction": {"chat": GROUP, "message_id": 5, "user": ANN}}, "not asked for"),
         ({"something_new": 1}, "something_new"),
     ],

@@ -97,6 +97,8 @@ def _read_message(message: JsonObject, me: BotSelf) -> UpdateRead:
     if isinstance(sender, Ignored) or address.kind == "channel":
         return sender if isinstance(sender, Ignored) else Ignored("a post of a channel")
     text, entities = _read_text(message)
+    if "edit_date" in message and "location" in message:
+        return Ignored("a place that moves")
     shown = "\n".join(part for part in (_show_links(text, entities), _describe(message)) if part)
     files = _read_files(message)
     if not shown and not files:
