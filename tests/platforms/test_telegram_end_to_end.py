@@ -200,6 +200,24 @@ def test_in_a_group_known_people_who_name_it_are_answered_in_their_topic(gateway
     assert telegram.complaints == []
 
 
+def test_an_answer_waits_for_whoever_blocked_the_bot(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    """C9: also over a restart; it comes once, when they are back."""
+    let_in(gateway, ann)
+    ann.say("[[stall 2]] [[say It was kept.]]")
+    wait_until(lambda: len(lab.requests) > 0, PATIENCE)
+    ann.telegram.block(ann.id)
+    wait_until(lambda: "blocked the bot" in gateway.log, PATIENCE)
+    gateway.terminate()
+    gateway.start()
+    wait_until(lambda: gateway.log.count("Nobody can be reached") > 1, PATIENCE)
+    ann.telegram.unblock(ann.id)
+    ann.wait("It was kept.")
+    ann.say("[[say And on.]]")
+    ann.wait("And on.")
+    assert len(ann.find("It was kept.")) == 1
+    assert ann.telegram.complaints == []
+
+
 def test_a_stop_is_heard(gateway: GatewayProcess, ann: Ann) -> None:
     let_in(gateway, ann)
     ann.say("[[stall 600]] [[say Too late.]]")
