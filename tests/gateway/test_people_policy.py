@@ -14,6 +14,7 @@ from gateway.core.people import (
     may_run,
     may_stop,
     may_talk,
+    program_role,
     scope_of,
 )
 from hermes_base.command_table import COMMANDS, Command, find_command
@@ -166,6 +167,59 @@ def test_the_settings_list_identities(platform: str, sender: str, role: str) -> 
 def test_groups_have_rules(platform: str, chat: str, rules: GroupRules) -> None:
     """G1: a platform with a list of groups hears no other."""
     assert group_rules(PLATFORMS, platform, chat) == rules
+
+
+ACCOUNTS = make_settings(
+    {
+        "platforms": {
+            "chat": {
+                "groups": ["1"],
+                "accounts": {
+                    "work": {"owner": 42, "groups": ["2"]},
+                    "home": {"allow": ["7"]},
+                    "odd": 5,
+                    "all": {"groups": None},
+                },
+            },
+            "hook": {"enabled": True, "accounts": {"a": {"role": "owner"}, "b": None, "c": {"role": "king"}}},
+            "one": {"enabled": True, "account": "door", "role": "owner"},
+            "bare": {"enabled": True},
+            "off": {"accounts": {"a": {}}},
+        }
+    }
+)
+
+
+ACCOUNT_NAMES = ("", "work", "home", "all")
+
+
+def test_accounts_list_identities_and_groups_too() -> None:
+    """G2: somebody is the same person to all accounts; a group has the rules of the account that is in it."""
+    assert [listed_role(ACCOUNTS, "chat", sender) for sender in ("42", "7", "8")] == ["owner", "member", ""]
+    heard = {
+        account: [group_rules(ACCOUNTS, "chat", chat, account).allowed for chat in "12"] for account in ACCOUNT_NAMES
+    }
+    assert heard == {"": [True, False], "work": [False, True], "home": [True, False], "all": [True, True]}
+
+
+@pytest.mark.parametrize(
+    ("platform", "account", "role"),
+    [
+        ("hook", "a", "owner"),
+        ("hook", "b", "member"),
+        ("hook", "c", "member"),
+        ("hook", "hook", ""),
+        ("hook", "", ""),
+        ("one", "door", "owner"),
+        ("one", "one", ""),
+        ("bare", "bare", "member"),
+        ("off", "a", ""),
+        ("none", "none", ""),
+    ],
+)
+def test_a_program_is_let_in_by_being_set_up(platform: str, account: str, role: str) -> None:
+    """G1: and by nothing else; what is switched off or taken out is nobody."""
+    assert program_role(ACCOUNTS, platform, account) == role
 
 
 def test_switches_of_the_settings() -> None:

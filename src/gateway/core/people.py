@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from hermes_base.account_names import read_accounts
 from hermes_base.command_table import Command, needed_role
 from hermes_base.inbound import PEOPLE
 from hermes_base.settings import Settings
@@ -83,10 +84,12 @@ def may_keep(role: str) -> bool:
     return find_role(role).approves
 
 
-def group_rules(settings: Settings, platform: str, chat: str) -> GroupRules:
-    """The rules of a group: `platforms.<name>.groups` is a list of chat ids, or a section by chat id with `open` and
-    `mention`. Without it every group is heard; only known people are, in any of them."""
-    groups = _platform_section(settings, platform).get("groups")
+def group_rules(settings: Settings, platform: str, chat: str, account: str = "") -> GroupRules:
+    """The rules of a group: `platforms.<name>.groups`, or `groups` of the account, is a list of chat ids, or a section
+    by chat id with `open` and `mention`. Without it every group is heard; only known people are, in any of them."""
+    section = _platform_section(settings, platform)
+    own = read_accounts(section).get(account)
+    groups = own["groups"] if isinstance(own, Mapping) and "groups" in own else section.get("groups")
     if groups is None:
         return GroupRules()
     if isinstance(groups, Mapping):
@@ -99,13 +102,27 @@ def group_rules(settings: Settings, platform: str, chat: str) -> GroupRules:
 
 
 def listed_role(settings: Settings, platform: str, sender: str) -> str:
-    """The role that the settings give an identity: `platforms.<name>.owner` and `.allow`; empty: none."""
+    """The role that the settings give an identity: `platforms.<name>.owner` and `.allow`, there or in the section of an
+    account; empty: none. Somebody is the same person to all accounts of a platform."""
     section = _platform_section(settings, platform)
+    every = [section, *(own for own in read_accounts(section).values() if isinstance(own, Mapping))]
     if not sender:
         return ""
-    if sender in _read_ids(section.get("owner")):
+    if any(sender in _read_ids(one.get("owner")) for one in every):
         return OWNER
-    return MEMBER if sender in _read_ids(section.get("allow")) else ""
+    return MEMBER if any(sender in _read_ids(one.get("allow")) for one in every) else ""
+
+
+def program_role(settings: Settings, platform: str, account: str) -> str:
+    """The role of an account that is a program: whoever set it up let it in, as its `role` says, else as a member;
+    empty: it is not set up any more."""
+    section = _platform_section(settings, platform)
+    accounts = read_accounts(section) or {str(section.get("account") or platform): {}}
+    if section.get("enabled") is not True or account not in accounts:
+        return ""
+    own = accounts[account]
+    wanted = (own.get("role") if isinstance(own, Mapping) else None) or section.get("role")
+    return OWNER if wanted == OWNER else MEMBER
 
 
 def scope_of(kind: str, role: str, person: str, conversation: str, shared: bool, *, belongs: str = "") -> Scope:

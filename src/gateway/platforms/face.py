@@ -61,6 +61,7 @@ class PlatformSpec:
     album_seconds: float = 2.0  # those of one album (`Inbound.album`)
     split_length: int = 0  # its clients cut a longer text into several messages; in `length_unit`, 0: they do not
     trusted: bool = False  # whoever can connect is the owner of the machine
+    is_program: bool = False  # its accounts are programs, let in by their settings; what they say is foreign text (G9)
     knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
     joins: bool = False  # its clients say which conversation they speak in, and can be moved to another
     always_on: bool = False  # it belongs to Hermes itself, and no setting switches it on

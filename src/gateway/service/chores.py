@@ -136,8 +136,9 @@ class Chores:
         """Let idle agents go, and the claims on conversations that nobody is warm for."""
         parts = self._parts
         for adapter in parts.adapters:
-            if self._doors.address and isinstance(adapter, HubAdapter) and not adapter.has_own_socket:
-                adapter.last_seen = time.time()  # page and API are alive while their server listens (C13)
+            is_served = isinstance(adapter, HubAdapter) and not adapter.has_own_socket
+            if self._doors.address and (is_served or (adapter.spec.is_program and not adapter.problem)):
+                adapter.last_seen = time.time()  # what comes over our server is alive while that listens (C13)
         self.damaged = await parts.call(parts.store.count_damaged)
         await parts.call(parts.runner._sweep_idle_cached_agents)
         await self._lanes.release_cold()

@@ -37,7 +37,7 @@ from hermes_base.errors import ConfigProblem, Fenced, HermesError
 from hermes_base.inbound import NOTE, NOTICE, FileRef, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
 from hermes_base.settings import Settings
-from hermes_base.text.foreign import BACKGROUND, UPLOADED
+from hermes_base.text.foreign import BACKGROUND, PROGRAM, UPLOADED
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import read_file
 from hermes_state.sql.store_sql import Store
@@ -456,6 +456,7 @@ def list_foreign(items: Sequence[Item]) -> tuple[str, ...]:
     found = {
         UPLOADED: any(item.inbound.files for item in items),
         BACKGROUND: any(item.inbound.origin == NOTICE for item in items),
+        PROGRAM: any(spec_of(item.inbound.address.platform).is_program for item in items),
     }
     marked = (origin for item in items for origin in item.foreign)
     return tuple(dict.fromkeys((*(origin for origin, holds in found.items() if holds), *marked)))

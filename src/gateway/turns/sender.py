@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.core.bursts import Item
-from gateway.core.people import OWNER, GroupRules, Scope, group_rules, listed_role, may_talk
+from gateway.core.people import OWNER, GroupRules, Scope, group_rules, listed_role, may_talk, program_role
 from gateway.core.route import ANSWERED, NOTHING_NEW, OPEN, ConversationView, Standing
 from gateway.platforms.face import PlatformSpec
 from gateway.platforms.platform_list import find_spec
@@ -118,7 +118,8 @@ class Senders:
             inbound = read_inbound(row.body)
             address, spec = inbound.address, spec_of(inbound.address.platform)
             is_group = address.kind != "dm"
-            rules = group_rules(settings, address.platform, address.chat) if is_group else GroupRules()
+            place = (address.platform, address.chat, address.account)
+            rules = group_rules(settings, *place) if is_group else GroupRules()
             is_new = inbound.origin != NOTICE and not row.attempts
             replaced, earlier = self._find_earlier(claim.conversation, inbound, row.seq) if is_new else ((), "")
             foreign = (OTHERS,) if self._quotes_others(claim.conversation, inbound) else ()
@@ -255,7 +256,7 @@ def admit(people: PeopleStore, settings: Settings, platform: str, sender: str, n
 
     An identity from the settings holds as long as it stands there. Names decide nothing (G2).
     """
-    role = listed_role(settings, platform, sender)
+    role = role_in_settings(settings, platform, sender)
     person = people.find(platform, sender)
     if person is None:
         return standing(_let_in(people, role, platform, sender, name) if role else None)
@@ -267,6 +268,12 @@ def admit(people: PeopleStore, settings: Settings, platform: str, sender: str, n
     return standing(None if (platform, sender) in listed else person)
 
 
+def role_in_settings(settings: Settings, platform: str, sender: str) -> str:
+    """The role that the settings give a sender; empty: none. A program is let in by being set up."""
+    find_role = program_role if spec_of(platform).is_program else listed_role
+    return find_role(settings, platform, sender)
+
+
 def find_standing(people: PeopleStore, settings: Settings, person: str) -> Standing:
     """Who somebody we know by id is today: a stranger once they were removed, or when only the settings let them in
     and do so no more."""
@@ -274,7 +281,7 @@ def find_standing(people: PeopleStore, settings: Settings, person: str) -> Stand
         return LOCAL_OWNER
     known = people.get(person) if person else None
     identities = people.identities(person) if known is not None else ()
-    gone = [one.listed and not listed_role(settings, one.platform, one.sender) for one in identities]
+    gone = [one.listed and not role_in_settings(settings, one.platform, one.sender) for one in identities]
     return STRANGER if gone and all(gone) else standing(known)
 
 

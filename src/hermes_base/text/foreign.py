@@ -12,6 +12,7 @@ from typing import Any
 FOREIGN, SAID_BY = "foreign", "said_by"
 OTHERS = "messages of other people"
 UPLOADED = "a file that was sent along"
+PROGRAM = "a message of a program"
 BACKGROUND = "the output of a background process"
 NETWORKED = "the output of a command with network"
 EARLIER = "earlier conversations"
