@@ -147,7 +147,8 @@ class Operations:
             lines.append(f"Of these, {held} wait for the end of somebody's quiet hours, the first until {ends}.")
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
-            lines.append(f"{adapter.spec.label}: {adapter.problem or f'{state}.'}")
+            named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
+            lines.append(f"{adapter.spec.label}{named}: {adapter.problem or f'{state}.'}")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
         lines += [line for line in (chores.trouble, describe_damage(chores.damaged)) if line]
         if self._settings_watch.problem:

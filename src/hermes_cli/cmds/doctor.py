@@ -1,7 +1,8 @@
 """`hermes doctor`: looks at everything Hermes needs, and says for each fault how to put it right.
 
 It changes nothing, and works with a broken config, without a network, or with a store that somebody else holds. It asks
-the model that would answer for two letters, since only that shows whether it does; `--offline` leaves that out.
+the model that would answer for two letters, and each chat app for its account, since only that shows whether they
+answer; `--offline` leaves that out.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from agent.auxiliary_client import find_runtime
 from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
-from gateway.platforms.platform_list import find_misspelt
+from gateway.platforms.account_settings import PRIVATE, is_on, name_accounts, read_account, read_section
+from gateway.platforms.platform_list import all_specs, find_misspelt
+from gateway.service.platform_setup import probe_platform
 from hermes_base.errors import ConfigProblem, StoreFailure
 from hermes_base.settings import Settings
 from hermes_base.text.addresses import is_local
@@ -81,12 +84,14 @@ Check = Callable[[T], Iterator[DoctorFinding]]
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("hermes doctor", description="Find out what is wrong, and how to put it right.")
     parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--offline", action="store_true", help="do not ask the model whether it answers")
+    parser.add_argument(
+        "--offline", action="store_true", help="ask neither the model nor chat apps whether they answer"
+    )
     parsed = parser.parse_args(args)
     findings = examine(CHECKS, get_hermes_home())
     with suppress(ConfigProblem):
         settings = config.load_settings()
-        checks = [check for check in SETTINGS_CHECKS if not (parsed.offline and check is _check_answer)]
+        checks = [check for check in SETTINGS_CHECKS if not (parsed.offline and check in NETWORK_CHECKS)]
         findings += [more for more in examine(checks, settings) if more not in findings]
     if parsed.json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
@@ -303,6 +308,28 @@ def _check_platforms(settings: Settings) -> Iterator[DoctorFinding]:
         if told.get("problem"):
             what = config.redactor()(f"{told['label']} is not connected: {told['problem']}")
             yield DoctorFinding(WARN, what, f"`hermes setup {told['name']}` asks for what it needs.")
+    reached = [
+        spec.label for spec in all_specs() if spec.is_program and is_on(spec, read_section(settings.platforms, spec))
+    ]
+    if reached and not settings.web.enabled:
+        what = f"{' and '.join(reached)} is on, but nobody can reach it: the HTTP server is off."
+        yield DoctorFinding(WARN, what, "`hermes config set web.enabled true` serves it.")
+
+
+def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
+    """Each account that is switched on, asked who it is."""
+    for spec in all_specs():
+        section = read_section(settings.platforms, spec)
+        if spec.always_on or not is_on(spec, section):
+            continue
+        for account in name_accounts(spec, section):
+            name = spec.label if account == spec.name else f"{spec.label}, account {account}"
+            try:
+                given = read_account(spec, section, account, config.env_value)
+                told = probe_platform(spec, {**given, PRIVATE: settings.network.private, "account": account})
+                yield DoctorFinding(OK, f"{name}: {told}")
+            except ConfigProblem as problem:
+                yield DoctorFinding(FAIL, f"{name}: {problem.what}", problem.fix)
 
 
 def _check_engine(settings: Settings) -> Iterator[DoctorFinding]:
@@ -334,5 +361,8 @@ SETTINGS_CHECKS: tuple[Check[Settings], ...] = (
     _check_sandbox,
     _check_plugins,
     _check_platforms,
+    _check_accounts,
     _check_engine,
 )
+#: Of these, those that ask somebody else.
+NETWORK_CHECKS = frozenset({_check_answer, _check_accounts})
