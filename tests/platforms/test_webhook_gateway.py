@@ -1,0 +1,243 @@
+"""Webhooks through a whole gateway: from a signed request to the answer, also over a kill."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from gateway_process import GatewayProcess
+from hook_service import CLOSED_AFTER, CLOSED_BEFORE, PENALTY, SECRET, ReplyBox, sign
+from waiting import wait_until
+from web_house import WebHouse, find_free_port
+
+from gateway.turns import sender
+from hermes_base.inbound import Address
+from hermes_base.settings import read_settings
+from hermes_base.text.foreign import FOREIGN, PROGRAM
+from hermes_cli.cmds import doctor
+from hermes_lab.server import LabServer
+
+ALARM = Address("webhook", "alarm", "main").conversation("default")
+
+
+@pytest.fixture
+def box() -> Iterator[ReplyBox]:
+    made = ReplyBox()
+    yield made
+    made.close()
+
+
+def settings(box: ReplyBox | None = None, **own: Any) -> dict[str, Any]:
+    alarm = {"secret": SECRET, **({"reply_url": box.url} if box else {}), **own}
+    return {
+        "platforms": {"webhook": {"enabled": True, "accounts": {"alarm": alarm}}},
+        "network": {"private": ["127.0.0.1"]},
+    }
+
+
+def send(url: str, text: str, key: str = "", secret: str = SECRET, **more: Any) -> httpx2.Response:
+    body = json.dumps({"text": text, **more}).encode()
+    headers = {"Host": "tunnel.example", **sign(body, secret), **({"Idempotency-Key": key} if key else {})}
+    return httpx2.post(f"{url}/hooks/webhook/alarm", content=body, headers=headers, timeout=30)
+
+
+def rows(house: WebHouse, conversation: str = ALARM) -> list[dict[str, Any]]:
+    info = house.gateway.store.current(conversation)
+    return [dict(row.message) for row in house.gateway.store.load(info.id).rows] if info else []
+
+
+def test_a_request_is_answered_at_the_reply_url_once(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """C1, C7, C9: however often it comes, and however the answer fares on its way."""
+    box.troubles += [CLOSED_BEFORE, CLOSED_AFTER, PENALTY]
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(box)) as house:
+        for _ in range(3):
+            assert send(house.url, "[[say It is green.]]", "run-1").status_code == 200
+        wait_until(lambda: box.texts("answer") == ["It is green."], 60)
+        house.wait_quiet()
+        assert send(house.url, "[[say It is green.]]", "run-1").status_code == 200
+        house.wait_quiet()
+        (said,) = [one for one in box.taken.values() if one["kind"] == "answer"]
+        assert len(box.calls) == 4
+        assert len(set(box.calls)) == 1
+        assert (said["hook"], said["conversation"]) == ("alarm", "main")
+        assert box.faults == []
+
+
+def test_the_hook_is_a_member_of_its_own_and_its_text_is_foreign(tmp_path: Path, lab: LabServer) -> None:
+    """G1, G2, G9, G12: nobody had to approve it, no name in the body is anybody, and what it says is marked."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings()) as house:
+        assert send(house.url, "[[say Thanks.]]", sender="owner", role="owner").status_code == 200
+        house.wait_quiet()
+        person = house.gateway.people.find("webhook", "alarm")
+        assert person is not None
+        assert person.role == "member"
+        assert house.gateway.people.person_of(ALARM) == person.id
+        messages = rows(house)
+        assert [PROGRAM in row.get(FOREIGN, ()) for row in messages if row["role"] == "user"] == [True]
+        assert house.gateway.turns.depth() == (0, 0)  # without a reply_url the answer stays in the conversation
+        assert messages[-1]["content"] == "Thanks."
+
+
+def test_a_hook_of_the_owner_works_with_what_is_theirs(tmp_path: Path, lab: LabServer) -> None:
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(role="owner")) as house:
+        assert send(house.url, "[[say Thanks.]]").status_code == 200
+        house.wait_quiet()
+        person = house.gateway.people.find("webhook", "alarm")
+        assert person is not None
+        assert person.role == "owner"
+        page = house.visit().watch(ALARM)  # whose it is reads the answer there
+        page.wait_until(lambda state: "Thanks." in state.texts())
+
+
+def test_a_hook_that_was_taken_out_of_the_settings_is_nobody(tmp_path: Path, lab: LabServer) -> None:
+    """G3"""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings()) as house:
+        assert send(house.url, "[[say One.]]").status_code == 200
+        house.wait_quiet()
+        people = house.gateway.people
+        before = read_settings(settings())
+        assert sender.admit(people, before, "webhook", "alarm").role == "member"
+        for gone in ({"enabled": False, "accounts": {"alarm": {}}}, {"enabled": True, "accounts": {"other": {}}}, {}):
+            after = read_settings({"platforms": {"webhook": gone}})
+            assert sender.admit(people, after, "webhook", "alarm").role == ""
+
+
+def test_what_is_not_signed_costs_nothing(tmp_path: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G1: 401, no call of the store, no person, no model call."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings()) as house:
+        stored: list[object] = []
+        monkeypatch.setattr(house.gateway, "take", lambda inbound: stored.append(inbound))
+        before = len(lab.requests)
+        for _ in range(5):
+            answer = send(house.url, "hello", secret="another secret of theirs")
+            assert (answer.status_code, answer.content) == (401, b"")
+        assert stored == []
+        assert house.gateway.people.find("webhook", "alarm") is None
+        assert len(lab.requests) == before
+
+
+def test_a_slash_is_text_and_an_approval_is_not_given_by_a_hook(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """G4: a program neither runs commands of ours nor says yes to its own turn."""
+    given = {**settings(box, role="owner"), "approvals": {"mode": "ask"}}
+    with WebHouse(tmp_path / "home", lab.base_url, **given) as house:
+        send(house.url, '[[tool terminal {"command": "touch made"}]]')
+        wait_until(lambda: bool(box.texts("question")), 30)
+        for text in ("approve", "yes", "/stop", "/approve"):
+            assert send(house.url, text).status_code == 200
+        wait_until(lambda: house.gateway.turns.depth()[0] == 5, 30)
+        assert house.gateway.questions.open(ALARM) is not None
+        page = house.visit()
+        page.post("/web/stop", conversation=ALARM)
+        wait_until(lambda: house.gateway.questions.open(ALARM) is None, 30)
+        house.wait_quiet()
+    assert not list(tmp_path.rglob("made"))
+
+
+def test_what_cannot_be_stored_now_is_sent_again_by_the_service(
+    tmp_path: Path, lab: LabServer, box: ReplyBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1, C14, F7: a full disk and an end of the gateway are 503 with a time, and nothing is kept."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(box)) as house:
+        with monkeypatch.context() as full:
+            full.setattr("gateway.service.gateway.has_room", lambda home: False)
+            answer = send(house.url, "[[say late]]", "k")
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) > 0
+            assert "disk is nearly full" in answer.text
+        house.gateway.host.closing = True
+        answer = send(house.url, "[[say late]]", "k")
+        assert (answer.status_code, "shutting down" in answer.text) == (503, True)
+        house.gateway.host.closing = False
+        assert send(house.url, "[[say late]]", "k").status_code == 200
+        wait_until(lambda: box.texts("answer") == ["late"], 30)
+
+
+def test_conversations_by_pointer_are_apart_and_in_order(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """C3: many at once; each conversation has its answers in its order."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(box, conversation="/issue")) as house:
+        for n in range(3):
+            threads = [
+                threading.Thread(target=send, args=(house.url, f"[[say {n}]]", f"{issue}-{n}"), kwargs={"issue": issue})
+                for issue in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        wait_until(lambda: len(box.texts("answer")) == 12, 60)
+        answers = [one for one in box.taken.values() if one["kind"] == "answer"]
+    for issue in range(4):
+        assert [one["text"] for one in answers if one["conversation"] == str(issue)] == ["0", "1", "2"]
+
+
+def test_an_address_that_may_not_be_called_is_told_and_tried_again(
+    tmp_path: Path, lab: LabServer, box: ReplyBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G8: a name that leads to this machine; nothing is sent there, and nothing is lost."""
+    given = settings(box, reply_url=box.url.replace("127.0.0.1", "localhost"))
+    with WebHouse(tmp_path / "home", lab.base_url, **{**given, "network": {"private": []}}) as house:
+        assert send(house.url, "[[say hello]]").status_code == 200
+        adapter = next(one for one in house.gateway.adapters if one.account == "alarm")
+        wait_until(lambda: "localhost is not called" in adapter.problem, 30)
+        status = house.run(house.gateway.operations.perform("status", {}))
+        told = next(one for one in status["platforms"] if one["name"] == "webhook")
+        assert "network.private" in told["problem"]
+        assert house.gateway.turns.depth()[1] == 1
+    assert box.calls == []
+
+
+def test_a_hook_without_a_secret_is_told_at_the_start_and_by_doctor(
+    tmp_path: Path, lab: LabServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = settings(secret="")
+    with WebHouse(tmp_path / "home", lab.base_url, **given) as house:
+        assert send(house.url, "hello").status_code == 503
+        assert any(
+            "Webhook (alarm): no sign of life. A hook without a secret" in line
+            for line in house.gateway.operations.describe()
+        )
+    assert "Webhook is not connected, and will be tried again: A hook without a secret takes nothing" in caplog.text
+    found = list(doctor._check_accounts(read_settings(given)))
+    assert [(one.level, "A hook without a secret" in one.what) for one in found] == [("fail", True)]
+    fine = list(doctor._check_accounts(read_settings(settings())))
+    assert [(one.level, "/hooks/webhook/alarm" in one.what) for one in fine] == [("ok", True)]
+    off = list(doctor._check_platforms(read_settings({**settings(), "web": {"enabled": False}})))
+    assert [one.level for one in off] == ["warn"]
+
+
+def test_it_is_the_same_over_kills(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """C1, C2, C7: a service that sends until it hears 200, and a process that is killed again and again: each message
+    is answered, and each answer is taken once."""
+    port = find_free_port()
+    given = {**settings(box), "web": {"port": port}}
+    url = f"http://127.0.0.1:{port}"
+    said = [f"m{n}" for n in range(12)]
+
+    def post_all() -> None:
+        for text in said:
+            while True:
+                try:
+                    if send(url, f"[[say {text}]]", text).status_code == 200:
+                        break
+                except httpx2.TransportError:
+                    pass
+                asyncio.run(asyncio.sleep(0.02))
+
+    with GatewayProcess(tmp_path / "home", lab.base_url, **given) as gateway:
+        gateway.start()
+        service = threading.Thread(target=post_all, daemon=True)
+        service.start()
+        for taken in (2, 5, 8):
+            wait_until(lambda taken=taken: len(box.texts("answer")) >= taken, 60)
+            gateway.kill()
+            gateway.start()
+        service.join(60)
+        wait_until(lambda: len(box.texts("answer")) >= len(said), 60)
+        log = gateway.log
+    assert box.texts("answer") == said
+    assert box.faults == []
+    assert SECRET not in log
