@@ -6,6 +6,7 @@ each judged like the first address.
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_n
 Resolve = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
 MOST_ADDRESSES = 4  # of one name that are tried
 
+# It would log each address as it is, with whatever secret it holds (G6).
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 _make_ssl_context = lru_cache(1)(httpx2.create_ssl_context)  # reads all certificates: done once
 
 
