@@ -8,58 +8,98 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx2
-from hook_service import CLOSED_AFTER, CLOSED_BEFORE, PENALTY, REFUSED, SECRET, ReplyBox, sign
-from platform_suite import NOT_STORED, PlatformSuite, Rig
+from hook_service import CLOSED_AFTER, CLOSED_BEFORE, PENALTY, REFUSED, SECRET, TOKEN, ReplyBox, sign
+from platform_suite import BRIEF_PENALTY, NOT_STORED, PlatformSuite, Rig
 from pretending import HeardCore
+from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 
 from gateway.http.hook_routes import Hooks
 from gateway.http.server import QuietServer, bind
 from gateway.platforms import platform_list
+from gateway.platforms.face import Adapter
 from hermes_base.inbound import Address, Inbound
 
 _names = itertools.count()
 
 
 class HookRig(Rig):
+    secrets = (SECRET, TOKEN, "shorty-7")
+
     def __init__(self, home: Path, box: ReplyBox) -> None:
-        given = {"secret": SECRET, "reply_url": box.url, "network.private": ["127.0.0.1"]}
-        self.adapter = platform_list.make_adapter(platform_list.find_spec("webhook"), "alarm", given, home)
+        self.home = home
+        self.box = box
         self.address = Address("webhook", "alarm", "main")
         self.core = HeardCore()
-        self.box = box
-        self._last = b"", {}
+        self.http = httpx2.AsyncClient()
+        self._said: list[tuple[bytes, str]] = []
+        self._make()
+
+    def _make(self) -> None:
+        self.adapter = self._make_adapter(SECRET)
+        self.hooks = Hooks([self.adapter])
+
+    def _make_adapter(self, secret: str) -> Adapter:
+        given = {"secret": secret, "reply_url": self.box.url, "network.private": ["127.0.0.1"]}
+        return platform_list.make_adapter(platform_list.find_spec("webhook"), "alarm", given, self.home)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.hooks(scope, receive, send)
 
     async def connect(self) -> None:
         await self.adapter.connect(self.core)
 
     async def say(self, text: str) -> None:
-        body = json.dumps({"text": text}).encode()
-        self._last = body, {"Idempotency-Key": f"n{next(_names)}"}
+        self._said.append((json.dumps({"text": text}).encode(), f"n{next(_names)}"))
         await self.repeat()
 
     async def repeat(self) -> None:
+        await self._send(*self._said[-1])
+
+    async def repeat_backwards(self, count: int) -> bool:
+        for body, key in reversed(self._said[-count:]):
+            await self._send(body, key)
+        return True
+
+    async def restart(self) -> bool:
+        """What was not confirmed comes again, to the next process."""
+        await self.adapter.disconnect()
+        self._make()
+        await self.connect()
+        await self.repeat()
+        return True
+
+    def misconfigured(self) -> Adapter:
+        return self._make_adapter("shorty-7")
+
+    async def _send(self, body: bytes, key: str) -> None:
         """As services do: signed anew, until it is taken."""
-        body, headers = self._last
         status = 0
         while status != 200:
-            answer = await self.http.post("/hooks/webhook/alarm", content=body, headers={**headers, **sign(body)})
-            status = answer.status_code
+            headers = {"Idempotency-Key": key, **sign(body)}
+            status = (await self.http.post("/hooks/webhook/alarm", content=body, headers=headers)).status_code
             assert status in (200, 503)
 
     def heard(self) -> list[Inbound]:
         return self.core.taken
 
     async def seen(self) -> list[str]:
-        assert self.box.faults == []
         return self.box.texts()
+
+    def complaints(self) -> list[str]:
+        return self.box.faults
+
+    def count_calls(self) -> int:
+        return len(self.box.calls)
 
     def trouble(self, name: str) -> bool:
         if name == NOT_STORED:
             self.core.failures = 2
-        else:
-            self.box.troubles.append(name)
-        return name in (NOT_STORED, PENALTY, REFUSED, CLOSED_BEFORE, CLOSED_AFTER)
+            return True
+        made = {BRIEF_PENALTY: PENALTY}.get(name, name)
+        can = made in (PENALTY, REFUSED, CLOSED_BEFORE, CLOSED_AFTER)
+        self.box.troubles += [made] if can else []
+        return can
 
 
 class TestWebhook(PlatformSuite):
@@ -68,8 +108,9 @@ class TestWebhook(PlatformSuite):
         async def rig() -> AsyncIterator[Rig]:
             made = HookRig(tmp_path, ReplyBox())
             sock = await bind("127.0.0.1", 0)
-            app = Hooks([made.adapter])
-            server = QuietServer(Config(app, lifespan="off", ws="none", log_config=None, access_log=False))
+            server = QuietServer(
+                Config(made.serve, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False)
+            )
             serving = asyncio.create_task(server.serve(sockets=[sock]))
             await server.listening.wait()
             address = f"http://127.0.0.1:{sock.getsockname()[1]}"

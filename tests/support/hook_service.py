@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 SECRET = "a secret of the hook, long enough"
+TOKEN = "what-the-address-holds"
+PENALTY_SECONDS = 1
 PENALTY, REFUSED, CLOSED_BEFORE, CLOSED_AFTER = "penalty", "refused", "closed before", "closed after"
 
 
@@ -36,11 +38,12 @@ class ReplyBox(ThreadingHTTPServer):
         self.calls: list[str] = []  # the key of each
         self.faults: list[str] = []  # what was wrong with calls
         self.troubles: list[str] = []  # of the next calls
+        self.closed_until = 0.0  # nothing may come before, by the monotonic clock
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/answers?for=ann"
+        return f"http://127.0.0.1:{self.server_address[1]}/answers?token={TOKEN}"
 
     def texts(self, *kinds: str) -> list[str]:
         found = [said for said in list(self.taken.values()) if not kinds or said["kind"] in kinds]
@@ -63,8 +66,14 @@ class _Handler(BaseHTTPRequestHandler):
         if trouble == CLOSED_BEFORE:
             self.close_connection = True
             return
-        if trouble in (PENALTY, REFUSED):
-            self._answer(429 if trouble == PENALTY else 400, {"retry-after": "1"} if trouble == PENALTY else {})
+        if time.monotonic() < self.server.closed_until:
+            self.server.faults.append("during a penalty")
+        if trouble == PENALTY:
+            self.server.closed_until = time.monotonic() + PENALTY_SECONDS
+            self._answer(429, {"retry-after": str(PENALTY_SECONDS)})
+            return
+        if trouble == REFUSED:
+            self._answer(400, {})
             return
         if fault := self._judge(body):
             self.server.faults.append(fault)
