@@ -3,7 +3,8 @@ made anew, and each shows the commands that there are now."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.delivery.delivery import Delivery
@@ -15,6 +16,7 @@ from gateway.service.stopping import StopStep, take_step
 from gateway.turns.threads import start_thread
 from hermes_base import command_table
 from hermes_base.errors import DeliveryFailure, HermesError
+from hermes_base.settings import Settings
 from hermes_cli import config as cli_config
 from hermes_cli.plugins import get_plugin_commands
 
@@ -27,7 +29,7 @@ UNEXPECTED = "It could not connect; the log says why. It is tried again."
 #: Of a platform's section, what is looked up with each message: a change of it needs no new connection.
 LIVE_KEYS = frozenset({"owner", "allow", "groups"})
 
-MakeAdapters = Callable[[Mapping[str, Any]], list[Adapter]]
+MakeAdapters = Callable[[Settings], list[Adapter]]
 
 
 class Connections:
@@ -131,8 +133,9 @@ class Connections:
 
     def _make_anew(self, names: Collection[str]) -> list[Adapter]:
         """On a thread: what a platform needs may take its time to load."""
-        given = cli_config.load_last_good().platforms
-        made = self._make({name: section for name, section in given.items() if name in names})
+        given = cli_config.load_last_good()
+        only = {name: section for name, section in given.platforms.items() if name in names}
+        made = self._make(replace(given, platforms=only))
         return [adapter for adapter in made if _is_one_of(adapter, names)]
 
 
