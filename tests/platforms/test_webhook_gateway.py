@@ -196,10 +196,7 @@ def test_a_hook_without_a_secret_is_told_at_the_start_and_by_doctor(
     given = settings(secret="")
     with WebHouse(tmp_path / "home", lab.base_url, **given) as house:
         assert send(house.url, "hello").status_code == 503
-        assert any(
-            "Webhook (alarm): no sign of life. A hook without a secret" in line
-            for line in house.gateway.operations.describe()
-        )
+        assert any("Webhook (alarm): A hook without a secret" in line for line in house.gateway.operations.describe())
     assert "Webhook is not connected, and will be tried again: A hook without a secret takes nothing" in caplog.text
     found = list(doctor._check_accounts(read_settings(given)))
     assert [(one.level, "A hook without a secret" in one.what) for one in found] == [("fail", True)]
@@ -207,6 +204,18 @@ def test_a_hook_without_a_secret_is_told_at_the_start_and_by_doctor(
     assert [(one.level, "/hooks/webhook/alarm" in one.what) for one in fine] == [("ok", True)]
     off = list(doctor._check_platforms(read_settings({**settings(), "web": {"enabled": False}})))
     assert [one.level for one in off] == ["warn"]
+
+
+def test_a_hook_of_other_settings_is_served_at_once(tmp_path: Path, lab: LabServer) -> None:
+    """H6: another secret takes the place of the first without a restart, and a hook that is gone is 404."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings()) as house:
+        assert send(house.url, "[[say one]]").status_code == 200
+        house.write_settings(**settings(secret="another secret of ours"))
+        wait_until(lambda: send(house.url, "[[say two]]", "k", "another secret of ours").status_code == 200, 30)
+        assert send(house.url, "[[say three]]").status_code == 401
+        house.write_settings()
+        wait_until(lambda: send(house.url, "[[say four]]").status_code == 404, 30)
+        house.wait_quiet()
 
 
 def test_it_is_the_same_over_kills(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:

@@ -4,8 +4,9 @@ holds there: each account checks who asks by itself. What it costs to ask is bou
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
+from weakref import WeakKeyDictionary
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -28,40 +29,37 @@ _AGAIN_LATER = frozenset({429, 503})
 
 
 class HookAccount:
-    """One account with what it is being asked."""
+    """What one account is being asked."""
 
-    def __init__(self, adapter: Adapter) -> None:
-        self.adapter = adapter
+    def __init__(self) -> None:
         self.open = 0
         self.places = asyncio.Semaphore(MOST_AT_WORK)
         self._unsigned = 0
         self._told = -TOLD_SECONDS
 
-    def note_unsigned(self, now: float) -> None:
+    def note_unsigned(self, adapter: Adapter, now: float) -> None:
         """Counted; told now and then, since anybody can make them come."""
         self._unsigned += 1
         if now - self._told >= TOLD_SECONDS:
-            spec, account = self.adapter.spec, self.adapter.account
-            log.warning("%s, account %s: %d requests were not signed by it", spec.label, account, self._unsigned)
+            label, account = adapter.spec.label, adapter.account
+            log.warning("%s, account %s: %d requests were not signed by it", label, account, self._unsigned)
             self._unsigned, self._told = 0, now
 
 
 class Hooks:
-    """Finds the account that is asked, hands it the request, and gives its answer back."""
+    """Finds the account that is asked, hands it the request, and gives its answer back. `adapters` is the one list of
+    them, from which they come and go with the settings."""
 
-    def __init__(self, adapters: Iterable[Adapter]) -> None:
-        self._accounts = {
-            (adapter.spec.name, adapter.account): HookAccount(adapter)
-            for adapter in adapters
-            if adapter.spec.takes_hooks
-        }
+    def __init__(self, adapters: Sequence[Adapter]) -> None:
+        self._adapters = adapters
+        self._accounts: WeakKeyDictionary[Adapter, HookAccount] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         platform, _, rest = str(scope["path"]).removeprefix(HOOKS).partition("/")
         name, _, more = rest.partition("/")
-        account = self._accounts.get((platform, name))
+        adapter = self._find(platform, name)
         try:
-            answer = HookAnswer(404) if account is None else await _serve(account, Request(scope, receive), more)
+            answer = HookAnswer(404) if adapter is None else await self._serve(adapter, Request(scope, receive), more)
         except ClientDisconnect:
             return
         headers = {"cache-control": "no-store"}
@@ -70,23 +68,27 @@ class Hooks:
         response = Response(answer.body, answer.status, headers, answer.content_type if answer.body else None)
         await response(scope, receive, send)
 
+    def _find(self, platform: str, account: str) -> Adapter | None:
+        asked = (adapter for adapter in self._adapters if adapter.spec.takes_hooks)
+        return next((one for one in asked if (one.spec.name, one.account) == (platform, account)), None)
 
-async def _serve(account: HookAccount, request: Request, path: str) -> HookAnswer:
-    if account.open >= MOST_OPEN:
-        return HookAnswer(503)
-    account.open += 1
-    try:
-        body = await _read_whole(request, account.adapter.spec.max_hook_bytes)
-        asked = HookRequest(request.method, path, _list_headers(request.headers), _list_query(request), body)
-        async with account.places:
-            answer = await _ask(account.adapter, asked)
-    except Refusal as refusal:
-        return HookAnswer(refusal.status, str(refusal))
-    finally:
-        account.open -= 1
-    if answer.status == 401:
-        account.note_unsigned(time.monotonic())
-    return answer
+    async def _serve(self, adapter: Adapter, request: Request, path: str) -> HookAnswer:
+        account = self._accounts.setdefault(adapter, HookAccount())
+        if account.open >= MOST_OPEN:
+            return HookAnswer(503)
+        account.open += 1
+        try:
+            body = await _read_whole(request, adapter.spec.max_hook_bytes)
+            asked = HookRequest(request.method, path, _list_headers(request.headers), _list_query(request), body)
+            async with account.places:
+                answer = await _ask(adapter, asked)
+        except Refusal as refusal:
+            return HookAnswer(refusal.status, str(refusal))
+        finally:
+            account.open -= 1
+        if answer.status == 401:
+            account.note_unsigned(adapter, time.monotonic())
+        return answer
 
 
 async def _ask(adapter: Adapter, asked: HookRequest) -> HookAnswer:

@@ -82,6 +82,7 @@ class PretendAdapter(BaseAdapter):
     async def acknowledge(self, address: Address, message: str) -> None:
         with _translate_errors():
             await self.service.mark(address.chat_key, message)
+
     async def fetch(self, file: FileRef, path: Path) -> None:
         with path.open("wb", buffering=0) as written, _translate_errors():
             await self.service.fetch(file.remote, written.write)
