@@ -11,9 +11,11 @@ import httpx2
 import pytest
 from gateway_process import GatewayProcess
 from hook_service import CLOSED_AFTER, CLOSED_BEFORE, PENALTY, SECRET, ReplyBox, sign
+from house import House
 from waiting import wait_until
 from web_house import WebHouse, find_free_port
 
+from gateway.platforms.face import HookRequest
 from gateway.turns import sender
 from hermes_base.inbound import Address
 from hermes_base.settings import read_settings
@@ -216,6 +218,26 @@ def test_a_hook_of_other_settings_is_served_at_once(tmp_path: Path, lab: LabServ
         house.write_settings()
         wait_until(lambda: send(house.url, "[[say four]]").status_code == 404, 30)
         house.wait_quiet()
+
+
+def test_without_a_reply_url_its_person_is_told_at_home(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """C9: the owner has chosen a chat of theirs; a hook that has a reply_url does not write there."""
+    sections = settings(role="owner")["platforms"]
+    sections["webhook"]["accounts"]["loud"] = {"secret": SECRET, "role": "owner", "reply_url": box.url}
+    body = b'{"text": "[[say It is green.]]"}'
+    headers = {name.lower(): value for name, value in sign(body).items()}
+    network = {"private": ["127.0.0.1"]}
+    with House(tmp_path / "home", lab.base_url, pretend={"owner": "ann"}, platforms=sections, network=network) as house:
+        ann = house.person("ann")
+        ann.ask("/sethome")
+        for name in ("alarm", "loud"):
+            adapter = next(one for one in house.gateway.adapters if one.account == name)
+            answer = house.wait_for(adapter.receive_hook(HookRequest("POST", "", headers, {}, body)))
+            assert answer.status == 200
+        house.wait_quiet()
+        assert ann.count("It is green.") == 1
+        assert "about another conversation" in ann.wait_seen("It is green.").text
+    assert box.texts("answer") == ["It is green."]
 
 
 def test_it_is_the_same_over_kills(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:

@@ -93,7 +93,7 @@ class Delivery:
         somebody looks on. Any thread may ask; nothing is waited for."""
         sender, reader = self._senders.get(address.account_key), self._readers.get(address.account_key)
         if sender is not None:
-            return sender.adapter.reachable(address)
+            return sender.adapter.replies and sender.adapter.reachable(address)
         return reader is not None and reader.adapter.hub.is_watched(address.chat)
 
     def has(self, address: Address) -> bool:

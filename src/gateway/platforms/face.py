@@ -248,6 +248,7 @@ class Adapter(Protocol):
     account: str
     last_seen: float  # time.time() of the last sign of life from the platform (C13); 0.0: never
     problem: str  # what keeps it from working now, in a sentence for its owner; empty: nothing
+    replies: bool  # what is sent to it is read by somebody; else its person hears of it at home, too
 
     async def connect(self, core: Core) -> None:
         """Start to receive; returns when connected. Raises ConfigProblem for what the owner can put right."""
@@ -299,6 +300,7 @@ class BaseAdapter:
     spec: PlatformSpec
     last_seen: float = 0.0
     problem: str = ""
+    replies: bool = True
 
     def __init__(self, account: str, settings: Mapping[str, Any], home: Path) -> None:
         self.account = account

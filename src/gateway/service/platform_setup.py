@@ -171,7 +171,7 @@ def find_told(name: str) -> str:
     """Who is let in on this platform, in a sentence for whoever has set it up."""
     spec = find_spec(name)
     owner = read_section(spec).get("owner")
-    if spec.trusted or spec.knows_people:
+    if spec.trusted or spec.knows_people or spec.is_program:
         return ""
     if owner:
         return f"{owner} is let in as the owner. Anybody else who writes gets a code, which you approve or not."

@@ -304,7 +304,9 @@ class TurnPerformer:
     def _answer(self, job: Job, end: TurnEnd, draft: str = "") -> list[Outgoing]:
         """What is said of the end of a turn, and where: what nobody waits for goes where its person is."""
         said, first = answer_of(job, end, draft), job.first
-        if first.inbound.origin != NOTICE:
+        address = first.inbound.address
+        is_awaited = not spec_of(address.platform).is_program or self._parts.delivery.is_there(address)
+        if first.inbound.origin != NOTICE and is_awaited:
             return [said]
         return self._parts.whereabouts.spread(job.claim.conversation, said, first.view.sender.person)
 

@@ -44,6 +44,7 @@ class WebhookAdapter(BaseAdapter):
             self.problem = str(problem)
             raise
         self.problem = ""
+        self.replies = bool(self._hook.reply_url)
         self._core = core
         self.last_seen = time.time()
 

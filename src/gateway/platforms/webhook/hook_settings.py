@@ -58,7 +58,8 @@ def describe_hook(given: Mapping[str, Any], home: Path) -> str:
     hook = read_hook(given)
     where = f"/hooks/{SPEC.name}/{given.get('account') or SPEC.name}"
     kept = "your page" if _text(given, "role") == OWNER else "`hermes sessions`"
-    answers = "are sent to its reply_url" if hook.reply_url else f"stay in its conversation, which {kept} shows"
+    at_home = f"stay in its conversation, which {kept} shows, and are told in the home channel of its person"
+    answers = "are sent to its reply_url" if hook.reply_url else at_home
     return f"The hook is asked with POST at {where}, below the address of this Hermes; its answers {answers}."
 
 
