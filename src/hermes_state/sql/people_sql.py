@@ -119,6 +119,7 @@ DELETIONS: tuple[tuple[str, str], ...] = (
     ("", "delete from damaged where conversation = ?"),
     ("rules", DELETE_RULES_IN),
     ("", "delete from heard_note where conversation = ?"),
+    ("", "delete from last_heard where conversation = ?"),
 )
 FORGET_CALLS = (
     "update usage set conversation = '', session = '', task = '', turn = null, seq = null, call = null "

@@ -369,6 +369,21 @@ _HABITS = (
     "create index outbox_held on outbox(held_for, hold_until) where ended is null and hold_until > 0",
 )
 
+# The last message of each chat of an account whose platform has a history: where to go on reading after an absence. It
+# outlives the message's own row.
+_LAST_HEARD = (
+    """create table last_heard (
+        account text not null,
+        chat text not null,
+        thread text not null,
+        kind text not null,
+        conversation text not null,
+        message text not null,
+        primary key (account, chat, thread)
+    ) without rowid""",
+    "create index last_heard_conversation on last_heard(conversation)",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -377,7 +392,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(8, 1, (*_APPROVALS, *_HABITS)),
+    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

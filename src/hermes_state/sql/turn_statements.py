@@ -77,6 +77,13 @@ ADD_MESSAGE = (
     "select id, next_seq, :account, :ext_id, :body, clock() from conversation where id = :conversation "
     "on conflict (account, ext_id) do nothing returning seq"
 )
+SET_LAST_HEARD = (
+    "insert into last_heard (account, chat, thread, kind, conversation, message) "
+    "values (:account, :chat, :thread, :kind, :conversation, :message) "
+    "on conflict (account, chat, thread) do update set kind = excluded.kind, conversation = excluded.conversation, "
+    "message = excluded.message"
+)
+GET_LAST_HEARD = "select chat, kind, thread, message from last_heard where account = :account"
 #: `:first` and `:end` enclose the names that begin with the stem; `:length` is the stem's, with its stroke.
 FIND_REVISIONS = (
     "select seq, begun is not null, done_epoch is not null from inbox "

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hermes_base.inbound import Outgoing
+from hermes_base.inbound import Address, Outgoing
 from hermes_base.journal import Row, Step, UsageRow
 from hermes_state import records, turn_rules
 from hermes_state.damage import as_object, decode, read_text
@@ -27,23 +27,40 @@ class TurnStore(Ownership, Outbox):
 
     # --- messages
 
-    def accept(self, conversation: str, account: str, ext_id: str, body: str, node: str = "") -> int | None:
+    def accept(
+        self,
+        conversation: str,
+        account: str,
+        ext_id: str,
+        body: str,
+        node: str = "",
+        heard: tuple[Address, str] | None = None,
+    ) -> int | None:
         """Store a message durably; its place in the conversation, or None when it was seen before.
 
-        With `node`, a conversation without a living owner is claimed for it in the same transaction.
+        With `node`, a conversation without a living owner is claimed for it in the same transaction. With `heard`, this
+        message is where its chat is read on from after an absence (`find_last`).
         """
         name = clean(conversation)
         row = {"conversation": name, "account": clean(account), "ext_id": clean(ext_id), "body": clean(body)}
         claim = [Sql(sql.CLAIM_ONE, {"node": node, "conversation": name})] if node else []
+        noted = [_note_heard(name, *heard)] if heard else []
         try:
             _, added, *_ = self._db.run(
                 Sql(sql.COUNT_IN, {"conversation": name}),
                 Sql(sql.ADD_MESSAGE, row, NothingDone),
                 *claim,
+                *noted,
             )
         except NothingDone:
             return None
         return int(added.one[0])
+
+    def find_last(self, account: str) -> dict[Address, str]:
+        """The last message that was accepted in each chat of an account, for platforms that have a history."""
+        platform, _, name = account.partition(":")
+        found = self._db.find(sql.GET_LAST_HEARD, {"account": clean(account)})
+        return {Address(platform, name, chat, kind, thread): message for chat, kind, thread, message in found}
 
     def find_message(self, account: str, stem: str) -> list[tuple[int, bool, bool]]:
         """The stored revisions of a message (ext_id is `stem/` and a revision without a stroke) in order: seq, whether
@@ -251,6 +268,12 @@ class TurnStore(Ownership, Outbox):
 def _read_message(conversation: str, seq: int, raw: bytes, check: Callable[[str], object]) -> str:
     read_text("inbox", (conversation, seq), raw, check)
     return raw.decode()
+
+
+def _note_heard(conversation: str, address: Address, message: str) -> Sql:
+    place = {"chat": clean(address.chat), "thread": clean(address.thread), "kind": clean(address.kind)}
+    row = {"account": clean(address.account_key), "conversation": conversation, "message": clean(message), **place}
+    return Sql(sql.SET_LAST_HEARD, row)
 
 
 def name_message(claim: Claim, seq: int) -> dict[str, Any]:
