@@ -138,6 +138,10 @@ class TestUtf16(Shape):
     rules = PretendRules(max_length=2000, length_unit="utf16", takes_keys=False)
 
 
+class TestRemembering(Shape):
+    rules = PretendRules(has_history=True)
+
+
 class TestSlow(Shape):
     rules = PretendRules(latency=0.01, max_length=0)
 

@@ -217,6 +217,24 @@ class PlatformSuite:
 
         self._run(tmp_path, steps)
 
+    def test_what_was_said_during_an_absence_is_read_later(self, tmp_path: Path) -> None:
+        """C1: where the app has a history, from the last stored message on: once, and in order."""
+
+        async def steps(rig: Rig) -> None:
+            if not rig.adapter.spec.has_history:
+                pytest.skip("this platform has no history, or brings again what nobody has confirmed")
+            await rig.say("before")
+            await until(lambda: len(rig.heard()) == 1)
+            await rig.disconnect()
+            for text in ("missed 1", "missed 2"):
+                await rig.say(text)
+            await rig.connect()
+            await rig.say("after")
+            await until(lambda: len(rig.heard()) == 4)
+            assert [inbound.text for inbound in rig.heard()] == ["before", "missed 1", "missed 2", "after"]
+
+        self._run(tmp_path, steps)
+
     def test_messages_are_shown_in_order_under_ids_of_their_own(self, tmp_path: Path) -> None:
         async def steps(rig: Rig) -> None:
             ids = [await rig.adapter.send(self._part(rig, f"text {n}", f"k{n}")) for n in range(3)]

@@ -48,6 +48,10 @@ class HeardCore:
         self.answers.append(Accepted(inbound.key("default"), None if inbound.ext_id in seen else len(seen) + 1))
         return self.answers[-1]
 
+    async def find_last(self, account_key: str) -> dict[Address, str]:
+        every = [inbound for inbound in self.taken if inbound.address.account_key == account_key]
+        return {inbound.address: inbound.message for inbound in every if not inbound.revision}
+
     def wake_delivery(self, address: Address) -> None:
         self.woken.append(address)
         if self._delivery:

@@ -60,6 +60,7 @@ class PlatformSpec:
     burst_seconds: float = 0.4  # messages of one sender within this time are one turn
     album_seconds: float = 2.0  # those of one album (`Inbound.album`)
     split_length: int = 0  # its clients cut a longer text into several messages; in `length_unit`, 0: they do not
+    has_history: bool = False  # what was said while we were away can be read later, from `Core.find_last` on
     trusted: bool = False  # whoever can connect is the owner of the machine
     is_program: bool = False  # its accounts are programs, let in by their settings; what they say is foreign text (G9)
     knows_people: bool = False  # it has checked who speaks: the sender is the id of a person, or "owner"
@@ -238,6 +239,11 @@ class Core(Protocol):
 
     def wake_delivery(self, address: Address) -> None:
         """Somebody who could not be reached is there again."""
+        ...
+
+    async def find_last(self, account_key: str) -> Mapping[Address, str]:
+        """Of a platform with a history: the last message that was stored of each chat of the account. What came after
+        it is handed over before anything new of that chat, the oldest first: then a crash in the middle loses none."""
         ...
 
 

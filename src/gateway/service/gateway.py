@@ -268,8 +268,13 @@ class Gateway:
                 self.delivery.wake(address)
             return None
         account = inbound.address.account_key
-        seq = self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer)
+        is_mark = spec_of(inbound.address.platform).has_history and not inbound.revision and not inbound.question
+        heard = (inbound.address, inbound.message) if is_mark else None
+        seq = self.turns.accept(key, account, inbound.ext_id, write_inbound(inbound), claimer, heard)
         return None if seq is None else Heard(seq, inbound)
+
+    async def find_last(self, account_key: str) -> Mapping[Address, str]:
+        return await self.call(self.turns.find_last, account_key)
 
     def wake_delivery(self, address: Address) -> None:
         self.delivery.wake(address)

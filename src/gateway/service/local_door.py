@@ -48,7 +48,7 @@ class LocalDoor:
         self._settings_watch = settings_watch
         self._turns = parts.store.turns
         self._call = parts.call
-        self.take, self.wake_delivery = core.take, core.wake_delivery
+        self.take, self.wake_delivery, self.find_last = core.take, core.wake_delivery, core.find_last
         self.perform = operations.perform
         self.question = parts.questions.showing
 

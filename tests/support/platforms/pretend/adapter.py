@@ -49,9 +49,12 @@ class PretendAdapter(BaseAdapter):
         self._core = core
         self.last_seen = time.time()
         if self._reading is None:
-            self._reading = asyncio.create_task(self._read(core))
+            missed = await self._find_missed(core) if self.spec.has_history else []
+            self.service.listening = True
+            self._reading = asyncio.create_task(self._read(core, missed))
 
     async def disconnect(self) -> None:
+        self.service.listening = False
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.cancel()
@@ -120,16 +123,23 @@ class PretendAdapter(BaseAdapter):
         self.last_seen = time.time()
         return platform_id
 
-    async def _read(self, core: Core) -> None:
+    async def _find_missed(self, core: Core) -> list[Update]:
+        """What was said while nobody was connected, from the last stored message of each chat on."""
+        last = await core.find_last(f"{self.spec.name}:{self.account}")
+        return [one for address, message in last.items() for one in self.service.read_history(address.chat, message)]
+
+    async def _read(self, core: Core, missed: list[Update]) -> None:
         while True:
-            update = await self.service.poll()
+            update = missed[0] if missed else await self.service.poll()
             self.last_seen = time.time()
             try:
                 settled = await self._hand_over(core, self._decode(update))
             except Exception:
                 _log.exception("A message could not be handed over; it is read again.")
                 settled = False
-            if settled:
+            if settled and missed:
+                missed.pop(0)
+            elif settled:
                 self.service.confirm(update)
             else:
                 await asyncio.sleep(RETRY_SECONDS)

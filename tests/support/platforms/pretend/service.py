@@ -42,6 +42,7 @@ class PretendRules:
     markup: str = "markdown"
     takes_files: bool = True
     has_menu: bool = True
+    has_history: bool = False  # nobody is told what was said while they were away, but can read it
     split_length: int = 0  # its clients cut a longer text
     calls_per_second: float = 0.0  # for one chat; 0: no limit; more gets a 429
     burst_calls: int = 5
@@ -121,14 +122,23 @@ class PretendService:
     menu: tuple[tuple[str, str], ...] = ()  # commands with their words
     menus: int = 0  # so many were sent
     locked_out: str = ""  # why nobody can connect
+    history: list[Update] = field(default_factory=list)  # all that was ever said
+    listening: bool = False  # somebody is connected
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     # --- what a person does and sees
     def say(self, chat: str, text: str, sender: str = "ann", kind: str = "dm", **more: Any) -> Update:
         """Somebody writes."""
-        update = Update(f"u{next(self._ids)}", chat, kind, sender, text)
-        return self.repeat(replace(update, **more))
+        update = replace(Update(f"u{next(self._ids)}", chat, kind, sender, text), **more)
+        self.history.append(update)
+        return update if self.rules.has_history and not self.listening else self.repeat(update)
+
+    def read_history(self, chat: str, after: str) -> list[Update]:
+        """What was said in a chat after a message, the oldest first."""
+        said = [update for update in self.history if update.chat == chat]
+        places = [number for number, update in enumerate(said) if update.id == after]
+        return said[places[0] + 1 :] if places else []
 
     def upload(self, name: str, body: bytes | None, kind: str = "file", size: int | None = None) -> PretendFile:
         """Somebody puts a file beside a message; None: it never ends."""
