@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
 
+from gateway.platforms import platform_list
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import PlatformSpec, SetupQuestion
 from gateway.platforms.pretend.service import CLOSED_BEFORE, REFUSED
 from gateway.service import connections
+from gateway.service.admin import UNMADE
 from gateway.service.connections import find_changed, list_menu
 from hermes_base.command_table import COMMANDS
+from hermes_base.errors import ConfigProblem
 from hermes_cli.cmds.doctor import SETTINGS_CHECKS
 from hermes_cli.cmds.gateway_cmd import write_status
 from hermes_cli.config import load_settings
@@ -54,6 +57,20 @@ def test_a_platform_that_cannot_connect_says_why_everywhere(home: Path, lab: Lab
         assert any("Pretend is not connected: The token " in text for text in found)
         page = house.wait_for(house.gateway.queries.gateway.metrics())
         assert 'hermes_platform_connected{platform="pretend",account="bot"} 0' in page
+
+
+def test_a_platform_that_cannot_be_made_is_told(home: Path, lab: LabServer) -> None:
+    def fail(account: str, given: Any, folder: Path) -> Any:
+        raise ConfigProblem("It needs a token.")
+
+    with House(home, lab.base_url, platforms={"broken": {"enabled": True}}) as house:
+        platform_list.register(PlatformSpec("broken", "Broken", ""), fail)
+        try:
+            told = find_platform(house, "broken")
+            assert (told["connected"], told["problem"]) == (False, UNMADE)
+            assert f"Broken: {UNMADE}" in house.gateway.operations.describe()
+        finally:
+            platform_list.unregister("broken")
 
 
 def test_what_was_put_right_is_connected_without_a_restart(home: Path, lab: LabServer) -> None:

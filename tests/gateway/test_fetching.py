@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import House, Visitor
+from house import ACCOUNT, House, Visitor
 from waiting import wait_until
 
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendFile
 from gateway.turns import fetching, transcribing
-from hermes_base.inbound import UPLOADS
+from hermes_base.inbound import UPLOADS, Address, FileRef, Inbound
 from hermes_cli.plugins import get_plugin_manager
 from hermes_lab.server import LabServer
 
@@ -169,6 +169,19 @@ def test_a_restart_in_the_middle_fetches_it_whole(house: House, home: Path) -> N
         "endless.bin": b"it ended",
     }
     assert house.service.fetched.count(whole.id) == 1
+
+
+def test_what_a_kill_left_of_a_file_is_not_taken_for_it(house: House, home: Path) -> None:
+    """C10: the part of a file has no name yet."""
+    olga, file = house.person("olga"), upload(house, "plan.txt", b"the plan")
+    address = Address("pretend", ACCOUNT, olga.chat)
+    inbound = Inbound(address, "u900", "olga", "", files=(FileRef("", "plan.txt", "file", 8, file.id),))
+    folder = home / UPLOADS / fetching.name_folder(inbound, 0)
+    folder.mkdir(parents=True)
+    (folder / fetching.PART).write_bytes(b"a longer text than the file has")
+    olga.ask("[[say got it]]", id="u900", files=(file,))
+    assert [(path.name, path.read_bytes()) for path in find_files(home)] == [("plan.txt", b"the plan")]
+    assert find_files(home)[0].parent == folder
 
 
 def test_a_message_with_a_file_is_not_put_into_a_turn(house: House, lab: LabServer) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from local_gateway import LocalHouse
 from raw_client import Call, RawClient, Told
 from waiting import wait_until
 
+from gateway.core.bursts import Windows
 from gateway.core.route import QUEUED
 from gateway.turns import lane as lanes
 from hermes_base import local_wire as wire
@@ -202,8 +202,7 @@ def test_messages_that_come_together_are_one_turn(
     person: Person, lab: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C3: a burst keeps all its items, in order."""
-    patient = replace(lanes.spec_of("local"), burst_seconds=3.0)
-    monkeypatch.setattr("gateway.turns.lane.spec_of", lambda _platform: patient)
+    monkeypatch.setattr(lanes, "find_windows", lambda _item: Windows(burst=3.0))
     for text in ("first", "second", "[[say got both]]"):
         person.say(text)
     wait_until(lambda: person.shown() == ["got both"])

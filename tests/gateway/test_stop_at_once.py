@@ -56,7 +56,7 @@ def test_a_stop_while_the_lane_looks_at_the_store_is_heard(
     say(client, "a", "[[say too late]]")
     assert looks.wait(60)
     client.send(Stop("s"))
-    wait_until(lambda: any(lane._next_stop for lane in list(house.gateway.lanes.at_work.values())))
+    wait_until(lambda: any(lane._next_stop.reason for lane in list(house.gateway.lanes.at_work.values())))
     may_go_on.set()
     wait_until(lambda: bool(client.find(Stopped)))
     assert client.find(Stopped, lambda line: line.ok)

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from gateway.core.lengths import measure
@@ -83,8 +83,7 @@ class Windows:
         one, other, gap = before.inbound, after.inbound, after.row.accepted - before.row.accepted
         if one.album and one.album == other.album:
             return gap <= self.album
-        goes_on = bool(other.text) and not other.files and self.is_cut(one.text)
-        return goes_on and gap <= SPLIT_SECONDS
+        return gap <= SPLIT_SECONDS and bool(other.text) and not other.files and self.is_cut(one.text)
 
 
 def group(rows: Sequence[Item], windows: Windows) -> tuple[Item, ...]:
@@ -123,6 +122,16 @@ def _is_one_sender(one: Item, other: Item) -> bool:
     """Identity is platform and sender id; a name never is."""
     first, second = one.inbound, other.inbound
     return (first.address.platform, first.sender) == (second.address.platform, second.sender)
+
+
+def hear_piece(item: Item, others: Sequence[Item], windows: Windows) -> Item:
+    """A piece of a message that speaks to us does so, too: of an album or a long text only one names us."""
+    inbound = item.inbound
+    if inbound.mentioned or inbound.address.kind == "dm":
+        return item
+    near = [one for one in others if one.inbound.mentioned and one.row.seq != item.row.seq]
+    pieces = (windows.are_pieces(one, item) or (inbound.album and windows.are_pieces(item, one)) for one in near)
+    return replace(item, inbound=replace(inbound, mentioned=True)) if any(pieces) else item
 
 
 def next_turn(rows: Sequence[Item], windows: Windows, now: float) -> tuple[tuple[Item, ...], float]:

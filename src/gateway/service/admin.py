@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from types import MappingProxyType
@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
+from gateway.platforms.platform_list import all_specs
 from gateway.service import key_admin, people_admin
 from gateway.service.chores import Chores
 from gateway.service.pulse import Pulse
@@ -31,6 +32,7 @@ FRESH_SECONDS = 90.0
 #: Without a look for waiting messages in this time they might wait for ever.
 WORK_SECONDS = 15.0
 REMOVED = "the person was removed"
+UNMADE = "It is switched on and could not be started: the log says why."
 
 Args = Mapping[str, Any]
 
@@ -94,7 +96,10 @@ class Operations:
             "profile": parts.profile,
             "working": await self._call(self._describe_working),
             "queue": {"inbox": waiting, "outbox": unsent, "held": held},
-            "platforms": [_describe_platform(adapter) for adapter in parts.adapters],
+            "platforms": [
+                *map(_describe_platform, parts.adapters),
+                *await start_thread(lambda: list(list_unmade(parts.adapters)), "platforms"),
+            ],
             "leases": [
                 {"name": name, "owner": node if epoch else "", "epoch": epoch or 0, "live": bool(epoch)}
                 for name, epoch in parts.delivery.leases().items()
@@ -149,6 +154,7 @@ class Operations:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
             lines.append(f"{adapter.spec.label}{named}: {adapter.problem or f'{state}.'}")
+        lines += [f"{unmade['label']}: {unmade['problem']}" for unmade in list_unmade(parts.adapters)]
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
         lines += [line for line in (chores.trouble, describe_damage(chores.damaged)) if line]
         if self._settings_watch.problem:
@@ -235,6 +241,16 @@ def _describe_platform(adapter: Adapter) -> dict[str, Any]:
         "connected": is_connected(adapter, time.time()),
         "problem": adapter.problem,
     }
+
+
+def list_unmade(adapters: Sequence[Adapter]) -> Iterator[dict[str, Any]]:
+    """Platforms that are switched on and could not even be made."""
+    made, sections = {adapter.spec.name for adapter in adapters}, cli_config.load_last_good().platforms
+    for spec in all_specs():
+        section = sections.get(spec.name)
+        if isinstance(section, Mapping) and section.get("enabled") is True and spec.name not in made:
+            about = {"name": spec.name, "label": spec.label, "account": ""}
+            yield {**about, "last_seen": 0.0, "connected": False, "problem": UNMADE}
 
 
 def count_reasons(counters: Mapping[str, int], kind: str) -> dict[str, int]:

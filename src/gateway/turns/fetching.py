@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -178,6 +178,46 @@ class Fetcher:
                 fetching.cancel()
                 await asyncio.wait({fetching})
         return ""
+
+
+class FileArrivals:
+    """The messages of one conversation whose files are on their way; on the event loop."""
+
+    def __init__(self, fetcher: Fetcher, conversation: str) -> None:
+        self._fetcher = fetcher
+        self._conversation = conversation
+        self._tasks: dict[int, asyncio.Task[Fetched]] = {}
+
+    def begin(self, item: Item) -> bool:
+        """Whether it was begun, and is to be waited for."""
+        if not needs_fetching(item) or item.row.seq in self._tasks:
+            return False
+        fetching = self._fetcher.fetch(self._conversation, item)
+        self._tasks[item.row.seq] = asyncio.get_running_loop().create_task(fetching)
+        return True
+
+    async def wait(self, item: Item) -> Fetched:
+        """What came; of what was cut short nothing did."""
+        fetching = self._tasks[item.row.seq]
+        try:
+            await asyncio.wait({fetching})
+        finally:
+            fetching.cancel()
+            del self._tasks[item.row.seq]
+        return leave_out(item.inbound, STOPPED) if fetching.cancelled() else fetching.result()
+
+    def are_awaited(self, items: Sequence[Item], *, cut: bool) -> bool:
+        """Whether files of these are still on their way; `cut`: they need not come any more."""
+        awaited = [item.row.seq for item in items if item.row.seq in self._tasks]
+        if cut:
+            self.cancel(awaited)
+        return bool(awaited)
+
+    def cancel(self, seqs: Collection[int] | None = None) -> None:
+        """Of these messages, or of all."""
+        for seq, fetching in self._tasks.items():
+            if seqs is None or seq in seqs:
+                fetching.cancel()
 
 
 def name_folder(inbound: Inbound, number: int) -> str:

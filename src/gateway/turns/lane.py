@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -32,9 +32,17 @@ from gateway.core.route import (
     route,
 )
 from gateway.platforms.face import Begun, Dealt, Judged, Moved
-from gateway.turns.fetching import STOPPED, Fetched, Fetcher, leave_out, needs_fetching
-from gateway.turns.run_turn import BY_NEW_MESSAGE, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer
-from gateway.turns.sender import LOOKED_AT, Senders, spec_of
+from gateway.turns.fetching import Fetcher, FileArrivals
+from gateway.turns.run_turn import (
+    BY_NEW_MESSAGE,
+    GatewayParts,
+    Job,
+    JobDone,
+    LiveTurn,
+    TurnPerformer,
+    find_windows,
+)
+from gateway.turns.sender import LOOKED_AT, Senders
 from gateway.turns.slash_commands import CommandPerformer
 from gateway.turns.threads import start_thread
 from hermes_base import command_table
@@ -113,6 +121,24 @@ class Slot:
         return asked is not None and asked[0] is not None and asked[0].asks_model
 
 
+class NextStop:
+    """Why the turn that begins next is stopped: it was told to before it had begun."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.met = asyncio.Event()  # that turn has begun, or none is left to begin
+
+    def order(self, reason: str) -> None:
+        self.reason = reason
+        self.met.clear()
+
+    def meet(self) -> str:
+        """Why the turn that begins now is stopped; empty: it is not."""
+        reason, self.reason = self.reason, ""
+        self.met.set()
+        return reason
+
+
 class Lane:
     def __init__(self, host: LaneHost, claim: Claim) -> None:
         self.claim, self.key = claim, claim.conversation
@@ -124,11 +150,10 @@ class Lane:
         self.wake = self._woken.set
         self._unseen = True  # the store may hold messages that were not looked at
         self._looking = False  # at what the store holds: a turn may come of it
-        self._next_stop = ""  # why the turn that begins next is stopped: it was told to before it had begun
-        self._next_stop_met = asyncio.Event()  # that turn has begun, or none is left to begin
+        self._next_stop = NextStop()
         self._known: set[int] = set()
         self._queue: list[Item] = []
-        self._fetching: dict[int, asyncio.Task[Fetched]] = {}  # files of these messages are on their way
+        self._files = FileArrivals(host.fetcher, self.key)
         self._steered: set[int] = set()
         self._acknowledged: set[int] = set()  # their senders were shown that they are taken
         self._judged: set[int] = set()  # put off: their place in the order is theirs, whatever came meanwhile
@@ -176,13 +201,12 @@ class Lane:
                 self._looking = False
             is_idle = self.slot is None and not self._queue and not self._tasks and not self._unseen
             if is_idle and not self._woken.is_set():
-                self._meet_stop()
+                self._next_stop.meet()
                 return
             with contextlib.suppress(TimeoutError):  # its time has come
                 async with asyncio.timeout(pause):
                     await self._woken.wait()
-        for fetching in self._fetching.values():
-            fetching.cancel()
+        self._files.cancel()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -192,7 +216,7 @@ class Lane:
         if slot is None:
             if not (self._queue or self._unseen or self._looking):
                 return False
-            self._order_stop(reason)
+            self._next_stop.order(reason)
             self._not_before = 0.0
             self.wake()
             return True
@@ -202,16 +226,6 @@ class Lane:
             self._start(_insist(slot))
         return True
 
-    def _order_stop(self, reason: str) -> None:
-        self._next_stop = reason
-        self._next_stop_met.clear()
-
-    def _meet_stop(self) -> str:
-        """Why the turn that begins now is stopped; empty: it is not."""
-        reason, self._next_stop = self._next_stop, ""
-        self._next_stop_met.set()
-        return reason
-
     async def stop_for_good(self, reason: str) -> bool:
         """Stop, and come back when the end is stored: whoever is told of it is told for good."""
         if not self.stop(reason):
@@ -219,7 +233,7 @@ class Lane:
         with contextlib.suppress(TimeoutError):  # the store does not take its end now; it is written when it does
             async with asyncio.timeout(STOP_PATIENCE + 1.0):
                 if self.slot is None:
-                    await self._next_stop_met.wait()
+                    await self._next_stop.met.wait()
                 if self.slot is not None:
                     await self.slot.ended.wait()
         return True
@@ -263,7 +277,7 @@ class Lane:
         if len(items) >= LOOKED_AT:  # there may be more of them
             self._unseen = True
         for each in items:
-            item, seq = self._hear_piece(each, items), each.row.seq
+            item, seq = bursts.hear_piece(each, (*self._queue, *items), find_windows(each)), each.row.seq
             self._known.add(seq)
             try:
                 view = self._view(await self._drop_replaced(item) if item.replaces else item.view)
@@ -277,17 +291,6 @@ class Lane:
             except Exception:
                 self._look_again_at({seq})  # what was decided could not be stored
                 raise
-
-    def _hear_piece(self, item: Item, others: Sequence[Item]) -> Item:
-        """A piece of a message that speaks to us does so, too: of an album or a long text only one names us."""
-        inbound = item.inbound
-        if inbound.mentioned or inbound.address.kind == "dm":
-            return item
-        are_pieces = bursts.Windows.of(spec_of(inbound.address.platform)).are_pieces
-        near = [one for one in (*self._queue, *others) if one.inbound.mentioned and one is not item]
-        if not any(are_pieces(one, item) or (inbound.album and are_pieces(item, one)) for one in near):
-            return item
-        return replace(item, inbound=replace(inbound, mentioned=True))
 
     def _look_again_at(self, seqs: set[int]) -> None:
         """They are read from the store again, which alone knows how far each message has come."""
@@ -366,24 +369,14 @@ class Lane:
     def _enqueue(self, item: Item) -> None:
         self._queue.append(item)
         self._queue.sort(key=lambda waiting: waiting.row.seq)
-        seq = item.row.seq
-        if needs_fetching(item) and seq not in self._fetching:
-            fetching = self._host.fetcher.fetch(self.key, item)
-            self._fetching[seq] = asyncio.get_running_loop().create_task(fetching)
-            self._start(self._wait_for_files(item))
+        if self._files.begin(item):
+            self._start(self._put_files_into(item))
 
-    async def _wait_for_files(self, item: Item) -> None:
-        """Put the files of a message into it, if it still waits; what could not be had is told once."""
-        seq = item.row.seq
-        fetching = self._fetching[seq]
-        try:
-            await asyncio.wait({fetching})
-        finally:
-            fetching.cancel()
-            del self._fetching[seq]
-        got = leave_out(item.inbound, STOPPED) if fetching.cancelled() else fetching.result()
+    async def _put_files_into(self, item: Item) -> None:
+        """Once they are here; what could not be had is told once."""
+        seq, got = item.row.seq, await self._files.wait(item)
         self._queue = [got.put_into(one) if one.row.seq == seq else one for one in self._queue]
-        for number, text in enumerate(got.told if not self.suspended else ()):
+        for number, text in enumerate(() if self.suspended else got.told):
             await self.tell(f"file:{seq}:{number}", Outgoing(item.inbound.address, text, NOTE, "warning"))
 
     def _steer(self, item: Item) -> None:
@@ -420,8 +413,7 @@ class Lane:
         self._judged.difference_update(seqs)
         self._acknowledged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
-        for seq in self._fetching.keys() & set(seqs):
-            self._fetching[seq].cancel()
+        self._files.cancel(seqs)
         self._parts.delivery.wake(inbound.address)
         self._parts.live_events.show(self.key, Dealt(seqs))
 
@@ -438,16 +430,13 @@ class Lane:
         items: tuple[Item, ...] = (first,)
         is_turn, recovers = first.row.taken or not first.is_command, False
         if is_turn:
-            windows = bursts.Windows.of(spec_of(first.inbound.address.platform))
-            items, pause = bursts.next_turn(self._queue, windows, time.time())
+            items, pause = bursts.next_turn(self._queue, find_windows(first), time.time())
             if pause:
                 return pause
-            if fetching := [self._fetching[one.row.seq] for one in items if one.row.seq in self._fetching]:
-                for each in fetching if self._next_stop else ():
-                    each.cancel()
+            if self._files.are_awaited(items, cut=bool(self._next_stop.reason)):
                 return None
             # What broke off waits for a place, behind fresh messages of others (C15); what is stopped does not.
-            recovers = first.row.attempts > 0 and not self._next_stop
+            recovers = first.row.attempts > 0 and not self._next_stop.reason
             if recovers and not self._host.recovery.take(self.wake):
                 return None
         job = Job(self.claim, items, self._depth if is_turn else 0, failed=self._failures > 0)
@@ -457,7 +446,7 @@ class Lane:
         running = clocks.TurnClocks(now, self._progress if job.depth and self._progress else now)
         self.slot = Slot(job, LiveTurn(job, self._parts.questions), running, is_turn, has_place=recovers)
         self._start(self._run_slot(self.slot))
-        if reason := self._meet_stop():
+        if reason := self._next_stop.meet():
             self.stop(reason)
         return None
 
@@ -522,7 +511,7 @@ class Lane:
             log.warning("the store does not even take a word on the failure of %s", self.key, extra=self.about)
             self._parts.live_events.show(self.key, Notice(told, "error"))  # to whoever looks on
         if slot.stopping:  # perhaps since a moment ago
-            self._order_stop(slot.stopping)
+            self._next_stop.order(slot.stopping)
             self._not_before = time.monotonic() + STORE_PAUSE
 
     async def _refuse(self, slot: Slot, why: str) -> bool:

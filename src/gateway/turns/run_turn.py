@@ -448,9 +448,12 @@ def answer_of(job: Job, end: TurnEnd, draft: str = "") -> Outgoing:
 
 def write_text(items: Sequence[Item]) -> str:
     """What the model reads of the messages of a turn."""
-    if not items:
-        return ""
-    return bursts.text_of(items, bursts.Windows.of(spec_of(items[0].inbound.address.platform)))
+    return bursts.text_of(items, find_windows(items[0])) if items else ""
+
+
+def find_windows(item: Item) -> bursts.Windows:
+    """Which messages are one turn, where this one was said."""
+    return bursts.Windows.of(spec_of(item.inbound.address.platform))
 
 
 def list_foreign(items: Sequence[Item]) -> tuple[str, ...]:

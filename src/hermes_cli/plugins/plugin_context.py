@@ -185,6 +185,11 @@ class PluginContext:
             "description": description,
         }
 
+    def register_transcription_provider(self, provider: Any) -> None:
+        """Offer to turn recordings into text: a function that takes a path and gives back what is said there, or
+        something with such a function as `transcribe`. The last one that was offered is asked."""
+        self._manager._offers.setdefault("transcription_provider", []).append(provider)
+
     def register_auxiliary_task(
         self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
     ) -> None:
@@ -214,7 +219,6 @@ class PluginContext:
     register_web_search_provider = _keep_as("web_search_provider")
     register_browser_provider = _keep_as("browser_provider")
     register_tts_provider = _keep_as("tts_provider")
-    register_transcription_provider = _keep_as("transcription_provider")
     register_dashboard_auth_provider = _keep_as("dashboard_auth_provider")
 
     def register_secret_source(self, source: Any) -> None:

@@ -102,7 +102,7 @@ class PluginRecords:
         self._context_engine: Any = None
         self._plugin_skills: dict[str, dict[str, Any]] = {}
         self._aux_tasks: dict[str, dict[str, Any]] = {}
-        self._offers: dict[str, list[Any]] = {}  # what this host keeps and does not use yet, by kind
+        self._offers: dict[str, list[Any]] = {}  # what others than the host use, or nobody yet, by kind
         self._replaced_tools: dict[str, ToolEntry] = {}
         self._engine_owner = ""  # the plugin that registered the context engine
 
