@@ -221,7 +221,7 @@ class WebSettings:
         "Host names under which the page may be reached, beside this machine's own (behind a proxy, for example).",
         NEXT_START,
     )
-    upload_megabytes: int = row(50, "Largest file that the page takes.", AT_ONCE, at_least=1)
+    upload_megabytes: int = row(50, "Largest file that is taken, from the page or a chat app.", AT_ONCE, at_least=1)
 
 
 @dataclass(frozen=True, slots=True)
