@@ -13,7 +13,7 @@ from waiting import wait_until
 from gateway.platforms import platform_list
 from gateway.platforms.backoff import Pauses
 from gateway.platforms.face import PlatformSpec, SetupQuestion
-from gateway.platforms.pretend.service import CLOSED_BEFORE, REFUSED
+from gateway.platforms.pretend.service import CLOSED_BEFORE, REFUSED, PretendRules
 from gateway.service import connections
 from gateway.service.admin import UNMADE
 from gateway.service.connections import find_changed, list_menu
@@ -30,7 +30,7 @@ PEOPLE = {"owner": "olga", "allow": ["ann"]}
 
 @pytest.fixture
 def house(home: Path, lab: LabServer) -> Iterator[House]:
-    with House(home, lab.base_url, pretend=PEOPLE) as made:
+    with House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE) as made:
         yield made
 
 
@@ -43,7 +43,7 @@ def find_platform(house: House, name: str = "pretend") -> dict[str, Any]:
 
 def test_a_platform_that_cannot_connect_says_why_everywhere(home: Path, lab: LabServer) -> None:
     """C13: not connected, with a sentence, in status, doctor and metrics; a token in none of them (G6)."""
-    house = House(home, lab.base_url, pretend=PEOPLE)
+    house = House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE)
     (home / ".env").write_text("PRETEND_TOKEN=sesame-4711-sesame\n")
     house.service.locked_out = "The token sesame-4711-sesame is not known."
     with house:
@@ -75,7 +75,7 @@ def test_a_platform_that_cannot_be_made_is_told(home: Path, lab: LabServer) -> N
 
 def test_what_was_put_right_is_connected_without_a_restart(home: Path, lab: LabServer) -> None:
     """Tried again when its settings change: a set-up takes effect at once."""
-    house = House(home, lab.base_url, pretend=PEOPLE)
+    house = House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE)
     house.service.locked_out = "The token is not known."
     with house:
         assert find_platform(house)["problem"]
@@ -90,7 +90,7 @@ def test_a_platform_that_comes_back_is_connected_by_itself(
     home: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "FIRST_PAUSE", 0.02)
-    house = House(home, lab.base_url, pretend=PEOPLE)
+    house = House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE)
     house.service.locked_out = "The service is away."
     with house:
         assert find_platform(house)["problem"]
@@ -177,7 +177,7 @@ def test_the_menu_shows_what_there_is(house: House) -> None:
 
 @pytest.mark.parametrize(("trouble", "again"), [(CLOSED_BEFORE, True), (REFUSED, False)])
 def test_a_menu_that_is_not_taken_keeps_nobody(home: Path, lab: LabServer, trouble: str, again: bool) -> None:
-    house = House(home, lab.base_url, pretend=PEOPLE)
+    house = House(home, lab.base_url, PretendRules(has_menu=True), pretend=PEOPLE)
     house.service.troubles.append(trouble)
     with house:
         wait_until(lambda: not house.service.troubles)

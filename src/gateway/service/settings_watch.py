@@ -116,7 +116,8 @@ class SettingsWatch:
         if stamp == self._stamp:
             return
         before = self._known
-        self._known = after = await start_thread(lambda: read_known(before), "settings")
+        after, changes = await start_thread(lambda: read_changes(before), "settings")
+        self._known = after
         # A file that was written just now is looked at once more: the next edit may leave its time as it is.
         now = time.time_ns()
         self._stamp = stamp if all(file is None or abs(now - file[0]) > SETTLED for file in stamp) else None
@@ -134,7 +135,7 @@ class SettingsWatch:
         if before is None:
             self._loaded_at = time.time()
             return
-        self._tell(before, after, await start_thread(lambda: list(find_changes(before, after)), "settings"))
+        self._tell(before, after, changes)
 
     def _tell(self, before: Known, after: Known, found: Sequence[SettingChange]) -> None:
         now = time.time()
@@ -158,6 +159,12 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def read_changes(before: Known | None) -> tuple[Known, list[SettingChange]]:
+    """The settings as they are now, and what is another than before."""
+    after = read_known(before)
+    return after, [] if before is None else list(find_changes(before, after))
 
 
 def read_known(before: Known | None) -> Known:

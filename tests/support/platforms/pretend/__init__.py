@@ -12,7 +12,6 @@ SPEC = PlatformSpec(
     has_buttons=True,
     has_typing=True,
     takes_files=True,
-    has_menu=True,
     edit_seconds=0.05,
     burst_seconds=0.05,
     album_seconds=0.3,

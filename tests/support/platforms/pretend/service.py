@@ -41,7 +41,7 @@ class PretendRules:
     has_receipts: bool = False
     markup: str = "markdown"
     takes_files: bool = True
-    has_menu: bool = True
+    has_menu: bool = False
     has_history: bool = False  # nobody is told what was said while they were away, but can read it
     split_length: int = 0  # its clients cut a longer text
     calls_per_second: float = 0.0  # for one chat; 0: no limit; more gets a 429
