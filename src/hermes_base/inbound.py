@@ -64,14 +64,14 @@ class Inbound:
     message: str  # the platform's own id of it
     sender: str  # the platform's immutable id of whoever sent it
     text: str
-    revision: str = ""  # which edit of the message; empty: as it was first sent
+    revision: str = ""  # which edit of the message: begins with a number that grows; empty: as it was first sent
     sender_name: str = ""
     mentioned: bool = False  # it speaks to us: by name, or in reply to one of our messages
     question: str = ""  # a pressed button: the question it answers
     seen: str = ""  # the question that its writer had before them, where clients say so (`PlatformSpec.names_seen`)
     reply_to: str = ""  # platform id of the message it replies to
     folder: str = ""  # the working folder of a terminal
-    quote: str = ""  # the text that it replies to, as far as the platform tells it
+    quote: str = ""  # the text that it replies to, as far as told; without `reply_to` it is from another chat
     files: tuple[FileRef, ...] = ()
     album: str = ""  # messages of one sender with the same name here are one
     conversation: str = ""  # joined by its key; empty: the address says which

@@ -93,6 +93,8 @@ def test_the_model_reads_texts_names_and_files() -> None:
     assert text_of([message(1, "one"), message(2, "two", way="queue")]) == "one\n\ntwo"
     assert text_of([message(1, "", files=(file,))]) == "[image a .png: /in/a.png]"
     assert text_of([message(1, "look", files=(file,))]) == "look\n[image a .png: /in/a.png]"
+    voice = FileRef("/in/v.ogg", "v.ogg", "audio", seconds=72)
+    assert text_of([message(1, "", files=(voice,))]) == "[audio v.ogg (1:12): /in/v.ogg]"
     named = message(1, "hi", address=GROUP, sender_name="Anna", role="member")
     assert text_of([named]) == "[Anna · member · p:anna] hi"
     assert text_of([message(1, "hi", address=GROUP)]) == "[no name · nobody we know · p:anna] hi"

@@ -45,6 +45,18 @@ def test_an_edit_of_what_was_answered_is_told_once(house: House, lab: LabServer)
     assert len(lab.requests) == 1
 
 
+def test_an_edit_of_what_is_being_answered_is_told(house: House, lab: LabServer) -> None:
+    """C1: the turn under way goes on with what it was asked."""
+    ann = house.person("ann")
+    said = ann.say("[[stall 600]]")
+    wait_until(lambda: len(lab.requests) == 1)
+    ann.edit(said, "[[say changed]]")
+    ann.wait_seen(EDITED_LATE)
+    ann.say("/stop")
+    house.wait_quiet()
+    assert len(lab.requests) == 1
+
+
 def test_an_edit_that_changes_nothing_is_nothing(house: House, lab: LabServer) -> None:
     """Apps bring an edit when they have found a preview for a link."""
     ann = house.person("ann")

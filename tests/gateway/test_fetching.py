@@ -109,6 +109,24 @@ def test_secrets_are_in_no_sentence(house: House, home: Path) -> None:
     assert not any("4711" in text for text in seen)
 
 
+def test_a_full_disk_takes_no_file(house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F7: what is under way must still find room; the message itself is answered."""
+    monkeypatch.setattr(fetching, "has_room", lambda home, least: False)
+    seen = house.person("ann").ask("[[say so be it]]", files=(upload(house, "plan.txt", b"x"),))
+    assert any(fetching.NO_ROOM in text for text in seen)
+    assert "so be it" in seen
+    assert house.service.fetched == []
+
+
+def test_nothing_of_a_stranger_is_fetched(house: House, home: Path, lab: LabServer) -> None:
+    """G1: neither in a direct chat nor in a group."""
+    for sam in (house.person("sam"), house.person("sam", "room", "group")):
+        sam.ask("hello", files=(upload(house, "plan.txt", b"x"),))
+    assert house.service.fetched == []
+    assert find_files(home) == []
+    assert not lab.requests
+
+
 def begin_endless(house: House, ann: Visitor) -> None:
     ann.say("[[say never]]", files=(upload(house, "endless.bin", None),))
     wait_until(lambda: bool(house.service.fetched))
