@@ -85,6 +85,31 @@ class OutboxRow:
     created: float
 
 
+#: Seconds for which a refused message is named to whoever looks after Hermes.
+REFUSED_SHOWN = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentChat:
+    """A chat with messages that have not arrived."""
+
+    account: str
+    chat: str
+    count: int
+    since: float  # when the first of them was stored
+    tried: bool  # it was sent, and not taken
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A message that its platform will never take, and why."""
+
+    account: str
+    chat: str
+    at: float
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class ControlSent:
     """What became of a control message: the row is stored; `live` says whether a living owner will read it."""

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from raw_model_server import RawModelServer
 
 from agent.providers import embedded
-from hermes_cli.cmds import doctor
+from hermes_base.inbound import Address, Outgoing, write_outgoing
+from hermes_cli.cmds import doctor, status_cmd
 from hermes_lab.server import LabServer
 from hermes_state.home_lock import HomeLock
 from hermes_state.sql.schema import STORE_FILE
@@ -93,6 +95,29 @@ def test_a_sound_store_is_ok(home: Path, capsys: pytest.CaptureFixture[str]) -> 
     _, findings = _examine(capsys)
     assert _find(findings, STORE_FILE)["level"] == "ok"
     assert "sound" in _find(findings, STORE_FILE)["what"]
+
+
+def test_what_was_not_delivered_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """C9: what waits for long, for whom, and what was refused with its reason; the store itself is sound."""
+    _make_store(home)
+    with closing(sqlite3.connect(home / STORE_FILE)) as db, db:
+        add = (
+            "insert into outbox (conversation, seq, n, account, chat, body, state, reason, created, ended) "
+            "values ('c', 0, ?, 'chat:bot', ?, ?, ?, ?, ?, ?)"
+        )
+        body, now = write_outgoing(Outgoing(Address("chat", "bot", "c"), "hello")), time.time()
+        db.execute(add, (1, "ann", body, "waiting", "", now - 7200, None))
+        db.execute(add, (2, "ben", body, "waiting", "", now, None))
+        db.execute(add, (3, "eve", body, "failed", "It is too large.", now - 7200, now - 3600))
+    _, findings = _examine(capsys)
+    assert _find(findings, "1 messages have been waiting for chat ann of chat:bot")["level"] == "info"
+    assert _find(findings, "chat eve of chat:bot was refused on")["what"].endswith("It is too large.")
+    assert not [finding for finding in findings if "ben" in finding["what"]]
+    assert "sound" in _find(findings, STORE_FILE)["what"]
+    assert status_cmd.main([]) == 0
+    told = capsys.readouterr().out
+    assert "Waiting for chat:bot, chat ben: 1, for" in told
+    assert "Refused by chat:bot, chat eve, on" in told
 
 
 def test_a_store_of_a_newer_version_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

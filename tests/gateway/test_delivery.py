@@ -17,6 +17,7 @@ from waiting import until
 from gateway.core.delivery_rules import GiveUp, Pace, SendAgain, judge, pause_after
 from gateway.core.render import LONG_MARK
 from gateway.platforms.face import NeverTaken, NotNow, Part
+from gateway.platforms.pretend.adapter import PretendAdapter
 from gateway.platforms.pretend.service import BAD_MARKUP, CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendRules
 from hermes_base.errors import DeliveryFailure, Fenced, StoreFailure
 from hermes_base.inbound import FILE, NOTE, QUESTION, FileRef
@@ -220,12 +221,33 @@ def test_a_refused_message_is_kept_with_its_reason_and_the_next_one_goes(turns: 
     async def steps() -> None:
         async with post.delivering() as delivery:
             await until(lambda: post.waits() == 0)
-            assert (delivery.counts["failed"], delivery.counts["sent"]) == (1, 1)
+            assert (delivery.counts["failed"], delivery.counts["sent"]) == (1, 2)
 
     run(steps())
-    assert post.service.seen("c1") == ["good"]
+    good, told = post.service.seen("c1")
+    assert good == "good"
+    kept = "It is kept; `hermes doctor` names it."
+    assert told == f"Something that belongs here could not be shown: The service refused: refused. {kept}"
     rows = turns.outbox_since(place().conversation("default"), 0)
-    assert [row.state for row in rows] == [FAILED, SENT]
+    assert [row.state for row in rows] == [FAILED, SENT, SENT]
+    (refused,) = turns.list_refused(0.0)
+    assert (refused.account, refused.chat, refused.reason) == ("pretend:bot", "c1", "The service refused: refused.")
+
+
+def test_where_nothing_is_taken_a_refusal_is_no_chain(turns: TurnStore) -> None:
+    """C2: the word on a refused message is refused, too, and that is the end of it."""
+    post = Post(turns)
+    post.service.always = REFUSED
+    post.put("bad")
+
+    async def steps() -> None:
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+            await asyncio.sleep(4 * QUICK.poll)
+
+    run(steps())
+    assert len(turns.list_refused(0.0)) == 2
+    assert len(post.service.calls) == 2
 
 
 def test_markup_that_is_refused_goes_as_plain_text(turns: TurnStore) -> None:
@@ -535,7 +557,9 @@ def test_an_adapter_that_fails_in_its_own_way_is_given_up_after_some_attempts(tu
         await delivery.stop()
 
     run(steps())
-    assert [row.state for row in turns.outbox_since(place().conversation("default"), 0)] == [FAILED, SENT]
+    assert [row.state for row in turns.outbox_since(place().conversation("default"), 0)] == [FAILED, SENT, SENT]
+    (refused,) = turns.list_refused(0.0)
+    assert "surprise" not in refused.reason, "words of an SDK may hold a token (G6)"
 
 
 @given(
@@ -621,6 +645,37 @@ def test_a_platform_that_names_no_time_is_asked_again_when_it_wakes_us(turns: Tu
     assert post.service.seen("c1") == ["one"]
 
 
+def test_what_waits_for_somebody_is_tried_once_by_the_next_process(turns: TurnStore) -> None:
+    """C9: nobody tells a new process that somebody is back; it asks once, and the store says who is waited for."""
+    post, tries, real = Post(turns), [], Post.new_adapter
+    post.put("one")
+
+    async def refuse(part: Part) -> str:
+        tries.append(part.text)
+        raise NotNow("They blocked us.")
+
+    def block() -> PretendAdapter:
+        adapter = real(post)
+        adapter.send = refuse  # type: ignore[method-assign]
+        return adapter
+
+    async def steps() -> None:
+        post.new_adapter = block  # type: ignore[method-assign]
+        for life in (1, 2):
+            async with post.delivering():
+                await until(lambda: len(tries) == life)  # noqa: B023 - it is awaited here
+                await asyncio.sleep(4 * QUICK.poll)
+                assert len(tries) == life
+        post.new_adapter = lambda: real(post)  # type: ignore[method-assign]
+        assert [(chat.chat, chat.count, chat.tried) for chat in turns.list_unsent()] == [("c1", 1, True)]
+        async with post.delivering():
+            await until(lambda: post.waits() == 0)
+
+    run(steps())
+    assert post.service.seen("c1") == ["one"]
+    assert turns.list_unsent() == []
+
+
 def test_memory_is_bounded_by_the_chats_at_work(turns: TurnStore) -> None:
     """F1: hundreds of chats leave nothing behind."""
     post = Post(turns)
@@ -677,7 +732,7 @@ def test_the_event_loop_is_never_held_up(turns: TurnStore) -> None:
         (NeverTaken("no"), 1, GiveUp("no")),
         (DeliveryFailure("x"), 1000, SendAgain(60.0, certain=False)),
         (KeyError("x"), 9, SendAgain(60.0, certain=False)),
-        (KeyError("x"), 10, GiveUp("KeyError: 'x'")),
+        (KeyError("x"), 10, GiveUp("The adapter failed (KeyError); the log says how.")),
     ],
 )
 def test_the_verdict_on_a_failure(error: Exception, attempts: int, verdict: SendAgain | GiveUp) -> None:

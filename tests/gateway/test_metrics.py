@@ -112,6 +112,7 @@ def test_what_happened_is_counted(home: Path, lab: LabServer) -> None:
     assert pick(found, "hermes_agent_builds_total", reason="new") == 1
     assert pick(found, "hermes_agent_hits_total") >= 3
     assert pick(found, "hermes_queue_messages", box="inbox") == 0
+    assert "# TYPE hermes_undelivered_messages gauge" in text
     assert pick(found, "hermes_deliveries_total", result="sent") >= 4
     assert pick(found, "hermes_platform_connected", platform="pretend", account="bot") == 1
     assert pick(found, "hermes_memory_bytes") > 1e6

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gateway.platforms.face import NeverTaken, NotNow
 from hermes_base.errors import DeliveryFailure
+from hermes_base.inbound import NOTE, Outgoing
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,16 @@ def judge(error: Exception, failures: int, attempts: int, pace: Pace, chance: fl
     if isinstance(error, NeverTaken):
         return GiveUp(str(error))
     if not isinstance(error, DeliveryFailure) and attempts >= pace.strange_attempts:
-        return GiveUp(f"{type(error).__name__}: {error}")
+        return GiveUp(f"The adapter failed ({type(error).__name__}); the log says how.")  # its words may hold secrets
     return SendAgain(pause_after(failures, pace, chance), certain=False)
+
+
+def tell_refusal(outgoing: Outgoing, reason: str) -> Outgoing | None:
+    """A word to the chat in which something is missing; None for a note, whose refusal nobody misses."""
+    if outgoing.kind == NOTE:
+        return None
+    text = f"Something that belongs here could not be shown: {reason} It is kept; `hermes doctor` names it."
+    return Outgoing(outgoing.address, text, NOTE, "error")
 
 
 def pause_after(failures: int, pace: Pace, chance: float) -> float:

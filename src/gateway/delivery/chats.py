@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.budget import PROGRESS, kind_of, progress_pause
-from gateway.core.delivery_rules import GiveUp, SendAgain, judge
+from gateway.core.delivery_rules import GiveUp, SendAgain, judge, tell_refusal
 from gateway.core.drafts import Draft, EditDraft, SendDraft, ShowTyping, Wait, next_step
 from gateway.core.markup.dialects import PLAIN, write_literally
 from gateway.core.render import carries_file, end_question, make_plain, mark_repeated, render_parts
@@ -28,7 +28,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _MOST_RECEIPTS = 20  # that wait in a chat; the others are left out
 _LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
-_LONG_TEXT = 20_000  # rendering more than this is no work for the event loop
+_LONG_TEXT = 10_000  # rendering more than this is no work for the event loop
 
 
 class CallStore(Protocol):
@@ -288,6 +288,9 @@ class ChatSender:
             account.counts["failed"] += 1
             self.draft = None if self.draft and self.draft.ended else self.draft
             await self._note(account.turns.outbox_fail, row.id, epoch, verdict.reason)
+            told = tell_refusal(row.outgoing, verdict.reason)
+            if told is not None:
+                await self._note(account.turns.post, row.conversation, f"refused:{row.id}", told)
             return
         _log.warning("A message to %s in %s waits %.1f s: %s", self.key, account.name, verdict.seconds, error)
         self._failures += 0 if verdict.certain else 1

@@ -25,6 +25,7 @@ from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_constants import VERSION
 from hermes_state.damage import describe_damage
+from hermes_state.turns import REFUSED_SHOWN
 from tools.shell.sandbox import describe_walls
 
 #: "Connected" means a sign of life in this time (C13).
@@ -85,6 +86,8 @@ class Operations:
         waiting, unsent = await self._call(parts.store.turns.depth)
         held, _ = await self._call(parts.store.turns.outbox_held)
         holdings = await self._call(parts.store.turns.holdings)
+        late = await self._call(parts.store.turns.list_unsent)
+        refused = await self._call(parts.store.turns.list_refused, time.time() - REFUSED_SHOWN)
         model = await SetupQueries(parts).model()
         return {
             "pid": os.getpid(),
@@ -96,6 +99,8 @@ class Operations:
             "profile": parts.profile,
             "working": await self._call(self._describe_working),
             "queue": {"inbox": waiting, "outbox": unsent, "held": held},
+            "undelivered": [asdict(chat) for chat in late],
+            "refused": [asdict(row) for row in refused],
             "platforms": [
                 *map(_describe_platform, parts.adapters),
                 *await start_thread(lambda: list(list_unmade(parts.adapters)), "platforms"),
@@ -155,6 +160,8 @@ class Operations:
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
             lines.append(f"{adapter.spec.label}{named}: {adapter.problem or f'{state}.'}")
         lines += [f"{unmade['label']}: {unmade['problem']}" for unmade in list_unmade(parts.adapters)]
+        if refused := len(parts.store.turns.list_refused(now - REFUSED_SHOWN)):
+            lines.append(f"Messages that were refused for good this week: {refused}; `hermes doctor` names them.")
         lines.append(f"{read_walls()['walls']} Free on the disk: {free:.1f} GB.")
         lines += [line for line in (chores.trouble, describe_damage(chores.damaged)) if line]
         if self._settings_watch.problem:

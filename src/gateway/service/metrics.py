@@ -77,11 +77,14 @@ def spread_family(name: str, doc: str, spread: Spread) -> Family:
     return Family(name, HISTOGRAM, doc, tuple(samples))
 
 
-def collect(parts: GatewayParts, lanes: Lanes, depth: tuple[int, int], config_problem: str) -> Iterator[Family]:
-    """Everything there is to tell; `depth` is what waits in the inbox and the outbox."""
+def collect(
+    parts: GatewayParts, lanes: Lanes, depth: tuple[int, int], unsent: Mapping[str, int], config_problem: str
+) -> Iterator[Family]:
+    """Everything there is to tell; `depth` is what waits in the inbox and the outbox, `unsent` the same by account."""
     yield Family("hermes_info", GAUGE, "The version that runs.", (Sample(1, (("version", VERSION),)),))
     yield gauge_family("hermes_start_time_seconds", "When it began, in seconds since 1970.", parts.started)
     yield from _collect_turns(parts, lanes, depth)
+    yield from _collect_deliveries(parts, unsent)
     yield from _collect_calls(parts.meters)
     counters = parts.runner.counters
     yield gauge_family("hermes_agents", "Agents that are kept warm.", parts.runner.count())
@@ -120,6 +123,11 @@ def _collect_turns(parts: GatewayParts, lanes: Lanes, depth: tuple[int, int]) ->
     samples = tuple(Sample(count, (("box", box),)) for box, count in boxes)
     doc = "Messages that are not dealt with (inbox) and answers that are not delivered (outbox)."
     yield Family("hermes_queue_messages", GAUGE, doc, samples)
+
+
+def _collect_deliveries(parts: GatewayParts, unsent: Mapping[str, int]) -> Iterator[Family]:
+    accounts = tuple(Sample(count, (("account", name),)) for name, count in sorted(unsent.items()))
+    yield Family("hermes_undelivered_messages", GAUGE, "Messages that have not arrived, by account.", accounts)
     counts: Sums = {(result,): float(count) for result, count in dict(parts.delivery.counts).items()}
     yield count_family("hermes_deliveries_total", "Calls to platforms, by result.", counts, "result")
 

@@ -47,7 +47,9 @@ from hermes_state.sql.ownership import CLOCK
 from hermes_state.sql.schema import SCHEMA_VERSION, STORE_FILE, check_readable
 from hermes_state.sql.sqlite import SqliteEngine, was_made
 from hermes_state.sql.statements import GET_META
+from hermes_state.sql.turn_statements import REFUSED, UNSENT_CHATS
 from hermes_state.turn_rules import measure_setback
+from hermes_state.turns import REFUSED_SHOWN
 from plugins import context_engine
 from tools.shell.sandbox import BUBBLEWRAP, describe_walls, is_bubblewrap_usable
 
@@ -60,6 +62,7 @@ STORE_PATIENCE = 1.0
 ANSWER_PATIENCE = 15.0
 NAMED_ROWS = 10  # damaged rows that are named one by one
 LATE_CLOCK = 60.0
+LONG_WAIT = 3600.0
 _RESTORE = "Check the disk; `hermes backup restore FILE` brings older data back."
 _MEET = f"Start Hermes: it sets the row aside when it meets it, tells the person and goes on without it. {_RESTORE}"
 _SET_ASIDE = f"Its bytes are kept in the table `damaged` of the store. {_RESTORE}"
@@ -197,7 +200,8 @@ def _check_store(home: Path) -> Iterator[DoctorFinding]:
             yield DoctorFinding(FAIL, f"The store {path} is damaged: {'; '.join(faults)}.", fix)
             return
         findings = [*store.read(_find_damage), *store.read(_check_clock)]
-    yield from findings
+        undelivered = store.read(_find_undelivered)
+    yield from (*findings, *undelivered)
     if not findings:
         yield DoctorFinding(OK, f"The store {path} is sound (layout {version}, this program's is {SCHEMA_VERSION}).")
 
@@ -210,6 +214,22 @@ def _find_damage(db: Transaction) -> list[DoctorFinding]:
         where = f" of {row.conversation}" if row.conversation else ""
         what = f"A stored {TABLES[row.table]}{where} ({row.key}) could not be read and was set aside on {at}"
         found.append(DoctorFinding(WARN, f"{what}: {row.problem}.", _SET_ASIDE))
+    return found
+
+
+def _find_undelivered(db: Transaction) -> list[DoctorFinding]:
+    """What has not reached people for an hour, and what never will."""
+    now = time.time()
+    found = []
+    for account, chat, count, since, _ in db.execute(UNSENT_CHATS, {"limit": NAMED_ROWS}).rows:
+        if since < now - LONG_WAIT:
+            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
+            what = f"{count} messages have been waiting for chat {chat} of {account} since {at}."
+            found.append(DoctorFinding(INFO, what, "They are sent when the chat can be reached; see `hermes status`."))
+    for account, chat, at, reason in db.execute(REFUSED, {"since": now - REFUSED_SHOWN, "limit": NAMED_ROWS}).rows:
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+        what = f"A message to chat {chat} of {account} was refused on {day}: {reason}"
+        found.append(DoctorFinding(WARN, what, "What it says stands in the conversation: `hermes sessions`."))
     return found
 
 

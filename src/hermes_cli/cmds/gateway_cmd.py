@@ -377,6 +377,7 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
             yield f"  {turn['conversation']}, for {spent:.0f} s{title}"
     queue = status.get("queue", {})
     yield f"Waiting: {queue.get('inbox', 0)} messages to deal with, {queue.get('outbox', 0)} to deliver"
+    yield from write_undelivered(status, now)
     yield "Platforms:"
     yield from (f"  {_write_platform(platform, now)}" for platform in status.get("platforms", []))
     held = status.get("leases", [])
@@ -385,6 +386,15 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
     for lease in held:
         alive = "" if lease.get("live", True) else ", dead"
         yield f"  {lease['name']}: {lease.get('owner') or 'nobody'}{alive}, generation {lease.get('epoch', 0)}"
+
+
+def write_undelivered(status: Mapping[str, Any], now: float) -> Iterator[str]:
+    """Whom messages wait for, and what was refused for good."""
+    for chat in status.get("undelivered", []):
+        waited, tried = max(0.0, now - chat["since"]), ", tried in vain" if chat["tried"] else ""
+        yield f"  Waiting for {chat['account']}, chat {chat['chat']}: {chat['count']}, for {waited:.0f} s{tried}"
+    for row in status.get("refused", []):
+        yield f"  Refused by {row['account']}, chat {row['chat']}, on {_write_time(row['at'])}: {row['reason']}"
 
 
 def _write_platform(platform: Mapping[str, Any], now: float) -> str:

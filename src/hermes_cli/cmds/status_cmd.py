@@ -17,7 +17,7 @@ from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.settings import Settings
 from hermes_cli import config
 from hermes_cli.chat.local_client import call_owner
-from hermes_cli.cmds.gateway_cmd import NOBODY, write_status
+from hermes_cli.cmds.gateway_cmd import NOBODY, write_status, write_undelivered
 from hermes_cli.profiles import get_active_profile_name
 from hermes_constants import VERSION, get_hermes_home
 from hermes_state.damage import describe_damage
@@ -26,6 +26,7 @@ from hermes_state.sql.schema import STORE_FILE
 from hermes_state.sql.sqlite import was_made
 from hermes_state.sql.store_sql import Store
 from hermes_state.store import UsageSum
+from hermes_state.turns import REFUSED_SHOWN
 from tools.shell.sandbox import describe_walls
 
 _CALL_SECONDS = 5.0
@@ -114,7 +115,8 @@ def measure_free(home: Path) -> int:
 
 
 def read_today(home: Path) -> dict[str, Any]:
-    """What was used today, read beside the owner of the store; why not, when it cannot be read now."""
+    """What was used today and what is not delivered, read beside the owner of the store; why not, when it cannot be
+    read now."""
     path = home / STORE_FILE
     if not path.exists() and not was_made(path):
         return {"today": asdict(UsageSum()), "store_problem": "", "warning": ""}
@@ -122,7 +124,14 @@ def read_today(home: Path) -> dict[str, Any]:
     try:
         with closing(Store.open_readonly(path)) as store:
             warning = describe_damage(store.count_damaged())
-            return {"today": asdict(store.usage(since=midnight)), "store_problem": "", "warning": warning}
+            late, refused = store.turns.list_unsent(), store.turns.list_refused(time.time() - REFUSED_SHOWN)
+            return {
+                "today": asdict(store.usage(since=midnight)),
+                "store_problem": "",
+                "warning": warning,
+                "undelivered": [asdict(chat) for chat in late],
+                "refused": [asdict(row) for row in refused],
+            }
     except StoreFailure as problem:
         return {"today": None, "store_problem": str(problem), "warning": ""}
 
@@ -135,6 +144,7 @@ def write_lines(status: Mapping[str, Any], now: float | None = None) -> Iterator
     yield f"Hermes {status['version']}, home {status['home']} (profile {status['profile']})"
     if not status["running"]:
         yield NOBODY.format(home=status["home"])
+        yield from write_undelivered(status, now)
     elif "silent" in status:
         yield f"A gateway owns the home (process {status['pid']}), but {status['silent']}."
     else:

@@ -9,7 +9,7 @@ from hermes_state import turn_rules
 from hermes_state.sql import turn_statements as sql
 from hermes_state.sql.engine import NothingDone, Sql, StorePart, Transaction
 from hermes_state.texts import clean
-from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow
+from hermes_state.turns import FAILED, SENDING, SENT, WAITING, OutboxRow, RefusedRow, UnsentChat
 
 LOOKED_AT = 500  # messages in which a platform's id is looked for
 _UNCHANGED = {"keep": 1, "doubt": 0, "retry_at": 0.0, "reason": ""}
@@ -100,6 +100,19 @@ class Outbox(StorePart):
         return self._db.write(
             lambda db: [turn_rules.make_row(row) for row in sorted(db.execute(sql.ARRIVED_ALL, wanted).rows)]
         )
+
+    def count_unsent(self) -> dict[str, int]:
+        """Messages that have not arrived, by account."""
+        return {str(account): int(count) for account, count in self._db.find(sql.COUNT_UNSENT)}
+
+    def list_unsent(self, limit: int = 20) -> list[UnsentChat]:
+        """Chats with messages that have not arrived, the longest waiting first."""
+        found = self._db.find(sql.UNSENT_CHATS, {"limit": limit})
+        return [UnsentChat(account, chat, count, since, bool(tried)) for account, chat, count, since, tried in found]
+
+    def list_refused(self, since: float, limit: int = 20) -> list[RefusedRow]:
+        """Messages that were refused for good after this time, the last ones first."""
+        return [RefusedRow(*row) for row in self._db.find(sql.REFUSED, {"since": since, "limit": limit})]
 
     def outbox_since(self, conversation: str, after: int, limit: int = 100) -> list[OutboxRow]:
         """What was said to the conversation after this row, sent or not, for a client that comes back."""

@@ -192,6 +192,15 @@ ARRIVED = f"{_ARRIVED} id = :row returning {_ROW}"
 ARRIVED_ALL = f"{_ARRIVED} chat = :chat returning {_ROW}"
 SENT_IDS = "select platform_ids from outbox where conversation = :conversation order by id desc limit :limit"
 UNSENT = f"select {_ROW} from outbox where account = :account and chat = :chat and ended is null order by id"
+UNSENT_CHATS = (
+    "select account, chat, count(*), min(created), max(attempts) > 0 from outbox where ended is null "
+    "group by account, chat order by min(created) limit :limit"
+)
+COUNT_UNSENT = "select account, count(*) from outbox where ended is null group by account"
+REFUSED = (
+    "select account, chat, ended, reason from outbox where ended is not null and ended > :since and state = 'failed' "
+    "order by ended desc limit :limit"
+)
 OUTBOX_SINCE = f"select {_ROW} from outbox where conversation = :conversation and id > :after order by id limit :limit"
 OUTBOX_NAMED = f"select {_ROW} from outbox where conversation = :conversation and name = :name"
 OUTBOX_OF = f"select {_ROW} from outbox where conversation = :conversation and seq = :seq order by n"

@@ -135,7 +135,9 @@ class GatewayQueries:
     async def metrics(self) -> str:
         """In the text format of Prometheus (H9)."""
         depth = await self._parts.call(self._parts.store.turns.depth)
-        return metrics.write_text(metrics.collect(self._parts, self._lanes, depth, self._settings_watch.problem))
+        unsent = await self._parts.call(self._parts.store.turns.count_unsent)
+        problem = self._settings_watch.problem
+        return metrics.write_text(metrics.collect(self._parts, self._lanes, depth, unsent, problem))
 
     def warning(self) -> str:
         """What the operator should look at, though messages are taken; empty: nothing."""
