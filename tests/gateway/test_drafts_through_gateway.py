@@ -13,7 +13,7 @@ from pretending import QUICK
 from waiting import wait_until
 
 from gateway.core.drafts import UNFINISHED
-from gateway.core.render import LONG_MARK, SHORT_MARK
+from gateway.core.render import LONG_MARK, SHORT_MARK, THE_WHOLE
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, PretendRules
 from gateway.service import gateway
 from hermes_lab.server import LabServer
@@ -48,6 +48,23 @@ def wait_forgotten(house: House) -> None:
 
 def wait_draft(person: Visitor) -> None:
     wait_until(lambda: person.count(UNFINISHED) > 0)
+
+
+def test_a_very_long_answer_is_one_message_and_a_file(home: Path, lab: LabServer) -> None:
+    """C7: nobody is flooded; the file holds the whole answer, and no copy of it stays behind."""
+    rules = PretendRules(max_length=200, most_parts=3)
+    with open_house(home, lab, rules) as house:
+        ann = house.person("ann")
+        ann.say(f"[[say {'word ' * 300}end]]")
+        house.wait_quiet()
+        first, document = [message for message in house.service.messages if message.chat == ann.chat]
+        assert first.text.startswith("word word")
+        assert (document.file, document.text) == ("answer.md", THE_WHOLE)
+        assert document.content.split() == ["word"] * 300 + ["end"]
+        assert not list((home / "outbox").rglob("*.md"))
+        ann.say(f"[[say {'word ' * 100}end]]")
+        house.wait_quiet()
+        assert [message.file for message in house.service.messages[2:]] == [""] * 3
 
 
 # --- one final

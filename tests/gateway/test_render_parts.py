@@ -126,6 +126,17 @@ def test_whatever_the_markup_adds_each_part_is_within_the_limit(text: str, unit:
     assert re.findall("w[0-9]+", said) == re.findall("w[0-9]+", text)
 
 
+def test_an_answer_of_too_many_messages_is_one_and_a_file() -> None:
+    spec = replace(SPEC, most_parts=2, takes_files=True)
+    long = Outgoing(PLACE, "word " * 200)
+    first, whole = render_parts(long, spec, 1)
+    assert first.text.startswith("word word")
+    assert (first.document, whole.document) == ("", long.text)
+    assert len(render_parts(long, replace(spec, takes_files=False), 1)) > 2
+    assert len(render_parts(long, replace(spec, max_file_bytes=9), 1)) > 2
+    assert len(render_parts(Outgoing(PLACE, "word " * 60), spec, 1)) == 2
+
+
 def test_a_text_of_one_message_is_rendered_in_a_moment() -> None:
     """F5: it is work for the event loop."""
     text = ("Some **bold** words, `code` and [a link](https://a.org).\n\n- one\n- two\n\n" * 60)[:4000]

@@ -10,9 +10,10 @@ from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, find_dialect, 
 from gateway.core.question_text import compose_question
 from gateway.platforms.face import Part, PlatformSpec
 from hermes_base.consent import label_choices
-from hermes_base.inbound import FILE, QUESTION, Outgoing
+from hermes_base.inbound import ANSWER, FILE, QUESTION, Outgoing
 
 LONG_MARK, SHORT_MARK = "(sent again: the first may have arrived)", "(again)"
+THE_WHOLE = "The whole answer is in this file: it is too long for messages."
 _LONGEST_ESCAPE = 8  # times as long as what was typed
 _ROOM_FOR_LONG_MARK = 120  # a message shorter than this gets the short one
 
@@ -72,6 +73,10 @@ def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]
     texts = list(write_text(_compose_text(outgoing, spec), _room(spec), spec))
     if carries_file(outgoing, spec) and len(texts) != 1:
         texts.append(NO_TEXT)  # a long caption goes ahead of its file
+    document = ""
+    if _is_flood(len(texts), outgoing, spec):
+        document = outgoing.text
+        texts[1:] = [write_literally(THE_WHOLE, spec.markup)]
     last = len(texts) - 1
     return [
         Part(
@@ -84,10 +89,18 @@ def render_parts(outgoing: Outgoing, spec: PlatformSpec, row: int) -> list[Part]
             question=outgoing.question if index == last else "",
             choices=label_choices(outgoing.level, outgoing.choices) if index == last else (),
             row=row,
+            document=document if index == last else "",
             outgoing=outgoing,
         )
         for index, written in enumerate(texts)
     ]
+
+
+def _is_flood(messages: int, outgoing: Outgoing, spec: PlatformSpec) -> bool:
+    """Whether an answer has so many messages that a file is easier to read."""
+    size = len(outgoing.text.encode("utf-8", "replace"))
+    fits = spec.takes_files and (not spec.max_file_bytes or size <= spec.max_file_bytes)
+    return bool(spec.most_parts) and messages > spec.most_parts and outgoing.kind == ANSWER and fits
 
 
 def carries_file(outgoing: Outgoing, spec: PlatformSpec) -> bool:

@@ -28,6 +28,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _MOST_RECEIPTS = 20  # that wait in a chat; the others are left out
 _LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
+_DISK_PAUSE = 60.0  # until one looks again whether the disk has room
+DOCUMENT = "answer.md"
 _LONG_TEXT = 10_000  # rendering more than this is no work for the event loop
 
 
@@ -38,6 +40,7 @@ class CallStore(Protocol):
 
 
 DropFile = Callable[[FileRef], None]
+KeepFile = Callable[[FileRef, bytes], FileRef]
 NoteShown = Callable[[str], None]
 
 
@@ -219,7 +222,21 @@ class ChatSender:
             part = part if adapter.spec.takes_keys else mark_repeated(part, adapter.spec)
         if file and carries_file(outgoing, adapter.spec) and index == len(parts) - 1:
             return await attempt(lambda part: adapter.send_file(part, file), part, size=file.size)
+        if part.document:
+            return await self._send_document(part, attempt)
         return await attempt(adapter.send, part)
+
+    async def _send_document(self, part: Part, attempt: Callable[..., Awaitable[str]]) -> str:
+        """A file that is made for this and goes when it was sent."""
+        account, data = self._account, part.document.encode("utf-8", "replace")
+        try:
+            file = await account.call(account.keep_file, FileRef("", DOCUMENT, size=len(data)), data)
+        except OSError as problem:
+            raise NotNow(f"The file could not be written: {problem.strerror}.", _DISK_PAUSE) from problem
+        try:
+            return await attempt(lambda part: account.adapter.send_file(part, file), part, size=file.size)
+        finally:
+            await self._drop_file(file)
 
     def _find_draft(self, outgoing: Outgoing) -> Draft | None:
         """The draft that the answer takes the place of."""

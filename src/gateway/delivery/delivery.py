@@ -8,7 +8,7 @@ from dataclasses import replace
 from gateway.core.delivery_rules import Pace
 from gateway.core.drafts import Draft, add_line
 from gateway.delivery.accounts import Account
-from gateway.delivery.chats import CallStore, DropFile, NoteShown
+from gateway.delivery.chats import CallStore, DropFile, KeepFile, NoteShown
 from gateway.delivery.read_accounts import ReadAccount
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
@@ -31,12 +31,14 @@ class Delivery:
         pace: Pace | None = None,
         drop_file: DropFile = lambda file: None,
         note_shown: NoteShown = lambda question: None,
+        keep_file: KeepFile = lambda file, data: file,
     ) -> None:
-        """`drop_file` is called, on a store thread, with a file that was sent; `note_shown`, on the event loop, with
-        the id of a question when the whole of it has arrived."""
+        """`keep_file` writes a file that is to be sent and says where it is, `drop_file` is called with one that was
+        sent, both on a store thread; `note_shown`, on the event loop, with the id of a question when the whole of it
+        has arrived."""
         self.counts: Counter[str] = Counter()  # sent, again, failed, waiting; progress: calls for drafts and typing
         self._turns, self._node, self._call, self._pace = turns, node, call, pace or Pace()
-        self._drop_file, self._note_shown = drop_file, note_shown
+        self._drop_file, self._note_shown, self._keep_file = drop_file, note_shown, keep_file
         self._senders: dict[str, Account] = {}
         self._readers: dict[str, ReadAccount] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -50,6 +52,7 @@ class Delivery:
             self._readers[account.name] = account
         else:
             account = Account(self._turns, adapter, self._node, self._call, self._pace, self.counts)
+            account.keep_file = self._keep_file
             self._senders[account.name] = account
         account.drop_file, account.note_shown = self._drop_file, self._note_shown
         return account

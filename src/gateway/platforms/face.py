@@ -33,6 +33,7 @@ class PlatformSpec:
     # --- text
     max_length: int = 0  # of one message; 0: no limit
     length_unit: str = "chars"  # chars, utf16, bytes
+    most_parts: int = 0  # an answer of more messages is one message and a file with the whole of it; 0: all are sent
     markup: str = "markdown"  # the dialect that its people see: a name of `gateway.core.markup`
     # --- abilities
     can_edit: bool = False
@@ -99,6 +100,7 @@ class Part:
     row: int = 0  # the outbox row it comes from; 0: a draft
     markup: str = "markdown"  # the dialect of the text
     plain: str = ""  # the same without markup, for a platform that does not take it
+    document: str = ""  # it goes with a file that holds this text
     outgoing: Outgoing | None = None  # the whole message, for platforms that show more than text
 
 

@@ -24,7 +24,7 @@ from gateway.platforms.face import Accepted, Adapter, Heard, PlatformSpec, Refus
 from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapter
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
-from gateway.service.announcer import RESTARTED, Announcer
+from gateway.service.announcer import RESTARTED, Announcer, keep_copy
 from gateway.service.chores import Chores
 from gateway.service.connections import Connections
 from gateway.service.local_door import LocalDoor
@@ -126,6 +126,7 @@ class Gateway:
             node,
             self.call,
             drop_file=drop_copy,
+            keep_file=partial(keep_copy, self.home / OUTBOX),
             note_shown=lambda question: self.questions.note_shown(question),
         )
         self.whereabouts = Whereabouts(self.store, self.delivery, profile)

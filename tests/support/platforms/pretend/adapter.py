@@ -67,7 +67,7 @@ class PretendAdapter(BaseAdapter):
     async def send_file(self, part: Part, file: FileRef) -> str:
         if not self.spec.takes_files:
             raise NeverTaken(f"{self.spec.label} takes no files.")
-        return await self._post(part, file.name)
+        return await self._post(part, file.name, await asyncio.to_thread(_read_file, Path(file.path)))
 
     async def edit(self, platform_id: str, part: Part) -> None:
         if not self.spec.can_edit:
@@ -107,7 +107,7 @@ class PretendAdapter(BaseAdapter):
         if self._core is not None:
             self._core.wake_delivery(address)
 
-    async def _post(self, part: Part, file: str) -> str:
+    async def _post(self, part: Part, file: str, content: str = "") -> str:
         message = PretendMessage(
             "",
             part.address.chat_key,
@@ -117,6 +117,7 @@ class PretendAdapter(BaseAdapter):
             choices=part.choices if self.spec.has_buttons else (),
             question=part.question,
             file=file,
+            content=content,
         )
         with _translate_errors():
             platform_id = await self.service.send(message)
@@ -179,6 +180,11 @@ class PretendAdapter(BaseAdapter):
             files=tuple(FileRef("", file.name, file.kind, file.size, file.id) for file in update.files),
             received=update.at,
         )
+
+
+def _read_file(path: Path) -> str:
+    """Not every test has the file that it sends."""
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 @contextlib.contextmanager

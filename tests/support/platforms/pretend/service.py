@@ -46,6 +46,7 @@ class PretendRules:
     split_length: int = 0  # its clients cut a longer text
     calls_per_second: float = 0.0  # for one chat; 0: no limit; more gets a 429
     burst_calls: int = 5
+    most_parts: int = 0
     latency: float = 0.0
 
 
@@ -59,6 +60,7 @@ class PretendMessage:
     choices: tuple[str, ...] = ()
     question: str = ""
     file: str = ""
+    content: str = ""  # of the file
     edits: int = 0
 
 
