@@ -126,6 +126,16 @@ def test_whatever_the_markup_adds_each_part_is_within_the_limit(text: str, unit:
     assert re.findall("w[0-9]+", said) == re.findall("w[0-9]+", text)
 
 
+def test_no_part_has_more_marks_than_its_app_takes() -> None:
+    """Telegram drops all beyond a hundred in silence."""
+    spec = replace(SPEC, max_length=4096, markup="telegram_html")
+    text = "\n".join(f"- **name {n}** is `code {n}`" for n in range(120))
+    parts = render_parts(Outgoing(PLACE, text), spec, 1)
+    assert len(parts) > 2
+    assert all(part.text.count("</") <= 100 for part in parts)
+    assert "\n".join(part.plain for part in parts).split("\n") == [f"- name {n} is code {n}" for n in range(120)]
+
+
 def test_an_answer_of_too_many_messages_is_one_and_a_file() -> None:
     spec = replace(SPEC, most_parts=2, takes_files=True)
     long = Outgoing(PLACE, "word " * 200)

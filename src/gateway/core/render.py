@@ -58,7 +58,8 @@ def _write_piece(text: str, room: int, limit: int, spec: PlatformSpec) -> Iterat
     """One message, or several where the markup of the app makes the text longer: cut at `room` it was short enough
     before."""
     unit, written = spec.length_unit, translate(text, spec.markup)
-    if not limit or max(measure(written.shown, unit), measure(written.plain, unit)) <= limit:
+    fits = not limit or max(measure(written.shown, unit), measure(written.plain, unit)) <= limit
+    if fits and not (written.too_many and room > limit // 4):
         yield from [written] if written.text.strip() else []
     elif room > limit // 4:
         for piece in split_text(text, room * 3 // 4, unit):

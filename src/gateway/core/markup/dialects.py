@@ -56,6 +56,7 @@ class Dialect:
     by_line: bool = False  # a mark ends with its line
     needs_edges: bool = False  # a mark holds only around whole words
     shown: Callable[[str], str] = _keep  # what the app counts of a text
+    most_marks: int = 0  # in one message: the app drops those beyond; 0: it takes them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Written:
     text: str
     plain: str
     shown: str
+    too_many: bool = False  # more marks than the app takes in one message
 
 
 NO_TEXT = Written("", "", "")
@@ -79,7 +81,10 @@ def translate(text: str, name: str) -> Written:
     written = _write(leaves, dialect)
     if not dialect.shown(written).strip():
         written = dialect.escape(text)
-    return Written(written, plain, dialect.shown(written))
+    marks = sum(len(run.marks) for leaf in leaves for run in leaf.runs) + sum(
+        leaf.kind in (CODE, GRID) for leaf in leaves
+    )
+    return Written(written, plain, dialect.shown(written), too_many=0 < dialect.most_marks < marks)
 
 
 def write_literally(text: str, name: str) -> Written:
@@ -257,6 +262,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             bullet="•",
             rule="———",
             shown=_show_html,
+            most_marks=100,
         ),
         "slack": Dialect(
             marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
