@@ -19,6 +19,7 @@ from hermes_state.sql.turns_sql import TurnStore
 
 _log = logging.getLogger(__name__)
 _MARGIN = 0.05  # the store's clock may be a little behind ours
+_MOST_MARKED = 200
 _MOST_NAMES = 10_000  # of chats that wait for a place; the others are found in the store again
 
 
@@ -43,6 +44,7 @@ class Account:
         self._node = node
         self._lease_ends = -math.inf
         self._away: dict[str, Address] = {}  # chats where nobody is; all that is kept of them
+        self._marked: deque[tuple[str, str]] = deque(maxlen=_MOST_MARKED)  # messages that were shown to be taken
         self._fresh: deque[str] = deque()  # chats that were woken and wait for a place
         self._old: deque[str] = deque()  # chats that the last look found
         self._recovering: set[str] = set()
@@ -96,7 +98,11 @@ class Account:
         self._begin(chat)
 
     def acknowledge(self, address: Address, message: str) -> None:
-        """Show whoever wrote the message that it was taken."""
+        """Show whoever wrote the message that it was taken, once; what is long past may be shown again."""
+        name = (address.chat, message)
+        if name in self._marked:
+            return
+        self._marked.append(name)
         chat = self._get(address)
         chat.receipts.append((address, message))
         self._begin(chat)

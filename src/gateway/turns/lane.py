@@ -48,7 +48,7 @@ from gateway.turns.threads import start_thread
 from hermes_base import command_table
 from hermes_base.chat import Notice
 from hermes_base.errors import Fenced, HermesError, StoreFailure
-from hermes_base.inbound import NOTE, PERSON, Inbound, Outgoing
+from hermes_base.inbound import NOTE, Inbound, Outgoing
 from hermes_state.turns import MAX_ATTEMPTS, Claim
 
 log = logging.getLogger(__name__)
@@ -155,7 +155,6 @@ class Lane:
         self._queue: list[Item] = []
         self._files = FileArrivals(host.fetcher, self.key)
         self._steered: set[int] = set()
-        self._acknowledged: set[int] = set()  # their senders were shown that they are taken
         self._judged: set[int] = set()  # put off: their place in the order is theirs, whatever came meanwhile
         self._depth = 0
         self._refusals = 0
@@ -330,8 +329,8 @@ class Lane:
 
     async def _perform(self, item: Item, decision: Decision) -> None:
         sender = item.view.sender
-        if isinstance(decision, StartTurn | Queue | Steer | Interrupt):
-            self._acknowledge(item)
+        if isinstance(decision, StartTurn | Queue | Steer | Interrupt) and not (item.begun or item.alone):
+            self._parts.delivery.acknowledge(item.inbound.address, item.inbound.message)
         match decision:
             case Drop(reason):
                 log.info("dropped message %d of %s: %s", item.row.seq, self.key, reason, extra=self.about)
@@ -359,12 +358,6 @@ class Lane:
                     self.stop(BY_NEW_MESSAGE)
             case StartTurn():
                 self._enqueue(item)
-
-    def _acknowledge(self, item: Item) -> None:
-        """A message that was written to us is marked as taken, once, where the platform has a sign for it."""
-        if item.inbound.origin == PERSON and not item.row.attempts and item.row.seq not in self._acknowledged:
-            self._acknowledged.add(item.row.seq)
-            self._parts.delivery.acknowledge(item.inbound.address, item.inbound.message)
 
     def _enqueue(self, item: Item) -> None:
         self._queue.append(item)
@@ -411,7 +404,6 @@ class Lane:
     def _note_closed(self, seqs: tuple[int, ...], inbound: Inbound) -> None:
         self._known.difference_update(seqs)
         self._judged.difference_update(seqs)
-        self._acknowledged.difference_update(seqs)
         self._queue = [item for item in self._queue if item.row.seq not in seqs]
         self._files.cancel(seqs)
         self._parts.delivery.wake(inbound.address)
