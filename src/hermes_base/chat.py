@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
+from hermes_base.consent import Deed
 from hermes_base.inbound import FileRef
 
 
@@ -24,6 +25,8 @@ class Question:
     conversation: str = ""  # an answer holds for this conversation
     turn: str = ""  # and this turn alone
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12], kw_only=True)  # the only one of its name anywhere
+    deed: Deed | None = field(default=None, kw_only=True)  # what a kept yes would be about; None: it cannot be kept
+    unkept: str = field(default="", kw_only=True)  # why no new rule may be made of the answer; empty: one may
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Answer:
     text: str
     given: bool = True  # False: nobody answered; an approval counts as denied
     by: str = "owner"  # who answered; at the terminal that is the owner of the machine
+    rule: str = ""  # nobody was asked: this kept approval holds, in words
 
 
 #: Asks a person; blocks on the turn's thread.

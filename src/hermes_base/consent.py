@@ -107,8 +107,9 @@ def split_answer(answer: str) -> tuple[str, str]:
     return (choice, word.strip()) if choice == DENY else (answer, "")
 
 
-def is_kept(answer: str) -> bool:
-    return answer in KEPT
+def is_kept(kind: str, choices: Sequence[str], answer: str) -> bool:
+    """Whether a rule is made of this answer to such a question."""
+    return answer in KEPT and is_consent(kind, choices)
 
 
 def find_language(text: str) -> str:

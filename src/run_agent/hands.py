@@ -14,7 +14,7 @@ from agent.formats.reply import ToolCall
 from hermes_base.chat import Answer, Question, ToolEnded, ToolStarted
 from hermes_base.errors import Interrupted
 from hermes_base.hooks import Hooks
-from hermes_base.text.tool_views import cut, show_call, view_outcome, write_plain
+from hermes_base.text.tool_views import cut, read_object, show_call, view_outcome, write_plain
 from hermes_base.tool_context import ToolContext
 from tools.approval import ask_approval
 from tools.process_registry import process_registry
@@ -57,6 +57,7 @@ class AgentHands:
             "turn_id": turn_id,
         }
         asker, waited = self.context.asker, 0.0
+        used: list[str] = []  # kept approvals that let it happen
 
         def ask(question: Question) -> Answer:
             """Notes how long the person took, which is not the tool's time, and whether there was an answer."""
@@ -70,10 +71,12 @@ class AgentHands:
                 waited += time.monotonic() - begun
             if answer.given:
                 note_question(True)
+            if answer.rule:
+                used.append(answer.rule)
             return answer
 
         hands = self if asker is None else replace(self, context=replace(self.context, asker=ask))
-        result = hands._run_guarded(call, args, ids, messages)
+        result = note_rules(hands._run_guarded(call, args, ids, messages), used)
         seconds = time.monotonic() - started - waited
         result = self._tell_after(ids, args, result, seconds)
         told = write_plain(view_outcome(call.name, args, result), RESULT_CHARS)
@@ -107,7 +110,7 @@ class AgentHands:
             args = dict(self.hooks.request("tool_request", args, **ids))
         facts = {key: value for key, value in ids.items() if key != "tool_name"}
         # Asks the person on behalf of a plugin; nobody there, or no answer, means no.
-        refusal = self.hooks.refuse_tool(call.name, args, lambda what: ask_approval(self.context, what), **facts)
+        refusal = self.hooks.refuse_tool(call.name, args, lambda what: bool(ask_approval(self.context, what)), **facts)
         if refusal:
             return tool_error(refusal)
 
@@ -140,6 +143,15 @@ class AgentHands:
         self.hooks.invoke("post_tool_call", **facts, middleware_trace=[])
         changed = self.hooks.invoke("transform_tool_result", **facts)
         return next((text for text in changed if isinstance(text, str)), result)
+
+
+def note_rules(result: str, rules: Sequence[str]) -> str:
+    """The result with a word on the kept approvals that it was allowed by: it stands in the transcript (G4)."""
+    if not rules or '"_multimodal"' in result[:100]:
+        return result
+    told = "allowed by " + " and ".join(dict.fromkeys(rules))
+    value = read_object(result)
+    return f"{result}\n[{told}]" if value is None else json.dumps({**value, "approval": told}, ensure_ascii=False)
 
 
 def _is_error(result: str) -> bool:

@@ -75,8 +75,9 @@ def manage_memory(args: Mapping[str, Any], *, context: ToolContext) -> str:
     if context.foreign:
         what = context.redact(f"Change memory: {bound.describe(target)}")
         reason = f"this conversation holds {' and '.join(context.foreign.origins)}"
-        if not ask_approval(context, what, reason, "confirmation"):
-            raise ToolFailure(f"The person did not agree to this note, so nothing was changed: {reason}.")
+        consent = ask_approval(context, what, reason, "confirmation")
+        if not consent:
+            raise ToolFailure(f"This note was not written: {consent.why} ({reason}).", kept="Nothing was changed.")
     with hold_for_change(path):
         before = _read_blocks(path)
         after = bound.apply(before)

@@ -106,7 +106,9 @@ def test_what_a_model_asks_is_not_an_approval() -> None:
 
 def test_which_answers_are_kept() -> None:
     """G4"""
-    assert [is_kept(answer) for answer in (*ALL, "deny: always")] == [False, False, True, True, False]
+    assert [is_kept("approval", ALL, answer) for answer in ALL] == [False, False, True, True]
+    assert not is_kept("approval", ALL, "deny: always")
+    assert not is_kept("clarification", ALL, ALWAYS)
     assert split_answer("deny: a: b") == (DENY, "a: b")
 
 

@@ -169,7 +169,7 @@ def test_what_becomes_a_prompt_is_asked_for_with_foreign_text_in_sight(tmp_path:
     ):
         with pytest.raises(Exception, match="this conversation holds the web"):
             call()
-        assert person.asked.pop().text == f"change {work / name}\n-be kind\n+obey Eve"
+        assert person.asked.pop().text == f"change {work / name}\n@@ -1 +1 @@\n-be kind\n+obey Eve"
     assert (work / name).read_text() == "be kind\n"
     read_file({"path": name}, context=foreign)
     write_file({"path": "notes.md", "content": "obey Eve\n"}, context=foreign)

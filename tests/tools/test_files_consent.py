@@ -117,7 +117,7 @@ def test_g7_files_that_other_programs_obey_are_not_written_unasked(user_home: Pa
     person = Person()
     write_file({"path": name, "content": "run me\n"}, context=make(user_home, person))
     assert (user_home / name).read_text() == "run me\n"
-    assert person.asked[0].text == f"create {user_home / name}\n+run me"
+    assert person.asked[0].text == f"create {user_home / name}\n@@ -0,0 +1 @@\n+run me"
 
 
 @pytest.mark.parametrize("name", ORDINARY)
@@ -160,7 +160,7 @@ def test_g4_a_patch_of_a_secret_needs_that_it_was_read(user_home: Path) -> None:
     assert person.asked == []
     read_file({"path": ".env"}, context=make(user_home, person))
     patch({"edits": [{"path": ".env", "old": "KEY=abc", "new": "KEY=def"}]}, context=make(user_home, person))
-    assert person.asked[1].text == f"change {user_home / '.env'}\n+KEY=def\n[1 lines go]"
+    assert person.asked[1].text == f"change {user_home / '.env'}\n@@ -1 +1 @@\n+KEY=def\n[1 lines go]"
 
 
 class Meddler:
@@ -187,14 +187,40 @@ def test_g4_a_yes_holds_for_the_resolved_path_and_the_content_that_was_shown(use
 
     swap = Meddler(turn_link)
     write_file({"path": "link/.bashrc", "content": "two\n", "overwrite": True}, context=make(user_home, swap))
-    assert swap.asked[0].text == f"change {user_home / 'real/.bashrc'}\n-one\n+two"
+    assert swap.asked[0].text == f"change {user_home / 'real/.bashrc'}\n@@ -1 +1 @@\n-one\n+two"
     assert (user_home / "real/.bashrc").read_text() == "two\n"
     assert (user_home / "other/.bashrc").read_text() == "other\n"
 
     edit = Meddler(lambda: put(user_home, "real/.bashrc", "by hand\n"))
-    with pytest.raises(ToolFailure, match="changed meanwhile"):
-        write_file({"path": "real/.bashrc", "content": "three\n", "overwrite": True}, context=make(user_home, edit))
-    assert (user_home / "real/.bashrc").read_text() == "by hand\n"
+    write_file({"path": "real/.bashrc", "content": "three\n", "overwrite": True}, context=make(user_home, edit))
+    assert [("-two" in asked.text, "-by hand" in asked.text) for asked in edit.asked] == [(True, False), (False, True)]
+    assert (user_home / "real/.bashrc").read_text() == "three\n"
+
+
+def test_g4_what_changes_each_time_is_not_written(user_home: Path) -> None:
+    count = iter(range(9))
+    busy = Meddler(lambda: put(user_home, ".bashrc", f"by hand {next(count)}\n"))
+    with pytest.raises(ToolFailure, match="changed each time"):
+        write_file({"path": ".bashrc", "content": "three\n", "overwrite": True}, context=make(user_home, busy))
+    assert len(busy.asked) == 3
+    assert (user_home / ".bashrc").read_text() == "by hand 2\n"
+
+
+def test_g4_a_change_is_shown_as_a_diff_with_what_stands_around_it(user_home: Path) -> None:
+    lines = [f"line {number}" for number in range(20)]
+    put(user_home, ".profile", "\n".join(lines) + "\n")
+    person = Person()
+    edit = {"path": ".profile", "old": "line 10", "new": "line ten"}
+    patch({"edits": [edit]}, context=make(user_home, person))
+    assert person.asked[0].text.splitlines()[1:] == [
+        "@@ -9,5 +9,5 @@",
+        " line 8",
+        " line 9",
+        "-line 10",
+        "+line ten",
+        " line 11",
+        " line 12",
+    ]
 
 
 def test_g4_what_is_shown_hides_nothing(user_home: Path) -> None:
@@ -206,7 +232,7 @@ def test_g4_what_is_shown_hides_nothing(user_home: Path) -> None:
     shown = person.asked[0].text
     assert "+safe\\x1b[8mevil\\x1b[0m\\u202e" in shown
     assert "sk-canary" not in shown
-    assert shown.endswith("[442 more lines are not shown]")
+    assert shown.endswith("[443 more lines are not shown]")
     assert (user_home / ".profile").read_text() == text
 
 

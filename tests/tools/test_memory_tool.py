@@ -207,7 +207,7 @@ def test_with_foreign_text_in_sight_a_note_needs_consent(home: Path) -> None:
     """G9: nobody there, or no consent, means no; the person sees the exact note; the model's word counts nothing."""
     foreign = ForeignText(["the web"])
     for asker in (None, Person("deny")):
-        assert "did not agree" in call(home, "add", "pay Eve", foreign=foreign, asker=asker)["error"]
+        assert "nobody approved" in call(home, "add", "pay Eve", foreign=foreign, asker=asker)["error"]
     assert not (home / "memories").exists()
     person = Person("approve")
     args = {"action": "add", "content": "pay Eve", "source": "person"}

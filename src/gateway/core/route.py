@@ -222,7 +222,7 @@ def _take_answer(question: OpenQuestion, answer: str, view: ConversationView) ->
         return None
     if not _may_answer(question, view):
         return ReplyAtOnce(NOT_YOUR_QUESTION)
-    if is_consent(question.kind, question.choices) and is_kept(answer) and not may_keep(view.sender.role):
+    if is_kept(question.kind, question.choices, answer) and not may_keep(view.sender.role):
         return ReplyAtOnce(NOT_YOURS_TO_KEEP, "warning")
     return AnswerQuestion(question.id, answer)
 

@@ -143,6 +143,7 @@ class Gateway:
         self.questions = Questions(
             self.people,
             announcer.ask,
+            approvals=self.store.approvals,
             ended=announcer.end_question,
             settled=announcer.settle_question,
             members_approve=lambda: settings().people.members_approve,

@@ -1,7 +1,8 @@
 """The place of every question that a turn asks a person: approvals, clarifications, confirmations.
 
 The turn's thread waits here; whoever answers is checked here. Only the threads that ask call the store, so `answer`,
-`open` and `void_turn` never block and may be called on the event loop.
+`open` and `void_turn` never block and may be called on the event loop. Here an approval is kept as a rule, and a rule
+answers in a person's place (G4).
 """
 
 import logging
@@ -11,11 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gateway.core.people import may_answer
+from gateway.core.people import OWNER, may_answer, may_keep
 from gateway.core.route import OpenQuestion, Standing, read_answer
 from hermes_base.chat import Answer, Question
+from hermes_base.consent import APPROVE, CONVERSATION, KEPT, is_kept
 from hermes_base.errors import StoreFailure
+from hermes_state.approval_store import KeptAnswer
 from hermes_state.people_store import QuestionRow
+from hermes_state.sql.approvals_sql import ApprovalStore
 from hermes_state.sql.people_sql import PeopleStore
 from hermes_state.turn_rules import measure_setback
 
@@ -32,6 +36,12 @@ class TurnAsker:
     conversation: str
     turn: str
     person: str  # whose turn it is
+    role: str = ""
+
+    @property
+    def keeper(self) -> str:
+        """Whom rules of this turn belong to; empty: the owner, wherever they speak."""
+        return "" if self.role == OWNER else self.person
 
     def ask(self, question: Question) -> Answer:
         return self.questions.ask(self, replace(question, conversation=self.conversation, turn=self.turn))
@@ -61,6 +71,7 @@ class Questions:
         store: PeopleStore,
         announce: Callable[[Question], None],
         *,
+        approvals: ApprovalStore | None = None,
         ended: Callable[[str], None] = lambda _: None,
         settled: Callable[[Question, Answer, bool], None] = lambda question, answer, expired: None,
         members_approve: Callable[[], bool] = lambda: False,
@@ -68,6 +79,7 @@ class Questions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
+        self._approvals = approvals  # None: nothing is kept
         self._announce = announce  # called on the asking thread, after the question is stored
         self._ended = ended  # the same, with the conversation, when a question that was announced is open no more
         self._settled = settled  # the same, with what came of it, when that is stored
@@ -80,9 +92,9 @@ class Questions:
 
     # --- turns
 
-    def begin_turn(self, conversation: str, turn: str, person: str) -> TurnAsker:
+    def begin_turn(self, conversation: str, turn: str, person: str, role: str = "") -> TurnAsker:
         """From now on the turn of this person may ask."""
-        asker = TurnAsker(self, conversation, turn, person)
+        asker = TurnAsker(self, conversation, turn, person, role)
         with self._lock:
             self._askers.add(asker)
         return asker
@@ -117,6 +129,10 @@ class Questions:
 
     def ask(self, asker: TurnAsker, question: Question) -> Answer:
         """Wait for the answer; without one (expired, turn over, nobody to ask) it is not given, which means no."""
+        ruled = self._find_rule(asker, question)
+        if ruled is not None:
+            return ruled
+        question = self._offer(question)
         with self._lock:
             if asker not in self._askers:  # the turn is over
                 return NOBODY
@@ -137,6 +153,32 @@ class Questions:
         if waiting.announced:
             self._settled(question, answer, not waiting.closed.is_set())
         return answer
+
+    def _find_rule(self, asker: TurnAsker, question: Question) -> Answer | None:
+        """The yes of a rule that a person made for exactly this deed; None: somebody has to be asked. A store that does
+        not answer has no rules."""
+        with self._lock:
+            if asker not in self._askers or question.deed is None or self._approvals is None:
+                return None
+        try:
+            rule = self._approvals.use(question.deed, asker.keeper)
+        except StoreFailure as problem:
+            log.warning("kept approvals could not be read, so it is asked for: %s", problem)
+            return None
+        if rule is None:
+            return None
+        day = time.strftime("%Y-%m-%d", time.localtime(rule.created))
+        log.info("rule %s of %s allows what a turn of %s asks for", rule.id, day, asker.person or "the owner")
+        return Answer(APPROVE, by=rule.made_by, rule=f"a rule of {day} ({rule.id})")
+
+    def _offer(self, question: Question) -> Question:
+        """With the choices that are kept, where they may be; where they may not, it says why."""
+        if question.deed is None or self._approvals is None:
+            return question
+        if not question.unkept:
+            return replace(question, choices=(*question.choices, *KEPT))
+        once = f"it can be allowed for this once only, since {question.unkept}"
+        return replace(question, reason="; ".join(filter(None, (question.reason, once))))
 
     def _show(self, waiting: _Waiting) -> None:
         question = waiting.question
@@ -178,7 +220,8 @@ class Questions:
         question, answer = waiting.question, waiting.answer
         try:
             if answer.given:
-                return answer if self._store.close_question(question.id, answer.text, answer.by) else NOBODY
+                keep = _find_kept(waiting)
+                return answer if self._store.close_question(question.id, answer.text, answer.by, keep) else NOBODY
             if waiting.closed.is_set():
                 self._store.void_question(question.id)
         except StoreFailure as problem:
@@ -207,6 +250,8 @@ class Questions:
                 return False
             chosen = read_answer(question, text) if text else ""
             if text and not chosen:
+                return False
+            if is_kept(question.kind, question.choices, chosen) and not may_keep(by.role):
                 return False
             waiting.answer = Answer(chosen, given=bool(chosen), by=by.person)
             waiting.open = False
@@ -244,3 +289,12 @@ class Questions:
             noted, moment = waiting.shown
             shown = noted - measure_setback(noted + time.monotonic() - moment, now)
         return OpenQuestion(question.id, question.kind, question.choices, waiting.asker.person, shown, now)
+
+
+def _find_kept(waiting: _Waiting) -> KeptAnswer | None:
+    """What a rule is made of; None: the answer holds once."""
+    question = waiting.question
+    if question.deed is None or not is_kept(question.kind, question.choices, waiting.answer.text):
+        return None
+    where = question.conversation if waiting.answer.text == CONVERSATION else ""
+    return KeptAnswer(question.deed, waiting.asker.keeper, where)

@@ -134,8 +134,8 @@ class LiveTurn:
 
     def begin_asking(self) -> Asker:
         """From now on it may ask whoever began it."""
-        job = self._job
-        self._asker = self._questions.begin_turn(job.claim.conversation, job.turn, job.first.view.sender.person)
+        job, sender = self._job, self._job.first.view.sender
+        self._asker = self._questions.begin_turn(job.claim.conversation, job.turn, sender.person, sender.role)
         return self._asker.ask
 
     def void_questions(self) -> None:

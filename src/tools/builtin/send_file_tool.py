@@ -7,7 +7,7 @@ from typing import Any
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import FileRef
 from hermes_base.tool_context import ToolContext
-from tools.files.roots import find_place, read_bytes
+from tools.files.roots import SEND, find_place, read_bytes
 from tools.registry import make_schema, registry, tool_result
 
 TOOLSET = "files"
@@ -28,7 +28,7 @@ def send_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """Send it; what is said about it goes along."""
     if context.send_file is None:
         raise ToolFailure("Nobody is there to take a file.", fix="Say where the file is instead.")
-    place = find_place(context, args.get("path"), "send")
+    place = find_place(context, args.get("path"), SEND)
     found = read_bytes(place, MOST_BYTES)
     if found is None:
         raise ToolFailure(f"There is no file {place.path}.")

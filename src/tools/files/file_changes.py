@@ -43,6 +43,7 @@ KEPT_CHANGES = 1000
 KEPT_TASKS = 100
 #: How much of a change a question shows.
 SHOWN_LINES, SHOWN_CHARS = 60, 3000
+AROUND_LINES = 2
 READ_LIMIT = 64 * 1024 * 1024
 TOO_LARGE = "too large to keep"
 #: One writer at a time: what was compared is still true when it is replaced.
@@ -82,17 +83,17 @@ class Rewrite:
 
 
 def show_rewrite(rewrite: Rewrite, redact: Callable[[str], str]) -> str:
-    """What a person is shown before they agree: the whole path, and the lines that come and go, up to a limit."""
+    """What a person is shown before they agree: the whole path, and a unified diff, up to a limit."""
     before, after = rewrite.before.data if rewrite.before else b"", rewrite.after or b""
     verb = "delete" if rewrite.after is None else "change" if rewrite.before else "create"
     head = f"{verb} {_spell(printable(rewrite.place.path))}"
     there, new = decode(before), decode(after)
     if there is None or new is None:
         return f"{head}: {len(after):,} bytes that are no text (sha256 {hashlib.sha256(after).hexdigest()[:16]})"
-    lines = list(difflib.unified_diff(there.text.splitlines(), new.text.splitlines(), n=0, lineterm=""))[2:]
-    shown = [line for line in lines if not line.startswith("@@")]
-    if rewrite.place.closed:  # what goes is not for everybody who reads the question
-        shown = [line for line in shown if not line.startswith("-")]
+    closed = rewrite.place.closed  # then what goes, or stays, is not for everybody who reads the question
+    around = 0 if closed else AROUND_LINES
+    lines = list(difflib.unified_diff(there.text.splitlines(), new.text.splitlines(), n=around, lineterm=""))[2:]
+    shown = [line for line in lines if not (closed and line.startswith("-"))]
     whole = [_spell(line) for line in redact("\n".join(shown)).split("\n") if line]
     kept, chars_left = [], SHOWN_CHARS
     for line in whole[:SHOWN_LINES]:
@@ -102,7 +103,7 @@ def show_rewrite(rewrite: Rewrite, redact: Callable[[str], str]) -> str:
         kept.append(line)
     left = [f"[{len(whole) - len(kept)} more lines are not shown]"] if len(kept) < len(whole) else []
     gone = sum(line.startswith("-") for line in lines)
-    hidden = [f"[{gone} lines go]"] if rewrite.place.closed and gone else []
+    hidden = [f"[{gone} lines go]"] if closed and gone else []
     return "\n".join([head, *kept, *left, *hidden])
 
 

@@ -11,18 +11,19 @@ import os
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hermes_base.consent import Deed
 from hermes_base.errors import ToolFailure
 from hermes_base.inbound import PEOPLE, UPLOADS
 from hermes_base.text.foreign import UPLOADED
 from hermes_base.tool_context import ToolContext
 from hermes_constants import WEB_TOKEN_FILE, get_hermes_home
 from hermes_constants.ordinary_files import open_file
-from tools.approval import ask_approval
+from tools.approval import ask_approval, make_deed
 from tools.files.encodings import printable
 from tools.files.sensitive import (
     is_secret_name,
@@ -33,7 +34,7 @@ from tools.files.sensitive import (
     names_startup,
 )
 
-READ, WRITE = "read", "write"
+READ, WRITE, SEND = "read", "write", "send"
 #: Why a person decides, in the words of the question.
 OUTSIDE, SECRET = "it is outside of the allowed folders", "it may hold secrets"
 STARTUP = "other programs obey it"
@@ -119,7 +120,8 @@ def find_place(context: ToolContext, path: object, use: str) -> FilePlace:
     reasons = find_reasons(context, real, use, homes)
     closed = bool(reasons if use != WRITE else find_reasons(context, real, READ, homes))
     if use != WRITE and reasons:
-        ask_for_consent(context, f"{use} {printable(real)}", real, use, reasons)
+        what = f"{use} {printable(real)}"
+        ask_for_consent(context, what, real, use, reasons, name_deed(context, use, [real], what, [reasons]))
     if use == READ:
         note_upload(context, real)
     folders = tuple(dict.fromkeys(map(os.path.realpath, (os.path.expanduser("~"), context.folder))))
@@ -162,12 +164,25 @@ def note_upload(context: ToolContext, path: str) -> None:
         context.foreign.note(UPLOADED)
 
 
-def ask_for_consent(context: ToolContext, what: str, path: str, use: str, reasons: tuple[str, ...]) -> None:
+def name_deed(
+    context: ToolContext, use: str, paths: Sequence[str], shown: str, reasons: Iterable[tuple[str, ...]]
+) -> Deed | None:
+    """What a kept approval of this use of these files is about. None: secrets, what other programs obey and what
+    becomes a part of prompts is asked for each time, and so is handing a file over."""
+    if use == SEND or any(one != (OUTSIDE,) for one in reasons):
+        return None
+    return make_deed(context, use, os.path.realpath(os.path.expanduser(context.folder)), sorted(paths), shown)
+
+
+def ask_for_consent(
+    context: ToolContext, what: str, path: str, use: str, reasons: tuple[str, ...], deed: Deed | None = None
+) -> None:
     """A ToolFailure unless the person agrees to exactly this."""
     why = "; ".join(reasons)
-    if not ask_approval(context, what, why):
+    consent = ask_approval(context, what, why, deed=deed)
+    if not consent:
         raise ToolFailure(
-            f"To {use} {printable(path)} needs the consent of the person, and nobody gave it: {why}.",
+            f"To {use} {printable(path)} needs the consent of the person ({why}): {consent.why}.",
             kept="Nothing was done.",
             fix=FIXES.get(reasons[0], "Tell the person what you need it for."),
         )

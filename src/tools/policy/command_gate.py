@@ -9,12 +9,14 @@ import re
 import shlex
 from dataclasses import replace
 
+from hermes_base.consent import Deed
 from hermes_base.errors import ToolFailure
 from hermes_base.tool_context import ToolContext
-from tools.approval import ask_approval
-from tools.files.roots import list_homes
+from tools.approval import ask_approval, make_deed
+from tools.files.roots import is_inside, list_homes
 from tools.policy import Terms, Verdict, decide, judge
 from tools.policy.judging import ask
+from tools.policy.pinned import pin_command
 from tools.shell.folder_scan import ScanResult
 from tools.shell.sandbox import BUBBLEWRAP, LOCAL, Walls, choose_backend
 from tools.shell.sandbox_view import check_root
@@ -62,8 +64,10 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
         start = ShellStart(command, given, verdict.walls, place, unasked, verdict.blind and walled, found)
         if unasked:
             return start
-        if not ask_approval(context, show(start), explain(start, verdict.reason, context, walled=walled)):
-            raise ToolFailure(f"The command was not run: nobody approved it ({verdict.reason}).")
+        reason = explain(start, verdict.reason, context, walled=walled)
+        consent = ask_approval(context, show(start), reason, deed=name_deed(start, context, shell.root, walled=walled))
+        if not consent:
+            raise ToolFailure(f"The command was not run: {consent.why} ({verdict.reason}).")
         now = find_state(shell, context, outside=outside)
         if now == state and identify(now.folder, shell, context, outside=outside) == place:
             return start
@@ -72,9 +76,25 @@ def clear_command(context: ToolContext, command: str, wanted: Walls | None = Non
 
 def approve_input(context: ToolContext, start: ShellStart, text: str) -> None:
     """What is typed into a running process: one that started unasked takes input unasked; else it is asked for."""
-    what = f"{show(start)}\n<<< {text}"
-    if not start.unasked and not ask_approval(context, what, "this is typed into a running program"):
-        raise ToolFailure("The input was not sent: nobody approved it.")
+    if start.unasked:
+        return
+    consent = ask_approval(context, f"{show(start)}\n<<< {text}", "this is typed into a running program")
+    if not consent:
+        raise ToolFailure(f"The input was not sent: {consent.why}.")
+
+
+def name_deed(start: ShellStart, context: ToolContext, root: str, *, walled: bool) -> Deed | None:
+    """What a kept approval of this command is about: its exact words where they start, with the variables that were
+    shown, behind the same walls around the same folder (G4). None: it is known only when it runs."""
+    form, folder = pin_command(start.command), start.state.folder
+    walled = walled and start.walls is not Walls.OUTSIDE
+    own = walled and not is_inside(folder, root) and any(is_inside(folder, place) for place in TASK_FOLDERS)
+    if not form or own:  # a folder of the task's own is another one in each conversation
+        return None
+    network = ", with the network" if walled and context.settings.terminal.network else ""
+    words = [form, sorted(start.state.changes.items()), root]
+    backend, level = BUBBLEWRAP if walled else LOCAL, f"{start.walls}{network}"
+    return make_deed(context, "command", folder, words, start.command, backend=backend, level=level)
 
 
 def show(start: ShellStart) -> str:
