@@ -84,6 +84,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("timezone", (), "Show or set your time zone.", "[ZONE | off]"),
     Command("quiet", (), "Show or set the hours in which you are told nothing unasked.", "[22:00-07:00 | off]"),
     Command("link", (), "Be the same person in another app: get a code here, and say it there.", "[CODE]"),
+    Command(
+        "approvals",
+        (),
+        "Show which approvals are kept as rules; end one, or all.",
+        "[revoke ID | revoke all]",
+        role="admin",
+    ),
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat.", in_menu=False),
 )

@@ -1,7 +1,10 @@
 """Kept approvals: rules of which each lets one exact deed of one person happen without a question (G4)."""
 
 import secrets
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hermes_base.consent import Deed
 from hermes_state.texts import clean
@@ -60,3 +63,27 @@ def make_rule(kept: KeptAnswer, made_by: str, now: float) -> ApprovalRule:
 
 def make_rule_id() -> str:
     return f"r-{secrets.token_hex(4)}"
+
+
+# --- in words, of what the operations tell
+
+
+def describe_rules(told: Mapping[str, Any]) -> Iterator[str]:
+    """For people, each on a line."""
+    if not told["approvals"]:
+        yield "No approval is kept: what needs one is asked for each time."
+    for rule in told["approvals"]:
+        where = f"in {rule['folder']}" + (f", {rule['level']}" if rule["level"] else "")
+        whose = rule["name"] + (", in one conversation" if rule["conversation"] else "")
+        used = f"used {rule['times_used']} times" if rule["times_used"] else "never used"
+        made = f"made {_day(rule['created'])} by {rule['made_by_name']}, until {_day(rule['expires'])}, {used}"
+        yield f"{rule['id']}  {rule['shown']}  ({where}; for {whose}; {made})"
+
+
+def describe_revoked(told: Mapping[str, Any]) -> Iterator[str]:
+    one = "The rule does not hold any more: it is asked for again."
+    yield one if told["revoked"] == 1 else f"{told['revoked']} rules do not hold any more."
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment))

@@ -11,7 +11,7 @@ from typing import Any
 from gateway.platforms.face import Adapter
 from gateway.platforms.hub import HubAdapter
 from gateway.platforms.platform_list import all_specs
-from gateway.service import key_admin, people_admin
+from gateway.service import approval_admin, key_admin, people_admin
 from gateway.service.chores import Chores
 from gateway.service.pulse import Pulse
 from gateway.service.queries.setup_queries import SetupQueries
@@ -266,7 +266,9 @@ def count_reasons(counters: Mapping[str, int], kind: str) -> dict[str, int]:
     return {name.removeprefix(prefix): count for name, count in dict(counters).items() if name.startswith(prefix)}
 
 
-_MANAGED = MappingProxyType({"people": people_admin.OPERATIONS, "keys": key_admin.OPERATIONS})
+_MANAGED = MappingProxyType(
+    {"people": people_admin.OPERATIONS, "keys": key_admin.OPERATIONS, "approvals": approval_admin.OPERATIONS}
+)
 _OPERATIONS: Mapping[str, Callable[[Operations, Args], Awaitable[dict[str, Any]]]] = MappingProxyType(
     {
         "status": Operations.status,

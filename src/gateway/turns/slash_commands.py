@@ -35,6 +35,7 @@ from hermes_cli.plugins import (
     get_plugin_commands,
     resolve_plugin_command_result,
 )
+from hermes_state.approval_store import describe_revoked, describe_rules
 from hermes_state.people_store import MEMBER, OWNER
 from hermes_state.store import SessionInfo
 from hermes_state.store_journal import StoreJournal
@@ -422,6 +423,19 @@ def manage_people(scene: CommandScene) -> Result:
     return Result(list(write(told)))
 
 
+def manage_approvals(scene: CommandScene) -> Result:
+    """G4: the rules that were made of approvals, from chat."""
+    _require_direct(scene)
+    action, _, named = scene.args.strip().partition(" ")
+    id = named.strip()
+    if (action, bool(id)) not in {("", False), ("list", False), ("revoke", True)}:
+        raise HermesError("That is no way to use it.", fix="Say /approvals, or /approvals revoke with an ID or all.")
+    if not id:
+        return Result(list(describe_rules(scene.operator.operate("approvals.list", {}))))
+    which: Mapping[str, Any] = {"all": True} if id == "all" else {"id": id}
+    return Result(list(describe_revoked(scene.operator.operate("approvals.revoke", which))))
+
+
 def _require_direct(scene: CommandScene) -> None:
     """What is told about the gateway is not for everybody in a group."""
     if scene.item.inbound.address.kind != "dm":
@@ -509,6 +523,7 @@ HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
         "timezone": lambda scene: Result(person_commands.set_timezone(scene)),
         "quiet": lambda scene: Result(person_commands.set_quiet(scene)),
         "link": lambda scene: Result(person_commands.make_link(scene)),
+        "approvals": manage_approvals,
         "quit": lambda scene: Result(),
     }
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gateway.service import key_admin, people_admin
+from gateway.service import approval_admin, key_admin, people_admin
 from hermes_base.errors import HermesError, HomeBusy
 from hermes_cli.chat.local_client import call_owner
 from hermes_cli.plugins import discover_plugins
@@ -110,5 +110,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "people.remove": remove_person,
         "people.forget": forget_person,
         **{f"keys.{name}": operation for name, operation in key_admin.OPERATIONS.items()},
+        **{f"approvals.{name}": operation for name, operation in approval_admin.OPERATIONS.items()},
     }
 )

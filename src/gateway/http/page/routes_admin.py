@@ -17,7 +17,10 @@ from hermes_base.query_values import ProviderChoice
 
 LATER_FILE = "web-setup-later"  # it stands there: do not offer the set-up again
 #: What an operator may do from the page; ending the gateway is not among it.
-OPERATIONS = frozenset({"people.list", "people.approve", "people.remove", "people.role", "turns.stop"})
+OPERATIONS = frozenset(
+    {"people.list", "people.approve", "people.remove", "people.role", "turns.stop"}
+    | {"approvals.list", "approvals.revoke"}
+)
 
 
 class ChoiceMessage(Struct):

@@ -1,0 +1,42 @@
+"""What an operator does with kept approvals: JSON in, JSON out (G4)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gateway.service.people_admin import Args, Operation, read_text
+from hermes_base.query_values import NotThere
+from hermes_state.people_store import OWNER
+from hermes_state.sql.store_sql import Store
+
+_IDS = "`hermes approvals list` shows the ids."
+
+
+def list_approvals(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    """Those that hold, with the names of whom they are for and who made them."""
+    del home, args
+    names = {person.id: person.name for person in store.people.people()}
+    return {
+        "approvals": [
+            asdict(rule)
+            | {"person": rule.person or OWNER, "name": names.get(rule.person, rule.person or OWNER)}
+            | {"made_by_name": names.get(rule.made_by, rule.made_by)}
+            for rule in store.approvals.rules()
+        ]
+    }
+
+
+def revoke(store: Store, home: Path, args: Args) -> dict[str, Any]:
+    """End one, or all of them; from then on it is asked for again."""
+    del home
+    if args.get("all") is True:
+        return {"revoked": store.approvals.revoke_all()}
+    id = read_text(args, "id")
+    if not store.approvals.revoke(id):
+        raise NotThere(f"There is no such rule: {id[:100]!r}.", kept="Nothing was changed.", fix=_IDS)
+    return {"revoked": 1}
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType({"list": list_approvals, "revoke": revoke})

@@ -1,0 +1,28 @@
+"""`hermes approvals`: shows which approvals are kept as rules, and ends them.
+
+The owner of the home does the work: a running gateway, or this command itself when there is none.
+"""
+
+import argparse
+from types import MappingProxyType
+
+from hermes_cli.cmds import owner
+from hermes_state.approval_store import describe_revoked, describe_rules
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        "hermes approvals", description="Approvals that were kept: what Hermes may do without asking again."
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|revoke")
+    listing = actions.add_parser("list", help="the rules that hold: what, where, for whom, until when")
+    revoke = actions.add_parser("revoke", help="end a rule: it is asked for again")
+    which = revoke.add_mutually_exclusive_group(required=True)
+    which.add_argument("id", metavar="ID", nargs="?", help="as `hermes approvals list` shows it")
+    which.add_argument("--all", action="store_true", help="every rule of everybody")
+    for action in (listing, revoke):
+        action.add_argument("--json", action="store_true", help="for programs")
+    return owner.run_action("approvals", parser.parse_args(args), _WORDS)
+
+
+_WORDS: owner.Words = MappingProxyType({"list": describe_rules, "revoke": describe_revoked})
