@@ -169,7 +169,11 @@ class RunRequest(Struct):
 class AnswerRequest(Struct):
     choice: Annotated[
         str,
-        Meta(pattern=SAYS_SOMETHING, max_length=10_000, description="One of the question's choices, or a text."),
+        Meta(
+            pattern=SAYS_SOMETHING,
+            max_length=10_000,
+            description="One of its choices, `deny: WORDS`, or a text.",
+        ),
     ]
     question: Annotated[
         Annotated[str, Meta(max_length=200)] | None,

@@ -24,6 +24,7 @@ from gateway.http.api.runs.run_record import Record, RunEnded
 from gateway.http.api.runs.tickets import RUN
 from gateway.http.api.saying import read_wish, say, write_headers
 from gateway.platforms.hub import StreamEnded
+from hermes_base.consent import split_answer
 from hermes_base.query_values import Caller
 
 CALLS = CallTable()
@@ -81,7 +82,7 @@ async def answer_run(api: Api, request: Request, caller: Caller, body: AnswerReq
     question = await api.queries.turns.question(caller, record.ticket.conversation)
     if question is None or question.id != (body.question or record.first_question):
         raise ApiProblem(409, "This question is not open any more; nothing was changed.", "not_open")
-    if question.choices and body.choice not in question.choices:
+    if question.choices and split_answer(body.choice)[0] not in question.choices:
         told = ", ".join(question.choices)
         raise wrong("choice", f"That is not one of the choices: {told}. The question is still open.")
     if not await api.queries.turns.answer(caller, question.id, body.choice):

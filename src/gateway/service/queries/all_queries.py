@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gateway.core.people import may_stop
-from gateway.core.route import Standing
+from gateway.core.people import may_keep, may_stop
+from gateway.core.route import NOT_YOURS_TO_KEEP, Standing
 from gateway.core.usage_report import UsageReport, read_report
 from gateway.service import metrics
 from gateway.service.admin import Operations
@@ -24,6 +24,7 @@ from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.threads import StoreFace, start_thread
 from hermes_base.chat import Question
+from hermes_base.consent import is_kept
 from hermes_base.inbound import Outgoing
 from hermes_base.query_values import Caller, NotAllowed
 from hermes_cli.config import logs
@@ -70,11 +71,13 @@ class TurnQueries:
         return await lane.stop_for_good("stopped by the user")
 
     async def answer(self, caller: Caller, question: str, text: str) -> bool:
-        """False: it is not open, or not the caller's to answer."""
+        """False: it is not open, or not the caller's to answer. NotAllowed: they may answer it, but not so."""
         row = await self._call(self._store.people.question, question)
         if row is None:
             return False
         await self._call(self._threads.check, caller, row.conversation)
+        if is_kept(row.kind, row.choices, text) and not may_keep(caller.role):
+            raise NotAllowed(NOT_YOURS_TO_KEEP)
         by = Standing(caller.person, caller.role)
         return self._questions.answer(question, text, by, conversation=row.conversation)
 
