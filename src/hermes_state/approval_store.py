@@ -75,7 +75,7 @@ def describe_rules(told: Mapping[str, Any]) -> Iterator[str]:
     for rule in told["approvals"]:
         where = f"in {rule['folder']}" + (f", {rule['level']}" if rule["level"] else "")
         whose = rule["name"] + (", in one conversation" if rule["conversation"] else "")
-        used = f"used {rule['times_used']} times" if rule["times_used"] else "never used"
+        used = {0: "never used", 1: "used once"}.get(rule["times_used"], f"used {rule['times_used']} times")
         made = f"made {_day(rule['created'])} by {rule['made_by_name']}, until {_day(rule['expires'])}, {used}"
         yield f"{rule['id']}  {rule['shown']}  ({where}; for {whose}; {made})"
 

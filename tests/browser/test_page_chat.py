@@ -118,7 +118,7 @@ def test_the_answer_to_a_command_during_a_turn_stands_at_the_end(tab: Tab) -> No
     expect(note).to_be_in_viewport()
     assert tab.page.locator("#timeline > *").last.evaluate("(last) => last.matches('.note')")
     expect(tab.question).to_be_visible()
-    tab.press("Approve", tab.question)
+    tab.press("Yes, once", tab.question)
     tab.wait_answer("Made.")
     expect(note).to_have_count(1)
 
@@ -142,7 +142,7 @@ def test_an_approval_shows_the_exact_command_and_its_answer_counts(tab: Tab, hou
     expect(tab.question).to_contain_text("in the sandbox (level work)")
     expect(tab.question).to_contain_text("It counts as a no in")
     expect(tab.question).to_be_focused()
-    tab.press("Approve", tab.question)
+    tab.press("Yes, once", tab.question)
     tab.wait_answer("terminal returned")
     expect(tab.question).to_have_count(0)
     tool = tab.page.locator("details.tool").first
@@ -155,7 +155,7 @@ def test_an_approval_shows_the_exact_command_and_its_answer_counts(tab: Tab, hou
 @ASKING
 def test_a_denied_command_does_not_run(tab: Tab) -> None:
     tab.say('[[tool terminal {"command": "touch never.txt"}]]')
-    tab.press("Deny", tab.question)
+    tab.press("No", tab.question)
     tab.wait_answer("terminal returned")
     expect(tab.page.locator("details.tool summary")).to_contain_text("failed")
 
@@ -166,7 +166,7 @@ def test_a_question_does_not_take_the_focus_from_somebody_who_writes(tab: Tab) -
     tab.field.press_sequentially("half a sen")
     expect(tab.question).to_be_visible()
     expect(tab.field).to_be_focused()
-    tab.press("Deny", tab.question)
+    tab.press("No", tab.question)
 
 
 @ASKING
@@ -175,7 +175,7 @@ def test_a_question_that_another_tab_answered_goes_away(visitor: Visitor, tab: T
     expect(tab.question).to_be_visible()
     assert tab.session
     other = visitor.tab().open(tab.page.url)
-    tab.press("Deny", other.question)
+    tab.press("No", other.question)
     expect(tab.question).to_have_count(0)
 
 

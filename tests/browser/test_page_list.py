@@ -39,5 +39,5 @@ def test_an_open_question_elsewhere_waits_for_the_person(tab: Tab, house: WebHou
     expect(waiting).to_be_visible()
     expect(waiting.get_by_role("img", name="at work")).to_have_count(0)
     waiting.click()
-    tab.press("Deny", tab.question)
+    tab.press("No", tab.question)
     expect(tab.page.get_by_text("waits for you")).to_have_count(0)

@@ -133,10 +133,10 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Callable[...
     tab.say('[[tool terminal {"command": "touch a-very-long-file-name-that-goes-on-and-on-for-ever.txt"}]]')
     expect(tab.question).to_be_visible()
     check_phone(tab.page)
-    box = tab.question.get_by_role("button", name="Deny").bounding_box()
+    box = tab.question.get_by_role("button", name="No").bounding_box()
     assert box
     assert box["height"] >= 44
-    tab.press("Deny", tab.question)
+    tab.press("No", tab.question)
     side = tab.page.get_by_role("navigation")
     expect(side).to_be_hidden()
     tab.press("Open the list")
@@ -187,7 +187,7 @@ def test_axe_finds_nothing_serious(visit: Callable[..., Visitor], house: WebHous
     tab.say('[[tool terminal {"command": "touch x.txt"}]]')
     expect(tab.question).to_be_visible()
     check_axe(tab.page, "with a question")
-    tab.press("Deny", tab.question)
+    tab.press("No", tab.question)
     tab.wait_answer("terminal returned")
     tab.page.locator("details.tool summary").click()
     check_axe(tab.page, "full")

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from hermes_base.chat import Question
+from hermes_base.consent import label_choices
 from hermes_base.errors import ConfigProblem, HermesError, StoreFailure
 from hermes_base.query_values import Conflict, NotAllowed, NotThere
 from hermes_base.text.whole_text import encode_text
@@ -82,6 +83,11 @@ def write_question(question: Question | None) -> dict[str, Any] | None:
     """An open question, as the page and the API tell it."""
     told = ("id", "kind", "text", "choices", "reason", "expires_in")
     return None if question is None else {name: getattr(question, name) for name in told}
+
+
+def write_labels(question: Question | None) -> Sequence[str]:
+    """What stands on the buttons of a question, in the order of its choices."""
+    return () if question is None else label_choices(question.kind, question.choices)
 
 
 def write_event(data: Any, *, event: str = "", id: str = "") -> bytes:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from gateway.core.timeline import describe_row
-from gateway.http.answers import write_events, write_question
+from gateway.http.answers import write_events, write_labels, write_question
 from gateway.http.page.files import FileShelf
 from gateway.http.page.views import Json, view_entry, view_heard
 from gateway.platforms.face import Asking, Begun, Heard, Moved, Taken, Titled
@@ -45,7 +45,7 @@ def describe_event(event: Watched, shelf: FileShelf) -> list[Json]:
         case Heard():
             return [{"type": "heard", **view_heard(event, shelf)}]
         case Asking(question):
-            return [{"type": "asked", "question": write_question(question)}]
+            return [{"type": "asked", "question": write_question(question), "labels": write_labels(question)}]
         case Sent(row, outgoing):
             entry = describe_row(row, outgoing, time.time())
             return [{"type": "note", "entry": view_entry(entry, shelf)}] if entry else []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gateway.http.answers import write_question
+from gateway.http.answers import write_labels, write_question
 from gateway.http.page.files import FileShelf
 from gateway.platforms.face import Heard
 from gateway.platforms.picture import Picture
@@ -70,6 +70,7 @@ def view_snapshot(
         "waiting": waiting,
         "live": view_picture(picture),
         "question": write_question(timeline.question),
+        "labels": write_labels(timeline.question),
         **view_models(timeline),
     }
 

@@ -26,9 +26,10 @@ export function applyEvent(state, event) {
 }
 
 const HANDLERS = {
-  snapshot(state, { thread, entries, more, waiting, live, question, model, answered }) {
+  snapshot(state, { thread, entries, more, waiting, live, question, labels, model, answered }) {
     const begun = new Set([...(live?.seqs ?? []), ...(live?.taken ?? [])]);
-    Object.assign(state, { thread, entries, more, question, model, answered, ready: true });
+    Object.assign(state, { thread, entries, more, model, answered, ready: true });
+    state.question = question && { ...question, labels };
     state.waiting = waiting.map((message) => ({ ...message, begun: begun.has(message.seq) }));
     for (const { seq } of waiting) state.seen.add(seq);
     state.live = live ? { seqs: live.seqs, at: live.at, segments: readPicture(live) } : null;
@@ -80,9 +81,9 @@ const HANDLERS = {
     if (state.live) state.live.segments.push({ key, kind: "notice", text, level });
     else state.entries.push({ id: key, kind: "note", text, level, at: now() });
   },
-  asked(state, { question }) {
+  asked(state, { question, labels }) {
     noteThinking(state, question);
-    state.question = question;
+    state.question = question && { ...question, labels };
   },
   note(state, { entry }) {
     addEntries(state, [entry]);

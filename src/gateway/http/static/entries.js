@@ -103,9 +103,12 @@ const listShown = (preview, result) =>
 const OF = { call: "Called with", result: "Result" };
 /** How each kind of part looks; texts, output, code and JSON stand as they are. */
 const PARTS = {
-  diff: (text) => text.split("\n").map(drawDiffLine),
+  diff: drawDiff,
   list: (text) => h("ul", {}, text.split("\n").map((line) => h("li", { text: line }))),
 };
+export function drawDiff(text) {
+  return text.split("\n").map(drawDiffLine);
+}
 const drawDiffLine = (line) => h(`span.diff-line${DIFF_LINES[line[0]] ?? ""}`, { text: `${line}\n` });
 const DIFF_LINES = { "+": ".added", "-": ".taken", "@": ".place" };
 

@@ -1,41 +1,65 @@
-// The card of an open question: an approval with its exact command and its choices, or a question with free text.
+// The card of an open question: an approval with its exact command or diff and its choices, or a question with free
+// text.
 
 import { post } from "./api.js";
 import { announce, attempt } from "./dialogs.js";
 import { button, h } from "./dom.js";
+import { drawDiff } from "./entries.js";
 
 const HEADS = {
   approval: "May I run this?",
   clarification: "A question for you",
   confirmation: "Please confirm",
 };
+const CHANGE = "May I make this change?";
+const DIFF = /^@@ /m;
 /** Words that let something happen look like the main button, words that refuse like the quiet one. */
 const YES = /^(approve|allow|yes|once|ok)\b/i;
 
+const WORD = {
+  type: "text",
+  placeholder: "With No: what to do instead",
+  "aria-label": "A word to the model, with No",
+  autocomplete: "off",
+};
+
 export function drawQuestion(question) {
-  const head = HEADS[question.kind] ?? "A question for you";
+  const isChange = question.kind === "approval" && DIFF.test(question.text);
+  const head = isChange ? CHANGE : (HEADS[question.kind] ?? "A question for you");
   const answer = (text) => attempt(() => giveAnswer(card, question, text));
   const until = Date.now() / 1000 + question.expires_in;
   const card = h(
     "section.question",
     { "aria-labelledby": `q-${question.id}`, tabindex: "-1" },
     h("h2", { id: `q-${question.id}`, text: head }),
-    question.kind === "approval"
-      ? h("pre.command", { text: question.text, tabindex: "0", role: "region", "aria-label": "Exact command" })
-      : h("p.asked", { text: question.text }),
+    question.kind === "approval" ? drawDeed(question.text, isChange) : h("p.asked", { text: question.text }),
     question.reason ? h("p.reason", { text: question.reason }) : null,
-    question.choices.length ? drawChoices(question.choices, answer) : drawFreeText(answer),
+    question.choices.length ? drawChoices(question, answer) : drawFreeText(answer),
     h("p.quiet.countdown", { data: { until, kind: question.kind } }),
   );
   return card;
 }
 
-function drawChoices(choices, answer) {
-  const draw = (choice) =>
-    button(choice.charAt(0).toUpperCase() + choice.slice(1), () => answer(choice), {
-      kind: YES.test(choice) ? "main" : "",
-    });
-  return h("div.row.choices", {}, choices.map(draw));
+/** What is approved, to the letter. */
+function drawDeed(text, isChange) {
+  const props = { tabindex: "0", role: "region", "aria-label": isChange ? "Exact change" : "Exact command" };
+  return isChange ? h("pre.command.diff", props, drawDiff(text)) : h("pre.command", { ...props, text });
+}
+
+function drawChoices({ kind, choices, labels }, answer) {
+  // A refusal may go with a word to the model.
+  const takesWord = kind !== "clarification" && choices.includes("approve") && choices.includes("deny");
+  const word = takesWord ? h("input.field.word", WORD) : null;
+  const send = (choice) => {
+    const said = choice === "deny" ? (word?.value.trim() ?? "") : "";
+    answer(said ? `${choice}: ${said}` : choice);
+  };
+  word?.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && word.value.trim()) send("deny");
+  });
+  const draw = (choice, place) =>
+    button(labels?.[place] ?? choice, () => send(choice), { kind: YES.test(choice) ? "main" : "" });
+  return [h("div.row.choices", {}, choices.map(draw)), word ? h("div.row", {}, word) : null];
 }
 
 function drawFreeText(answer) {
@@ -62,5 +86,5 @@ async function giveAnswer(card, question, text) {
 export function leadTo(card, isTyping) {
   announce(`Hermes asks: ${card.querySelector("h2").textContent}`);
   // Not to a button: whoever presses Enter at this moment means something else.
-  if (!isTyping) (card.querySelector("input") ?? card).focus({ preventScroll: true });
+  if (!isTyping) (card.querySelector("form input") ?? card).focus({ preventScroll: true });
 }

@@ -1,12 +1,14 @@
 // The settings that are safe to change here: what each one does, what it is now, and where a change takes effect.
 
 import { get, post, put } from "./api.js";
+import { Approvals } from "./approvals.js";
 import { attempt } from "./dialogs.js";
 import { button, h } from "./dom.js";
 import { drawPlatforms } from "./platforms.js";
 
 export async function openSettings() {
-  const { settings } = await get("/web/settings");
+  const approvals = new Approvals();
+  const [{ settings }, platforms] = await Promise.all([get("/web/settings"), drawPlatforms(), approvals.look()]);
   const sections = new Map();
   for (const setting of settings) {
     const name = setting.key.split(".")[0];
@@ -16,7 +18,8 @@ export async function openSettings() {
     "div.sheet",
     {},
     h("p", {}, "The model and its key are set up ", h("a", { href: "/setup", text: "on their own page" }), "."),
-    await drawPlatforms(),
+    platforms,
+    approvals.element,
     [...sections].map(([name, rows]) => drawSection(name, rows)),
     h(
       "div.row",
