@@ -25,6 +25,11 @@ class ConversationKey:
         return ":".join(["agent", *(quote(part, safe=_SAFE) for part in parts)])
 
 
+def begin_keys(profile: str, platform: str) -> str:
+    """What all keys of a platform begin with."""
+    return str(ConversationKey(profile, platform, "", "")).rstrip(":") + ":"
+
+
 @lru_cache(maxsize=4096)
 def parse_key(text: str) -> ConversationKey:
     """The parts of a key; HermesError when it is none."""

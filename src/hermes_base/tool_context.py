@@ -8,6 +8,7 @@ from typing import Any
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker
 from hermes_base.inbound import FileRef
+from hermes_base.messaging import Messenger
 from hermes_base.settings import Settings
 from hermes_base.text.foreign import ForeignText
 
@@ -38,6 +39,7 @@ class ToolContext:
     search: Searcher | None = None
     tell_model: Callable[[str], None] | None = None  # a note that goes along with the next user message, once
     send_file: FileSender | None = None  # None: nobody can take a file
+    messenger: Messenger | None = None  # None: no message can be sent to others
     window_tokens: int = 0  # 0: unknown
     foreign: ForeignText = field(default_factory=ForeignText)  # a tool that hands over others' text notes it (G9)
 

@@ -54,6 +54,7 @@ from run_agent.session_binding import SessionBinding
 from tools.browser_tool import cleanup_browser
 from tools.process_registry import process_registry
 from tools.terminal_tool import cleanup_vm
+from tools.toolsets import GATEWAY_TOOLSETS
 
 log = logging.getLogger(__name__)
 
@@ -327,6 +328,7 @@ class AIAgent(SessionBinding):
             post_notice=options.get("post_notice"),
             search=options.get("search"),
             send_file=options.get("send_file"),
+            messenger=options.get("messenger"),
             tell_model=self.tell_model,
             window_tokens=self.context_length,
             foreign=foreign,
@@ -398,9 +400,10 @@ class AIAgent(SessionBinding):
     def _offered_tools(self) -> Sequence[Mapping[str, Any]]:
         """The shared rendering of the toolsets, and the engine's own tools where it has some."""
         enabled = self._options.get("enabled_toolsets")
-        shared = get_tool_definitions(
-            enabled_toolsets=enabled, disabled_toolsets=self._options.get("disabled_toolsets"), quiet_mode=True
-        )
+        refused = list(self._options.get("disabled_toolsets") or ())
+        if self._options.get("messenger") is None:
+            refused += GATEWAY_TOOLSETS
+        shared = get_tool_definitions(enabled_toolsets=enabled, disabled_toolsets=refused, quiet_mode=True)
         wanted = enabled is None or "context_engine" in enabled
         offered, self._engine_tool_names = engines.add_engine_tools(shared, self.context_compressor if wanted else None)
         return offered

@@ -12,6 +12,7 @@ from hermes_base.cancel import CancelToken
 from hermes_base.chat import Asker, Notice, TextEnded, ToolEnded, ToolStarted
 from hermes_base.hooks import Hooks
 from hermes_base.journal import Journal
+from hermes_base.messaging import Messenger
 from hermes_base.settings import Settings
 from hermes_base.tool_context import FileSender, PostNotice, Searcher
 from run_agent.events import Listeners
@@ -53,6 +54,7 @@ class AgentOptions(TypedDict, total=False):
     post_notice: PostNotice
     search: Searcher
     send_file: FileSender
+    messenger: Messenger | None
     # what is called while it works
     stream_delta_callback: Callable[[str], None] | None
     reasoning_callback: Callable[[str], None] | None

@@ -103,6 +103,10 @@ class Delivery:
         """Whether the account of this address sends to chats here."""
         return address.account_key in self._senders
 
+    def platforms(self) -> list[str]:
+        """Those with an account that sends to chats."""
+        return sorted({account.adapter.spec.name for account in self._senders.values()})
+
     def confirm(self, address: Address, rows: Sequence[int]) -> None:
         """Clients of this account have shown these messages."""
         self._readers[address.account_key].confirm(rows)

@@ -25,6 +25,7 @@ from gateway.platforms.platform_list import all_specs, find_misspelt, make_adapt
 from gateway.run import GatewayRunner
 from gateway.service.admin import Operations
 from gateway.service.announcer import RESTARTED, Announcer, keep_copy
+from gateway.service.chat_messenger import make_messenger
 from gateway.service.chores import Chores
 from gateway.service.connections import Connections
 from gateway.service.local_door import LocalDoor
@@ -149,9 +150,7 @@ class Gateway:
             members_approve=lambda: settings().people.members_approve,
             node=node,
         )
-        self.builder = Builder(
-            self.home, self.store, announcer.end_process, announcer.send_file, self.meters, self.runner.notes_of
-        )
+        self.builder = self._make_builder(announcer, profile)
         self.titler = Titler(self.store, announcer.name_session, self.meters)
         return GatewayParts(
             home=self.home,
@@ -170,6 +169,18 @@ class Gateway:
             endings=Endings(self.store, self.runner),
             titler=self.titler,
             meters=self.meters,
+        )
+
+    def _make_builder(self, announcer: Announcer, profile: str) -> Builder:
+        messenger_of = partial(make_messenger, self.home, self.store, self.delivery, self.whereabouts, profile)
+        return Builder(
+            self.home,
+            self.store,
+            announcer.end_process,
+            announcer.send_file,
+            messenger_of,
+            self.meters,
+            self.runner.notes_of,
         )
 
     def _assemble(self, node: str) -> None:

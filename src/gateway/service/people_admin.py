@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.core.quiet_hours import find_zone, hold_until, read_quiet
 from gateway.platforms.platform_list import find_spec
-from hermes_base.conversation_key import ConversationKey
+from hermes_base.conversation_key import begin_keys
 from hermes_base.errors import HermesError
 from hermes_base.inbound import PEOPLE, Address
 from hermes_base.query_values import NotThere
@@ -188,8 +188,7 @@ def _show_habits(habits: Habits) -> dict[str, Any]:
 def _find_chat(store: Store, platform: str, args: Args) -> Address:
     """The chat as it was last spoken in; one that nobody has spoken in is a direct chat of the platform's account."""
     chat = read_text(args, "chat")
-    begins = ":".join(str(ConversationKey(get_active_profile_name(), platform, "", "")).split(":")[:3]) + ":"
-    for _, choices in store.habits.chats(begins, MOST_CHATS):
+    for _, choices in store.habits.chats(begin_keys(get_active_profile_name(), platform), MOST_CHATS):
         address = choices.get("address")
         if isinstance(address, Mapping) and address.get("chat") == chat:
             return Address(**address)

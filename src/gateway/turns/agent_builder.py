@@ -17,6 +17,7 @@ from hermes_base.cancel import CancelToken
 from hermes_base.conversation_key import parse_key
 from hermes_base.errors import ConfigProblem
 from hermes_base.inbound import FileRef, as_fields
+from hermes_base.messaging import Messenger
 from hermes_base.settings import Settings
 from hermes_base.text.redact import Redactor
 from hermes_base.tool_context import PostNotice
@@ -84,6 +85,7 @@ class Builder:
         store: Store,
         post_notice: PostNotice,
         send_file: SendFile,
+        messenger_of: Callable[[str], Messenger | None],
         meters: Meters,
         notes_of: Callable[[str], list[str]],
     ) -> None:
@@ -91,6 +93,7 @@ class Builder:
         self._store = store
         self._post_notice = post_notice
         self._send_file = send_file
+        self._messenger_of = messenger_of
         self._meters = meters
         self._found: dict[tuple[int, int, str, str], tuple[Settings, Redactor, float, Runtime]] = {}
         self._signatures: dict[tuple[Any, ...], tuple[Settings, str]] = {}
@@ -185,6 +188,7 @@ class Builder:
             post_notice=self._post_notice,
             search=search,
             send_file=lambda file, caption, data: self._send_file(plan.conversation, file, caption, data),
+            messenger=self._messenger_of(plan.conversation),
             person=person,
             own_folder=str(self._home / plan.scope.folder) if plan.scope.folder else "",
         )

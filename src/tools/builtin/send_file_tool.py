@@ -28,14 +28,19 @@ def send_file(args: Mapping[str, Any], *, context: ToolContext) -> str:
     """Send it; what is said about it goes along."""
     if context.send_file is None:
         raise ToolFailure("Nobody is there to take a file.", fix="Say where the file is instead.")
-    place = find_place(context, args.get("path"), SEND)
+    file, data = read_for_sending(context, args.get("path"))
+    context.send_file(file, context.redact(str(args.get("caption") or "")[:CAPTION_CHARS]), data)
+    return tool_result(sent=file.name, bytes=file.size)
+
+
+def read_for_sending(context: ToolContext, path: object) -> tuple[FileRef, bytes]:
+    """A file that may be sent, and what it holds now (G7)."""
+    place = find_place(context, path, SEND)
     found = read_bytes(place, MOST_BYTES)
     if found is None:
         raise ToolFailure(f"There is no file {place.path}.")
     kind = (mimetypes.guess_type(place.name)[0] or "").partition("/")[0]
-    file = FileRef(place.path, place.name, kind if kind in _SEEN_OR_HEARD else "file", len(found.data))
-    context.send_file(file, context.redact(str(args.get("caption") or "")[:CAPTION_CHARS]), found.data)
-    return tool_result(sent=file.name, bytes=file.size)
+    return FileRef(place.path, place.name, kind if kind in _SEEN_OR_HEARD else "file", len(found.data)), found.data
 
 
 registry.register("send_file", TOOLSET, SCHEMA, send_file, emoji="📎")
