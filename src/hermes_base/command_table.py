@@ -91,6 +91,15 @@ COMMANDS: tuple[Command, ...] = (
         "[revoke ID | revoke all]",
         role="admin",
     ),
+    Command(
+        "chat",
+        (),
+        "Show or set model, instructions and tools of this chat.",
+        "[model NAME | instructions TEXT | toolsets A,B | reset]",
+        when_busy=AFTER,
+        breaks_prefix=True,
+        role="admin",
+    ),
     Command("stop", (), "Stop the turn under way."),
     Command("quit", ("exit", "q"), "Leave the chat.", in_menu=False),
 )

@@ -413,6 +413,13 @@ _ENTRY = {name: _make_row(name, hint, None, doc="", takes_effect="") for name, h
 #: Where plugins and providers own the keys: what matches may hold anything. `*` stands for one name.
 OPEN_SECTIONS: tuple[str, ...] = ("plugins.entries.*", "memory.*.*", "auxiliary.*", "providers.*", "platforms.*")
 _OPEN_PARENTS = frozenset(section[:-2] for section in OPEN_SECTIONS if section.count("*") == 1)
+#: What platforms and their chats may set of what holds for all.
+_OF_CHATS = {
+    "model": NEXT_MESSAGE,
+    "provider": NEXT_MESSAGE,
+    "instructions": NEW_CONVERSATION,
+    "toolsets": NEW_CONVERSATION,
+}
 _SECRET_NAMES = ("api_key", "token", "secret", "password")
 _NULL_WORDS = frozenset({"null", "none", "~", ""})
 
@@ -452,7 +459,9 @@ def is_open(key: str) -> bool:
 
 def when_owned(key: str) -> str:
     """When a change of a key takes effect that no row of the table is about."""
-    return AT_ONCE if key.startswith("platforms.") else "when its owner reads it"
+    if key.startswith("platforms."):
+        return _OF_CHATS.get(key.rpartition(".")[2], AT_ONCE)
+    return "when its owner reads it"
 
 
 def is_secret(key: str) -> bool:

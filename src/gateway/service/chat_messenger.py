@@ -177,7 +177,7 @@ class ChatMessenger:
     def _watch(self, conversation: str, name: str, cancel: CancelToken) -> MessageSent:
         end = time.monotonic() + PATIENCE
         while True:
-            state, reason = self.store.turns.outbox_named(conversation, name) or (FAILED, "it is gone")
+            state, reason = self.store.turns.outbox_fate(conversation, name) or (FAILED, "it is gone")
             if state == SENT:
                 return MessageSent(True)
             if state == FAILED:

@@ -16,6 +16,7 @@ from typing import Any
 
 from agent.auxiliary_client import connect_runtime
 from agent.http.clients import build_client, release_client
+from gateway.core.chat_settings import find_faults
 from gateway.core.meters import Meters
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
@@ -342,7 +343,7 @@ def drop_copy(file: FileRef) -> None:
 def make_adapters(settings: Settings, home: Path) -> list[Adapter]:
     """The accounts of the platforms of our own, and of those that the settings switch on; one that cannot be made is
     told and left out."""
-    for problem in find_misspelt(map(str, settings.platforms)):
+    for problem in (*find_misspelt(map(str, settings.platforms)), *find_faults(settings.platforms)):
         log.warning("platforms: %s", problem)
     made = []
     for spec in all_specs():

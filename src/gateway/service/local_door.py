@@ -9,7 +9,7 @@ from gateway.platforms.face import Core
 from gateway.platforms.local.house import PAGE, OpenedConversation, SeenMessage, StoredRow
 from gateway.service.admin import Operations
 from gateway.service.settings_watch import SettingsWatch
-from gateway.turns.agent_builder import Choices
+from gateway.turns.agent_builder import Choices, choose_model, find_chat
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LOCAL_OWNER
@@ -86,7 +86,7 @@ class LocalDoor:
         """A chat opens whatever is wrong: there the person reads it, and can put it right."""
         hint, choices = "", Choices.of(self._turns.choices(conversation))
         try:
-            runtime = self._find_model(choices.model, choices.provider)
+            runtime = self._find_model(*choose_model(choices, find_chat(cli_config.load_last_good(), conversation)))
         except ConfigProblem as problem:
             wrong = f"Nobody can answer here yet: {problem}"
             use = "/model PROVIDER NAME chooses one for this conversation."

@@ -9,9 +9,11 @@ from typing import Any
 from agent.auxiliary_client import find_runtime
 from agent.providers.runtime import Runtime, entry_of_runtime
 from gateway.core.agent_cache import pick_baked
+from gateway.core.chat_settings import NOTHING_SET, ChatSettings, read_chat
 from gateway.core.meters import Meters
 from gateway.core.people import Scope
 from gateway.run import GatewayRunner
+from gateway.turns.sender import spec_of
 from gateway.turns.threads import forbid_store_thread
 from hermes_base.cancel import CancelToken
 from hermes_base.conversation_key import parse_key
@@ -31,6 +33,7 @@ from run_agent.options import TurnOptions
 from tools.registry import registry
 
 SendFile = Callable[[str, FileRef, str, bytes], None]  # to a conversation: the file, what is said about it, its bytes
+CHAT_PROMPT = "# Instructions for this chat\n\n{text}"
 #: How long a model that was found counts as found; keys and local servers may change meanwhile.
 FOUND_SECONDS = 5.0
 MOST_FOUND = 64
@@ -76,6 +79,7 @@ class AgentPlan:
     fallbacks: tuple[Mapping[str, Any], ...] = ()  # who else may answer, in order
     reasoning: Mapping[str, Any] | None = None  # how long the model thinks
     changed: Mapping[str, Any] | None = None  # choices that are not stored yet
+    chat: ChatSettings = NOTHING_SET  # what the settings say of its chat
 
 
 class Builder:
@@ -104,23 +108,27 @@ class Builder:
     ) -> AgentPlan:
         """What the conversation's agent has to be now; ConfigProblem when no model can be found and one is needed. An
         agent without a model looks for one at its first call, and fails there as a call does: what was said is kept."""
+        chat = find_chat(settings, conversation)
+        model, provider = choose_model(choices, chat)
         try:
-            runtime = self.find_runtime(settings, choices.model, choices.provider)
+            runtime = self.find_runtime(settings, model, provider)
         except ConfigProblem:
             if needs_model:
                 raise
-            runtime = replace(NO_MODEL, model=choices.model, provider=choices.provider)
+            runtime = replace(NO_MODEL, model=model, provider=provider)
         # What the settings name, what enabled plugins bring, and the tools of the context engine.
         plugins = (name for name, *_ in get_plugin_toolsets())
-        toolsets = (*settings.agent.toolsets, *plugins, "context_engine")
-        signature = self._sign(settings, runtime, toolsets, scope.person_id)
-        is_chosen = choices.model or choices.provider
-        fallbacks = self._list_fallbacks(settings, runtime) if is_chosen else settings.model.fallbacks
+        toolsets = (*(chat.toolsets or settings.agent.toolsets), *plugins, "context_engine")
+        signature = self._sign(settings, runtime, toolsets, f"{scope.person_id}\n{chat.instructions}".rstrip("\n"))
+        fallbacks = self._list_fallbacks(settings, runtime) if model or provider else settings.model.fallbacks
         reasoning = write_effort(choices.effort or settings.agent.reasoning_effort)
-        return AgentPlan(conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks, reasoning)
+        return AgentPlan(
+            conversation, settings, choices, scope, runtime, toolsets, signature, fallbacks, reasoning, chat=chat
+        )
 
     def _sign(self, settings: Settings, runtime: Runtime, toolsets: tuple[str, ...], person: str) -> str:
-        """The text that stands for what an agent is built from; made once for each version of the settings."""
+        """The text that stands for what an agent is built from; made once for each version of the settings. `person`
+        is whom it works for, with the instructions of the chat."""
         asked = (id(settings), registry._generation, runtime, toolsets, person)
         known = self._signatures.get(asked)
         if known is None or known[0] is not settings:
@@ -176,6 +184,7 @@ class Builder:
             context_length=runtime.context_length,
             reasoning_config=plan.reasoning,
             enabled_toolsets=list(plan.toolsets),
+            ephemeral_system_prompt=CHAT_PROMPT.format(text=plan.chat.instructions) if plan.chat.instructions else "",
             skip_context_files=bool(person) or not settings.agent.context_files,
             skip_memory=not settings.memory.memory_enabled,
             settings=pick_baked(settings),
@@ -198,6 +207,20 @@ class Builder:
     def refresh(self, agent: AIAgent, plan: AgentPlan, cancel: CancelToken | None = None) -> None:
         """Today's settings for an agent that works outside a turn, and what stops it."""
         agent.serve(TurnOptions(settings=plan.settings, fallbacks=plan.fallbacks, cancel=cancel))
+
+
+def find_chat(settings: Settings, conversation: str) -> ChatSettings:
+    """What the settings say of the chat of a conversation, wherever it is looked at from."""
+    key = parse_key(conversation)
+    return read_chat(settings, key.platform, key.chat, key.thread or "", spec_of(key.platform).toolsets)
+
+
+def choose_model(choices: Choices, chat: ChatSettings) -> tuple[str, str]:
+    """Model and provider: what was chosen in the conversation, then what is set for its chat; empty: what holds for
+    all."""
+    if choices.model or choices.provider:
+        return choices.model, choices.provider
+    return chat.model, chat.provider
 
 
 def forget_oldest(found: dict[Any, Any]) -> None:

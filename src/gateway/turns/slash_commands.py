@@ -12,12 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from agent import choosing
-from agent.providers.table import PROVIDERS
 from agent.turn.conversation import Exchange
 from gateway.core.bursts import Item
 from gateway.core.people import may_run, may_stop
 from gateway.core.usage_report import read_report, write_scopes
-from gateway.turns import person_commands
+from gateway.turns import chat_command, person_commands
 from gateway.turns.agent_builder import AgentPlan, Choices, write_effort
 from gateway.turns.endings import NEW
 from gateway.turns.run_turn import Again, GatewayParts, Job, JobDone, LiveTurn, TurnPerformer, hold_agent
@@ -248,7 +247,7 @@ def model(scene: CommandScene) -> Result:
     for_all = "--global" in scene.args.split()
     lines: list[str] = []
     if words:
-        name, provider = read_choice(words)
+        name, provider = chat_command.read_choice(words)
         provider = provider or scene.plan().runtime.provider
         settings = cli_config.load_last_good()
         chosen = scene.parts.builder.find_runtime(settings, name, provider)  # raises what is wrong with it
@@ -259,7 +258,8 @@ def model(scene: CommandScene) -> Result:
         scene.choose(model="" if for_all else name, provider="" if for_all else provider)
     plan = scene.plan(needs_model=True)
     runtime, is_chosen = plan.runtime, plan.choices.model or plan.choices.provider
-    why = "chosen for this conversation, until /new" if is_chosen else runtime.source
+    usual = "set for this chat" if plan.chat.model or plan.chat.provider else runtime.source
+    why = "chosen for this conversation, until /new" if is_chosen else usual
     lines.append(f"{runtime.model} ({runtime.facts.label}), window {runtime.context_length:,} tokens; {why}")
     if not words:
         lines.append(
@@ -268,13 +268,11 @@ def model(scene: CommandScene) -> Result:
     return Result(lines)
 
 
-def read_choice(words: Sequence[str]) -> tuple[str, str]:
-    """Model and provider of `NAME`, `PROVIDER NAME`, or a provider alone."""
-    if len(words) > 2:
-        raise HermesError("That is too much for a model's name.", fix="Type: /model NAME, or /model PROVIDER NAME.")
-    if len(words) == 2:
-        return words[1], words[0]
-    return ("", words[0]) if words[0].lower() in PROVIDERS else (words[0], "")
+def chat(scene: CommandScene) -> Result:
+    """Settings of the chat; another model costs what it costs (A12)."""
+    is_another = scene.args.split()[:1] in (["model"], ["reset"])
+    cost = _tell_cost(scene) if is_another else []
+    return Result([*cost, *chat_command.change_chat(scene)])
 
 
 def reasoning(scene: CommandScene) -> Result:
@@ -524,6 +522,7 @@ HANDLERS: Mapping[str, Callable[[CommandScene], Result]] = MappingProxyType(
         "quiet": lambda scene: Result(person_commands.set_quiet(scene)),
         "link": lambda scene: Result(person_commands.make_link(scene)),
         "approvals": manage_approvals,
+        "chat": chat,
         "quit": lambda scene: Result(),
     }
 )

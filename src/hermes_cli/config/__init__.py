@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -315,6 +315,20 @@ def unset_value(key: str) -> Path:
     if not _rewrite(path, lambda before: drop(before, key), f"{key} cannot be taken out of {path}."):
         raise ConfigProblem(f"{key} is not set in {path}.", kept=UNCHANGED)
     return path
+
+
+def set_path(names: Sequence[str], value: Any) -> None:
+    """Set one value of a section that others own, by the names on the way to it, in which dots mean nothing."""
+    path, key = get_config_path(), ".".join(names)
+    what, fix = f"{key} cannot be changed without changing other settings.", f"Open {path} and set {key} by hand."
+    _rewrite(path, lambda before: config_edit.set_by_names(before, names, value), what, fix)
+
+
+def unset_path(names: Sequence[str]) -> bool:
+    """Take such a value out of the file, with the sections that it leaves empty; whether it was there."""
+    path = get_config_path()
+    what = f"{'.'.join(names)} cannot be taken out of {path}."
+    return _rewrite(path, lambda before: config_edit.drop_by_names(before, names), what)
 
 
 def is_env_name(key: str) -> bool:

@@ -78,6 +78,27 @@ def set_in_yaml(text: str, keys: Sequence[str], value: Any) -> str:
     raise CannotEdit
 
 
+def set_by_names(text: str, names: Sequence[str], value: Any) -> str:
+    """The same by names, which stand for numbers, too, where the file has such as keys."""
+    return set_in_yaml(text, _find_keys(parse_yaml(text), names), value)
+
+
+def drop_by_names(text: str, names: Sequence[str]) -> str:
+    """The text without what stands there, and without the sections that it leaves empty."""
+    before = parse_yaml(text) or {}
+    return make_yaml_hold(text, _without(before, _find_keys(before, names)))
+
+
+def _find_keys(tree: Any, names: Sequence[str]) -> list[Any]:
+    """The keys that are called so: as the file has them, or as they would be written."""
+    keys: list[Any] = []
+    for name in names:
+        known = tree if isinstance(tree, Mapping) else {}
+        keys.append(next((key for key in known if str(key) == name), name))
+        tree = known.get(keys[-1])
+    return keys
+
+
 def _with_value(tree: Any, keys: Sequence[str], value: Any) -> dict[Any, Any]:
     """A copy with one value set; shared parts (anchors) are left to their other users."""
     if not isinstance(tree, Mapping):
@@ -99,7 +120,7 @@ def _edit_text(text: str, change: tuple[Sequence[str], Any]) -> str:
     for depth, name in enumerate(keys):
         if not isinstance(mapping, MappingNode) or not mapping.value:
             raise CannotEdit
-        known = (pair for pair in mapping.value if isinstance(pair[0], ScalarNode) and pair[0].value == name)
+        known = (pair for pair in mapping.value if isinstance(pair[0], ScalarNode) and pair[0].value == str(name))
         pair = next(known, None)
         if pair is None:
             if mapping.flow_style:

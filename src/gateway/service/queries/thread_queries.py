@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from gateway.core.session_export import FORMS, name_session
 from gateway.core.timeline import list_entries, list_exchanges, list_notes, merge, same_talk, squeeze
-from gateway.turns.agent_builder import Choices
+from gateway.turns.agent_builder import Choices, choose_model, find_chat
 from gateway.turns.lanes import Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sessions import ROTATED, list_sessions
@@ -115,7 +115,9 @@ class ThreadQueries:
         agent = parts.runner.cached_agent(conversation)
         instead = agent.model if agent is not None and agent._fallback_activated else ""
         try:
-            runtime = parts.builder.find_runtime(cli_config.load_last_good(), choices.model, choices.provider)
+            settings = cli_config.load_last_good()
+            chosen = choose_model(choices, find_chat(settings, conversation))
+            runtime = parts.builder.find_runtime(settings, *chosen)
         except HermesError:  # there is none now; whoever asks is told why
             return "", instead
         return runtime.model, instead

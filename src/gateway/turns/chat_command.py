@@ -1,0 +1,128 @@
+"""`/chat`: shows and sets model, instructions and tools of one chat, in the settings file, whose comments stay."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from agent.providers.table import PROVIDERS
+from gateway.core.chat_settings import CHATS, FIELDS, read_chat
+from gateway.turns.sender import spec_of
+from hermes_base.conversation_key import ConversationKey, parse_key
+from hermes_base.errors import HermesError
+from hermes_cli import config as cli_config
+from tools.registry import registry
+from tools.toolsets import PLATFORM_TOOLSETS
+
+if TYPE_CHECKING:
+    from gateway.turns.slash_commands import CommandScene
+
+OFF, RESET = "off", "reset"
+INSTRUCTION_CHARS = 8_000
+TOLD_MODEL = "[The instructions for this chat have changed. They are now: {text}]"
+TOLD_NONE = "[The instructions for this chat were taken back.]"
+USE = "Say /chat model NAME, /chat instructions TEXT, /chat toolsets A,B (or off in place of each), or /chat reset."
+
+
+def read_choice(words: Sequence[str]) -> tuple[str, str]:
+    """Model and provider of `NAME`, `PROVIDER NAME`, or a provider alone."""
+    if len(words) > 2:
+        raise HermesError("That is too much for a model's name.", fix="Type: /model NAME, or /model PROVIDER NAME.")
+    if len(words) == 2:
+        return words[1], words[0]
+    return ("", words[0]) if words[0].lower() in PROVIDERS else (words[0], "")
+
+
+def change_chat(scene: "CommandScene") -> Sequence[str]:
+    key = parse_key(scene.key)
+    spec = spec_of(key.platform)
+    if spec.always_on:
+        raise HermesError(
+            f"{spec.label}: its conversations come and go, and have no settings of their own.",
+            fix="/model chooses a model for this one; `hermes config set` changes what holds for all.",
+        )
+    word, _, value = scene.args.strip().partition(" ")
+    if not word:
+        return list(_describe(scene, key))
+    change = CHANGES.get(word.lower())
+    if change is None or bool(value.strip()) is (word.lower() == RESET):
+        raise HermesError("That is no way to use it.", kept="Nothing was changed.", fix=USE)
+    return change(scene, _section(key), value.strip())
+
+
+def _section(key: ConversationKey) -> tuple[str, ...]:
+    """Where the settings of the chat stand; a thread has its own."""
+    chat = f"{key.chat}/{key.thread}" if key.thread else key.chat
+    return "platforms", key.platform, CHATS, chat
+
+
+def _describe(scene: "CommandScene", key: ConversationKey) -> Iterator[str]:
+    found = read_chat(cli_config.load_last_good(), key.platform, key.chat, key.thread or "")
+    yield f"Settings of this chat ({key.platform} {_section(key)[-1]}):"
+    yield f"Model: {' '.join(filter(None, (found.provider, found.model))) or 'the one of all chats'}"
+    yield f"Instructions: {found.instructions or 'none of its own'}"
+    toolsets = ", ".join(found.toolsets or spec_of(key.platform).toolsets)
+    yield f"Tools: {toolsets or 'those of all chats'}"
+    if scene.plan().choices.model:
+        yield "With /model another one was chosen for the conversation that runs here, until /new."
+    yield USE
+
+
+def _set_model(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+    if value.lower() == OFF:
+        return _take_out(section, ("model", "provider"), "This chat has the model of all chats again.")
+    model, provider = read_choice(value.split())
+    found = scene.parts.builder.find_runtime(cli_config.load_last_good(), model, provider)  # raises what is wrong
+    cli_config.set_path((*section, "model"), found.model)
+    cli_config.set_path((*section, "provider"), provider or found.provider)
+    return [
+        f"{found.model} ({found.facts.label}) answers in this chat from the next message on, unless /model chooses."
+    ]
+
+
+def _set_instructions(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+    notes = scene.parts.runner.notes_of(scene.key)
+    if value.lower() == OFF:
+        lines = _take_out(section, ("instructions",), "This chat has no instructions of its own any more.")
+        notes.append(TOLD_NONE)
+        return lines
+    if len(value) > INSTRUCTION_CHARS:
+        raise HermesError(
+            f"Instructions have at most {INSTRUCTION_CHARS:,} characters; these have {len(value):,}.",
+            kept="Nothing was changed.",
+        )
+    cli_config.set_path((*section, "instructions"), value)
+    notes.append(TOLD_MODEL.format(text=value))
+    return ["Kept. The model hears of it with the next message, and has it in its prompt from the next /new on."]
+
+
+def _set_toolsets(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+    del scene
+    if value.lower() == OFF:
+        return _take_out(section, ("toolsets",), "This chat has the tools of all chats from the next /new on.")
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    known = {*registry.toolsets(), *PLATFORM_TOOLSETS}
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        what = f"There is no group of tools called {', '.join(unknown)}." if unknown else "That names no tools."
+        raise HermesError(what, kept="Nothing was changed.", fix=f"There are: {', '.join(sorted(known))}.")
+    cli_config.set_path((*section, "toolsets"), names)
+    return [f"This chat has these tools from the next /new on: {', '.join(names)}."]
+
+
+def _reset(scene: "CommandScene", section: tuple[str, ...], value: str) -> Sequence[str]:
+    del value
+    had = read_chat(cli_config.load_last_good(), section[1], section[3])
+    lines = _take_out(section, FIELDS, "This chat has the settings of all chats again.")
+    if had.instructions:
+        scene.parts.runner.notes_of(scene.key).append(TOLD_NONE)
+    return lines
+
+
+def _take_out(section: tuple[str, ...], names: Sequence[str], done: str) -> Sequence[str]:
+    gone = [cli_config.unset_path((*section, name)) for name in names]
+    return [done if any(gone) else "Nothing of that kind was set for this chat."]
+
+
+CHANGES: Mapping[str, Callable[["CommandScene", tuple[str, ...], str], Sequence[str]]] = MappingProxyType(
+    {"model": _set_model, "instructions": _set_instructions, "toolsets": _set_toolsets, RESET: _reset}
+)
