@@ -17,9 +17,12 @@ FOUND = frozenset({"mention", "hashtag", "cashtag", "bot_command", "url", "email
 CODES = frozenset({"code", "pre"})
 _PATTERNS = (
     ("bot_command", re.compile(r"(?<![\w/])/[A-Za-z0-9_]{1,64}(?:@[A-Za-z0-9_]{3,32})?(?![\w/])")),
-    ("email", re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")),
+    ("email", re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w")),
     ("mention", re.compile(r"(?<![\w@./])@[A-Za-z][A-Za-z0-9_]{2,31}\b")),
-    ("url", re.compile(r"(?<![\w@])(?:https?://[^\s<>\"]+|(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev)\b(?:/[^\s<>\"]*)?)")),
+    (
+        "url",
+        re.compile(r"(?<![\w@.-])(?:https?://[^\s<>\"]+|(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev)\b(?:/[^\s<>\"]*)?)"),
+    ),
     ("hashtag", re.compile(r"(?<!\w)#\w*[^\W\d]\w*")),
 )
 
