@@ -165,6 +165,16 @@ def test_a_file_is_sent(gateway: GatewayProcess, ann: Ann, tmp_path: Path) -> No
     assert ann.telegram.complaints == []
 
 
+def test_a_very_long_answer_is_a_message_and_a_file(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
+    let_in(gateway, ann)
+    lab.set_plan([{"text": " ".join(f"word{n}" for n in range(8000)), "chunks": 4}])
+    ann.say("All of it, please.")
+    wait_until(lambda: any(one["file"] == "answer.md" for one in ann.shown), PATIENCE)
+    assert len(ann.find("word0 ")) == 1
+    assert len(ann.shown) <= 2
+    assert ann.telegram.complaints == []
+
+
 def test_a_file_is_read(gateway: GatewayProcess, ann: Ann, lab: LabServer) -> None:
     let_in(gateway, ann)
     ann.telegram.send(ann.id, "document", b"the plan of Ann", name="plan.txt", caption="Look at this.")

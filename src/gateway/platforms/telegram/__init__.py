@@ -8,6 +8,7 @@ SPEC = PlatformSpec(
     factory="gateway.platforms.telegram.adapter:TelegramAdapter",
     max_length=4096,
     length_unit="utf16",
+    most_parts=8,
     markup="telegram_html",
     can_edit=True,
     has_buttons=True,
