@@ -31,7 +31,7 @@ from gateway.platforms.telegram.refusals import (
     is_bad_photo,
     is_unmodified,
 )
-from gateway.platforms.telegram.whereabouts import Whereabouts
+from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.wire import (
     BotSelf,
     Ignored,
@@ -705,7 +705,7 @@ def test_a_webhook_that_another_program_took_or_that_fails_is_told() -> None:
 
 
 def test_groups_that_moved_are_followed_over_several_moves() -> None:
-    where, group = Whereabouts(), Address("telegram", "bot", "-5", "group", "")
+    where, group = KnownChats(), Address("telegram", "bot", "-5", "group", "")
     where.note_move("-5", "-1005")
     where.note_move("-1005", "-1006")
     assert where.follow(group).chat == "-1006"
@@ -714,7 +714,7 @@ def test_groups_that_moved_are_followed_over_several_moves() -> None:
 
 
 def test_who_is_away_comes_back_with_all_their_threads() -> None:
-    where = Whereabouts()
+    where = KnownChats()
     topics = {Address("telegram", "bot", "-5", "group", thread) for thread in ("1", "2")}
     for topic in topics:
         where.note_away(topic)

@@ -27,7 +27,7 @@ MENU_SECONDS = 30.0
 LEAVE_SECONDS = 5.0
 UNEXPECTED = "It could not connect; the log says why. It is tried again."
 #: Of a platform's section, what is looked up with each message: a change of it needs no new connection.
-LIVE_KEYS = frozenset({"owner", "allow", "groups"})
+LIVE_KEYS = frozenset({"owner", "allow", "groups", "chats"})
 
 MakeAdapters = Callable[[Settings], list[Adapter]]
 

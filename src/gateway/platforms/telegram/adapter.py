@@ -33,7 +33,7 @@ from gateway.platforms.telegram.refusals import (
     is_unmodified,
 )
 from gateway.platforms.telegram.watching import HookDoor, Poller
-from gateway.platforms.telegram.whereabouts import Whereabouts
+from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.wire import BotSelf
 from gateway.platforms.telegram.wire_out import BotCall
 from hermes_base.errors import ConfigProblem, DeliveryFailure
@@ -55,7 +55,7 @@ class TelegramAdapter(BaseAdapter):
         self._reception: Reception | None = None
         self._door: HookDoor | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._where = Whereabouts()
+        self._where = KnownChats()
         self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
         self._uploading = asyncio.Semaphore(UPLOADS_AT_ONCE)
 

@@ -9,7 +9,7 @@ from typing import Any
 from gateway.platforms.face import Core, Part, Refused
 from gateway.platforms.telegram.link import BotLink
 from gateway.platforms.telegram.refusals import BotTrouble
-from gateway.platforms.telegram.whereabouts import Whereabouts
+from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.wire import (
     BotSelf,
     Ignored,
@@ -34,7 +34,7 @@ class Reception:
         me: Callable[[], BotSelf],
         link: BotLink,
         core: Core,
-        where: Whereabouts,
+        where: KnownChats,
         send: Callable[[Part], Awaitable[str]],
     ) -> None:
         self._me = me

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hermes_base.inbound import Address
 
 
-class Whereabouts:
+class KnownChats:
     def __init__(self) -> None:
         self._away: dict[str, set[Address]] = {}  # by chat: what waits there
         self._moved: dict[str, str] = {}
