@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.platforms.face import MenuCommand, NeverTaken, NotNow, Part
 from gateway.platforms.telegram import wire_out
+from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.poll_rules import (
     FOREIGN_WEBHOOK,
     HOOK_TAKEN,
@@ -31,7 +32,6 @@ from gateway.platforms.telegram.refusals import (
     is_bad_photo,
     is_unmodified,
 )
-from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.wire import (
     BotSelf,
     Ignored,

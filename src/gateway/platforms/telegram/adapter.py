@@ -21,6 +21,7 @@ from gateway.platforms.face import (
     Part,
 )
 from gateway.platforms.telegram import SPEC, wire_out
+from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.link import BotLink, open_link, read_token, read_upload
 from gateway.platforms.telegram.reception import Reception
 from gateway.platforms.telegram.refusals import (
@@ -33,7 +34,6 @@ from gateway.platforms.telegram.refusals import (
     is_unmodified,
 )
 from gateway.platforms.telegram.watching import HookDoor, Poller
-from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.wire import BotSelf
 from gateway.platforms.telegram.wire_out import BotCall
 from hermes_base.errors import ConfigProblem, DeliveryFailure

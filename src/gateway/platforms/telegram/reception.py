@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.link import BotLink
 from gateway.platforms.telegram.refusals import BotTrouble
-from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.wire import (
     BotSelf,
     Ignored,
