@@ -46,6 +46,7 @@ class Waiting:
     taken: bool  # it stands in the transcript already
     accepted: float
     begun: float | None  # when a turn was first begun for it
+    draft: str = ""  # the platform's id of what its chat was shown of the answer
 
 
 @dataclass(frozen=True, slots=True)

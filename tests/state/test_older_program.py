@@ -36,8 +36,9 @@ _OLD_WORDS = {
     ", held_for, hold_until)": ")",
     "clock(), :held_for, :hold_until ": "clock() ",
     " and hold_until <= clock()": "",
+    ", i.begun, i.draft": ", i.begun, ''",
 }
-_CHANGED = ("ADD_ANSWER", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT")
+_CHANGED = ("ADD_ANSWER", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT", "WAITING")
 #: It deleted what it knew of.
 OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
     **{(turn_statements, name): _say_as_before(getattr(turn_statements, name)) for name in _CHANGED},

@@ -382,7 +382,13 @@ class ChatSender:
                 await _within(self._account.pace.draft_call, adapter.edit(step.message, part))
                 return draft
             message = await _within(self._account.pace.draft_call, adapter.send(part))
-            return replace(draft, message=message, unsure=False)
+            draft = replace(draft, message=message, unsure=False)
+            if draft.turn and not adapter.spec.takes_keys:  # with a key the draft is found without
+                await self._account.call(self._account.turns.note_draft, draft.turn, message)
+            return draft
+        except StoreFailure as problem:
+            _log.warning("The store could not note a draft: %s", problem)
+            return draft
         except NotNow as wait:
             self._account.purse.heed(address, time.monotonic(), wait, self._account.pace.poll)
             return replace(draft, shown="")

@@ -123,9 +123,9 @@ class Delivery:
         """A line on what a tool does; shown with the draft."""
         self._show(address, turn, lambda draft: add_line(draft, line))
 
-    def typing(self, address: Address, turn: str = "") -> None:
-        """The turn is at work: show so until its draft ends."""
-        self._show(address, turn, lambda draft: draft)
+    def typing(self, address: Address, turn: str = "", message: str = "") -> None:
+        """The turn is at work: show so until its draft ends. `message`: where a process before us has shown it."""
+        self._show(address, turn, lambda draft: draft if draft.message else replace(draft, message=message))
 
     def acknowledge(self, address: Address, message: str) -> None:
         """A message of a person was taken: where the platform has a sign for it, it is shown if there is room."""

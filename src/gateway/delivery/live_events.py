@@ -31,17 +31,19 @@ class LiveEvents:
 class DraftFeed:
     """The answer of one turn as it grows, for a chat that shows drafts."""
 
-    def __init__(self, delivery: Delivery, address: Address, turn: str, progress: str) -> None:
+    def __init__(self, delivery: Delivery, address: Address, turn: str, progress: str, message: str = "") -> None:
+        """`message`: the draft that a process before us has sent."""
         self._delivery = delivery
         self._address = address
         self._turn = turn
         self._progress = progress  # off, short, full
+        self._message = message
         self._texts = TurnTexts()
         self._head = ""  # of the texts
 
     def begin(self) -> None:
         """The turn is at work; on the event loop."""
-        self._delivery.typing(self._address, self._turn)
+        self._delivery.typing(self._address, self._turn, self._message)
 
     def show(self, event: LiveEvent) -> None:
         match event:

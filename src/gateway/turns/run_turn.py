@@ -257,7 +257,8 @@ class TurnPerformer:
         said_of_end: list[Outgoing] = []
 
         def answer(end: TurnEnd) -> Sequence[Outgoing]:
-            said_of_end[:] = self._answer(job, end, self._parts.delivery.find_draft(address, job.turn))
+            draft = self._parts.delivery.find_draft(address, job.turn) or job.first.row.draft
+            said_of_end[:] = self._answer(job, end, draft)
             return said_of_end
 
         with hold_agent(self._parts, plan, job, live, turn, answer) as agent:
@@ -278,7 +279,7 @@ class TurnPerformer:
         parts, key, address = self._parts, job.claim.conversation, job.first.inbound.address
         shows, progress = spec_of(address.platform).shows_events, settings.gateway.tool_progress
         is_silent = shows or self._must_be_quiet(job)
-        draft = None if is_silent else DraftFeed(parts.delivery, address, job.turn, progress)
+        draft = None if is_silent else DraftFeed(parts.delivery, address, job.turn, progress, job.first.row.draft)
         if draft is not None:  # this is the turn's thread; drafts live on the loop
             parts.loop.call_soon_threadsafe(draft.begin)
 
@@ -409,7 +410,7 @@ class TurnPerformer:
     def _write_end(self, job: Job, turn: BegunTurn, reason: str) -> JobDone:
         agent = self._parts.builder.build(self.make_plan(job.claim.conversation, job.first, needs_model=False))
         journal = _journal_of(agent)
-        journal.bind(job.claim, turn, lambda end: self._answer(job, end))
+        journal.bind(job.claim, turn, lambda end: self._answer(job, end, job.first.row.draft))
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = job.again.text if job.again else write_text([item for item in fresh if not item.is_command])
         self._parts.meters.turns.add("given_up")

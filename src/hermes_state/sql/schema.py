@@ -384,6 +384,9 @@ _LAST_HEARD = (
     "create index last_heard_conversation on last_heard(conversation)",
 )
 
+# What a chat was shown of an answer that is not there yet: a turn that goes on after a kill puts its answer there.
+_DRAFTS = ("alter table inbox add column draft text not null default ''",)
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, 1, (*_TABLES, *_INDEXES, statements.CREATE_SEARCH, statements.START_SEARCH)),
     Migration(2, 1, _TURNS_AND_BREAKS),
@@ -392,7 +395,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, 1, _DAILY),
     Migration(6, 1, _DAMAGE),
     Migration(7, 1, _FIRST_TEXTS),
-    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD)),
+    Migration(8, 1, (*_APPROVALS, *_HABITS, *_LAST_HEARD, *_DRAFTS)),
 )
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -91,10 +91,13 @@ FIND_REVISIONS = (
     "and substr(ext_id, :length + 1) not like '%/%' order by seq"
 )
 WAITING = (
-    "select i.seq, bytes_of(i.body), i.attempts, i.taken, i.accepted, i.begun from inbox i "
+    "select i.seq, bytes_of(i.body), i.attempts, i.taken, i.accepted, i.begun, i.draft from inbox i "
     "where i.conversation = :conversation and i.done_epoch is null and i.retry_at <= clock() "
     "and exists (select 1 from conversation c where c.id = :conversation and c.epoch = :epoch and c.owner = :node) "
     "order by i.seq limit :limit"
+)
+NOTE_DRAFT = (
+    "update inbox set draft = :message where conversation = :conversation and seq = :seq and done_epoch is null"
 )
 OPEN_SEQS = """select seq from inbox where conversation = :conversation and done_epoch is null order by seq"""
 INBOX_SINCE = (

@@ -75,11 +75,17 @@ class TurnStore(Ownership, Outbox):
         aside, its sender is told, and it is not among them."""
 
         def make(row: tuple[Any, ...]) -> Waiting:
-            seq, raw, attempts, taken, accepted, begun = row
+            seq, raw, attempts, taken, accepted, begun, draft = row
             body = _read_message(claim.conversation, seq, raw, check)
-            return Waiting(seq, body, attempts, bool(taken), accepted, begun)
+            return Waiting(seq, body, attempts, bool(taken), accepted, begun, draft)
 
         return self._db.find_as(make, sql.WAITING, {**name_claim(claim), "limit": limit})
+
+    def note_draft(self, turn: str, message: str) -> None:
+        """What the chat of a turn (`conversation#seq`) is shown of its answer stands there under this id: whoever goes
+        on with the turn finds it."""
+        conversation, _, seq = turn.rpartition("#")
+        self._db.run(Sql(sql.NOTE_DRAFT, {"conversation": conversation, "seq": int(seq), "message": clean(message)}))
 
     def inbox_since(
         self, conversation: str, after: int, limit: int = 100, check: Callable[[str], object] = str
