@@ -55,7 +55,7 @@ class Chatter:
     def answers(self) -> list[str]:
         """What stands in the chat, without drafts that a killed process left behind."""
         shown = (text for text in self.lab.seen(self.person) if not text.endswith(UNFINISHED))
-        return [text for text in shown if text.startswith(("answer", LONG_MARK))]
+        return [text for text in shown if text.removeprefix(LONG_MARK).lstrip().startswith("answer")]
 
     def _talk(self) -> None:
         for token in self.tokens:
