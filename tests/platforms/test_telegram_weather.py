@@ -20,6 +20,7 @@ from hermes_lab.server import LabServer
 
 SEED = int(os.environ.get("HERMES_WEATHER_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
 PATIENCE = 300.0
+SAME_TEXT = "same text"  # a kind of complaint
 CALLS = "[!g]*"  # all but getUpdates and its like
 WEATHER = (
     ChatFault(TOO_MANY, CALLS, times=0, chance=0.02, seconds=1),
@@ -122,6 +123,7 @@ def play(home: Path, lab: LabServer, chats: int, messages: int, kills: int) -> C
             telegram.plan([])
             found = audit(chatters)
             assert telegram.token not in gateway.log, "G6: the token is in the log"
+            telegram.forgive(SAME_TEXT)  # an edit whose answer was cut off is made again, and may have been done
             judged = Counter(complaint["kind"] for complaint in telegram.complaints)
             assert not judged, f"seed {SEED}: {telegram.complaints[:5]}"
     return found
