@@ -16,6 +16,7 @@ from waiting import wait_until
 from web_house import WebHouse, find_free_port
 
 from gateway.platforms.face import HookRequest
+from gateway.service import platform_setup
 from gateway.turns import sender
 from hermes_base.inbound import Address
 from hermes_base.settings import read_settings
@@ -206,6 +207,33 @@ def test_a_hook_without_a_secret_is_told_at_the_start_and_by_doctor(
     assert [(one.level, "/hooks/webhook/alarm" in one.what) for one in fine] == [("ok", True)]
     off = list(doctor._check_platforms(read_settings({**settings(), "web": {"enabled": False}})))
     assert [one.level for one in off] == ["warn"]
+
+
+def test_a_hook_is_alive_while_our_server_listens(tmp_path: Path, lab: LabServer) -> None:
+    """C13: nobody has to ask it for that; one that cannot work is not."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings()) as house:
+        adapter = next(one for one in house.gateway.adapters if one.account == "alarm")
+        for problem, is_alive in (("", True), ("It is broken.", False)):
+            adapter.last_seen, adapter.problem = 1.0, problem
+            house.run(house.gateway.chores._sweep())
+            assert (adapter.last_seen > 1.0) is is_alive
+
+
+def test_set_up_by_questions_it_takes_what_is_signed(
+    tmp_path: Path, lab: LabServer, box: ReplyBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H5: the answers to the questions of its set-up make a hook that works; a short secret is not kept."""
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "home"))
+    with WebHouse(tmp_path / "home", lab.base_url, network={"private": ["127.0.0.1"]}) as house:
+        answers = {"account": "alarm", "secret": "short", "reply_url": box.url}
+        assert not platform_setup.use_answers("webhook", answers).ok
+        assert "webhook" not in (tmp_path / "home" / "config.yaml").read_text()
+        probed = platform_setup.use_answers("webhook", {**answers, "secret": SECRET})
+        assert (probed.ok, "/hooks/webhook/alarm" in probed.text) == (True, True)
+        assert platform_setup.find_told("webhook") == ""
+        assert SECRET not in (tmp_path / "home" / "config.yaml").read_text()
+        wait_until(lambda: send(house.url, "[[say It works.]]", "k").status_code == 200, 30)
+        wait_until(lambda: box.texts("answer") == ["It works."], 30)
 
 
 def test_a_hook_of_other_settings_is_served_at_once(tmp_path: Path, lab: LabServer) -> None:

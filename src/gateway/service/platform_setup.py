@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.platforms.account_settings import PRIVATE
 from gateway.platforms.face import PlatformSpec, SetupQuestion
 from gateway.platforms.platform_list import all_specs, find_spec
 from hermes_base.errors import ConfigProblem, HermesError
@@ -124,7 +125,8 @@ def probe_platform(spec: PlatformSpec, section: Mapping[str, Any]) -> str:
     if not spec.probe:
         return f"{spec.label} is set up."
     module, _, name = spec.probe.partition(":")
-    told = vars(importlib.import_module(module))[name](section, get_hermes_home())
+    given = {**section, PRIVATE: cli_config.load_settings().network.private}
+    told = vars(importlib.import_module(module))[name](given, get_hermes_home())
     return asyncio.run(_wait(told, spec)) if inspect.isawaitable(told) else str(told)
 
 

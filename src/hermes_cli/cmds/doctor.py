@@ -25,7 +25,7 @@ from agent.auxiliary_client import find_runtime
 from agent.probing import probe
 from agent.providers.key_names import find_meant
 from agent.providers.runtime import Runtime, needs_key
-from gateway.platforms.account_settings import PRIVATE, is_on, name_accounts, read_account, read_section
+from gateway.platforms.account_settings import is_on, name_accounts, read_account, read_section
 from gateway.platforms.platform_list import all_specs, find_misspelt
 from gateway.service.platform_setup import probe_platform
 from hermes_base.errors import ConfigProblem, StoreFailure
@@ -346,7 +346,7 @@ def _check_accounts(settings: Settings) -> Iterator[DoctorFinding]:
             name = spec.label if account == spec.name else f"{spec.label}, account {account}"
             try:
                 given = read_account(spec, section, account, config.env_value)
-                told = probe_platform(spec, {**given, PRIVATE: settings.network.private, "account": account})
+                told = probe_platform(spec, {**given, "account": account})
                 yield DoctorFinding(OK, f"{name}: {told}")
             except ConfigProblem as problem:
                 yield DoctorFinding(FAIL, f"{name}: {problem.what}", problem.fix)
