@@ -12,6 +12,7 @@ import pytest
 from gateway_process import GatewayProcess
 from hook_service import CLOSED_AFTER, CLOSED_BEFORE, PENALTY, SECRET, ReplyBox, sign
 from house import House
+from loop_watch import watch_loop
 from waiting import wait_until
 from web_house import WebHouse, find_free_port
 
@@ -207,6 +208,22 @@ def test_a_hook_without_a_secret_is_told_at_the_start_and_by_doctor(
     assert [(one.level, "/hooks/webhook/alarm" in one.what) for one in fine] == [("ok", True)]
     off = list(doctor._check_platforms(read_settings({**settings(), "web": {"enabled": False}})))
     assert [one.level for one in off] == ["warn"]
+
+
+def test_large_requests_hold_up_nobody(
+    tmp_path: Path, lab: LabServer, box: ReplyBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F5: a megabyte of JSON, signed or not, is read beside the event loop."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(box)) as house:
+        send(house.url, "[[say warm]]")
+        wait_until(lambda: bool(box.texts("answer")), 30)
+        culprits = watch_loop(monkeypatch)
+        rows = [[n, "x" * 20] for n in range(30_000)]
+        for n in range(3):
+            assert send(house.url, f"[[say {n}]]", rows=rows).status_code == 200
+            assert send(house.url, "no", secret="another secret of theirs", rows=rows).status_code == 401
+        wait_until(lambda: len(box.texts("answer")) == 4, 30)
+        assert culprits == []
 
 
 def test_a_hook_is_alive_while_our_server_listens(tmp_path: Path, lab: LabServer) -> None:
