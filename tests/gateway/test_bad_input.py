@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from waiting import wait_until
 
-from gateway.core.route import MAX_WAITING, TOO_MANY
+from gateway.core.route import EDITED_LATE, MAX_WAITING, TOO_MANY
 from gateway.platforms.face import Refused
 from gateway.platforms.pretend.service import Update
 from gateway.service import gateway as service
@@ -283,14 +283,14 @@ def test_a_repeated_update_is_answered_once(house: House, lab: LabServer) -> Non
     assert len(lab.requests) == 1
 
 
-def test_an_edit_of_an_answered_message_is_dropped(house: House, lab: LabServer) -> None:
-    """C1: what was answered stays answered."""
+def test_an_edit_of_an_answered_message_is_not_answered_again(house: House, lab: LabServer) -> None:
+    """C1: what was answered stays answered, and whoever changes it is told."""
     ann = house.person("ann")
     update = ann.say("[[say first]]")
     house.wait_quiet()
     ann.edit(update, "[[say second]]")
     house.wait_quiet()
-    assert ann.seen == ["first"]
+    assert ann.seen == ["first", EDITED_LATE]
     assert len(lab.requests) == 1
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hermes_cli.main import main
 from hermes_state.sql.engine import Transaction
@@ -30,9 +30,9 @@ def die_after(commits: int, word: str) -> None:
         return result
 
     def accept_and_begin_to_count(
-        self: TurnStore, conversation: str, account: str, ext_id: str, body: str, node: str = ""
+        self: TurnStore, conversation: str, account: str, ext_id: str, body: str, *more: Any
     ) -> int | None:
-        seq = accept(self, conversation, account, ext_id, body, node)
+        seq = accept(self, conversation, account, ext_id, body, *more)
         if seq is not None and not left and word in body:
             left.append(commits)
             count_one()
