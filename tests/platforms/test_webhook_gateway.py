@@ -110,6 +110,24 @@ def test_a_hook_that_was_taken_out_of_the_settings_is_nobody(tmp_path: Path, lab
             assert sender.admit(people, after, "webhook", "alarm").role == ""
 
 
+def test_a_hook_whose_person_was_removed_gets_neither_answer_nor_code(
+    tmp_path: Path, lab: LabServer, box: ReplyBox
+) -> None:
+    """G3: the settings do not bring back who was removed by command."""
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(box)) as house:
+        assert send(house.url, "[[say one]]").status_code == 200
+        wait_until(lambda: box.texts() == ["one"], 30)
+        house.wait_quiet()
+        person = house.gateway.people.find("webhook", "alarm")
+        assert person is not None
+        house.gateway.people.remove(person.id)
+        before = len(lab.requests)
+        assert send(house.url, "[[say two]]").status_code == 200
+        house.wait_quiet()
+        assert box.texts() == ["one"]
+        assert len(lab.requests) == before
+
+
 def test_what_is_not_signed_costs_nothing(tmp_path: Path, lab: LabServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """G1: 401, no call of the store, no person, no model call."""
     with WebHouse(tmp_path / "home", lab.base_url, **settings()) as house:

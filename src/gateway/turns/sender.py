@@ -83,7 +83,7 @@ class Senders:
         few requests, and they pass. Who says the code of somebody we know is that person from now on. Where there is
         something to deliver."""
         address = inbound.address
-        if address.kind != "dm":
+        if address.kind != "dm" or spec_of(address.platform).is_program:  # no person is there to read a code
             return []
         asked = command_table.parse(inbound.text)
         if asked is not None and asked[0] is not None and asked[0].name == "link" and asked[1]:
