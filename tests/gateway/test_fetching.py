@@ -10,6 +10,7 @@ from waiting import wait_until
 
 from gateway.platforms.pretend.service import CLOSED_AFTER, CLOSED_BEFORE, REFUSED, PretendFile
 from gateway.turns import fetching, transcribing
+from hermes_base.errors import StoreFailure
 from hermes_base.inbound import UPLOADS, Address, FileRef, Inbound
 from hermes_cli.plugins import get_plugin_manager
 from hermes_lab.server import LabServer
@@ -116,6 +117,22 @@ def test_a_full_disk_takes_no_file(house: House, lab: LabServer, monkeypatch: py
     assert any(fetching.NO_ROOM in text for text in seen)
     assert "so be it" in seen
     assert house.service.fetched == []
+
+
+def test_a_store_that_fails_just_then_costs_only_the_file(
+    house: House, lab: LabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2: whatever goes wrong, the message has its turn, and the model knows what is missing."""
+
+    def fail(*_: object) -> None:
+        raise StoreFailure("The store is away.")
+
+    monkeypatch.setattr(fetching.Fetcher, "_find_place", fail)
+    ann = house.person("ann")
+    assert "so be it" in ann.ask("[[say so be it]]", files=(upload(house, "plan.txt", b"x"),))
+    assert "[file plan.txt: not here, The store is away]" in str(read_content(lab))
+    monkeypatch.setattr(fetching.Fetcher, "_find_place", lambda *_: 1 / 0)
+    assert "and so be that" in ann.ask("[[say and so be that]]", files=(upload(house, "plan.txt", b"x"),))
 
 
 def test_nothing_of_a_stranger_is_fetched(house: House, home: Path, lab: LabServer) -> None:

@@ -24,9 +24,9 @@ from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import LEAST_FREE_BYTES, has_room, make_folders, open_folder
 from gateway.turns.threads import start_thread
 from gateway.turns.transcribing import find_transcriber
-from hermes_base.errors import ConfigProblem, DeliveryFailure
+from hermes_base.errors import DeliveryFailure, HermesError
 from hermes_base.image_types import find_image_type
-from hermes_base.inbound import UPLOADS, FileRef, Inbound
+from hermes_base.inbound import UPLOADS, Address, FileRef, Inbound
 from hermes_base.text.file_names import make_safe_name
 from hermes_cli import config as cli_config
 from hermes_constants.ordinary_files import open_file
@@ -44,6 +44,7 @@ PART = ".part"
 
 GONE = "its platform is not switched on any more"
 STOPPED = "you stopped it"
+UNEXPECTED = "something went wrong inside Hermes, and its log says what"
 NO_ROOM = "the disk is nearly full"
 TOO_SLOW = f"it did not come within {LONGEST:.0f} s"
 TOLD = "{name} could not be fetched: {why}. Your message is answered without it; send it again to try once more."
@@ -98,15 +99,12 @@ class Fetcher:
     async def fetch(self, conversation: str, item: Item) -> Fetched:
         """All files of a message. Ends early when it is cancelled, and leaves no half file under a whole one's name."""
         inbound = item.inbound
-        adapter = next((one for one in self._parts.adapters if _is_account(one, inbound)), None)
-        if adapter is None:
-            return leave_out(inbound, GONE)
         try:
             place, most = await self._parts.call(self._find_place, conversation, item)
-        except ConfigProblem as problem:
+        except HermesError as problem:
             return leave_out(inbound, problem.what.rstrip("."))
         wanted = [
-            self._fetch_one(adapter, file, place / name_folder(inbound, number), most)
+            self._fetch_one(inbound.address, file, place / name_folder(inbound, number), most)
             for number, file in enumerate(inbound.files)
         ]
         found = gather_results(await asyncio.gather(*wanted))
@@ -123,7 +121,7 @@ class Fetcher:
         place = make_folders((open_folder(home, scope) or home) / UPLOADS)
         return place, settings.web.upload_megabytes * 1024 * 1024
 
-    async def _fetch_one(self, adapter: Adapter, file: FileRef, folder: Path, most: int) -> FileRef | Missing:
+    async def _fetch_one(self, address: Address, file: FileRef, folder: Path, most: int) -> FileRef | Missing:
         if not file.remote:
             return file
         path = folder / make_safe_name(file.name)
@@ -132,7 +130,7 @@ class Fetcher:
                 return found
             async with self._places, asyncio.timeout(LONGEST):
                 await start_thread(partial(folder.mkdir, mode=0o700, exist_ok=True), "files")
-                why = await self._try_often(adapter, file, folder / PART, most)
+                why = await self._try_often(address, file, folder / PART, most)
             return Missing(file, why) if why else await start_thread(partial(_keep, path, file), "files")
         except TimeoutError:
             return Missing(file, TOO_SLOW)
@@ -142,11 +140,14 @@ class Fetcher:
         finally:
             await asyncio.shield(start_thread(partial(_drop_part, folder), "files"))
 
-    async def _try_often(self, adapter: Adapter, file: FileRef, part: Path, most: int) -> str:
-        """Why it could not be had; empty: it is there."""
+    async def _try_often(self, address: Address, file: FileRef, part: Path, most: int) -> str:
+        """Why it could not be had; empty: it is there. Each try asks the adapter that there is by then."""
         pauses, why = Pauses(FIRST_PAUSE, LONGEST_PAUSE), ""
         for number in range(TRIES):
             wait = None
+            adapter = next((one for one in self._parts.adapters if _is_at(one, address)), None)
+            if adapter is None:
+                return GONE
             try:
                 return await self._try_once(adapter, file, part, most)
             except NeverTaken as problem:
@@ -204,7 +205,12 @@ class FileArrivals:
         finally:
             fetching.cancel()
             del self._tasks[item.row.seq]
-        return leave_out(item.inbound, STOPPED) if fetching.cancelled() else fetching.result()
+        if fetching.cancelled():
+            return leave_out(item.inbound, STOPPED)
+        if problem := fetching.exception():
+            log.error("files of a message could not be fetched", exc_info=problem)
+            return leave_out(item.inbound, UNEXPECTED)
+        return fetching.result()
 
     def are_awaited(self, items: Sequence[Item], *, cut: bool) -> bool:
         """Whether files of these are still on their way; `cut`: they need not come any more."""
@@ -228,8 +234,8 @@ def name_folder(inbound: Inbound, number: int) -> str:
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _is_account(adapter: Adapter, inbound: Inbound) -> bool:
-    return (adapter.spec.name, adapter.account) == (inbound.address.platform, inbound.address.account)
+def _is_at(adapter: Adapter, address: Address) -> bool:
+    return (adapter.spec.name, adapter.account) == (address.platform, address.account)
 
 
 # --- on a thread
