@@ -341,7 +341,7 @@ def test_a_broken_file_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with closing(Store(path)) as store:
         session = store.open_session(Scene.new).id
-        store.append(session, "w", 0, [Row({"role": "user", "content": "x" * 5000}) for _ in range(200)])
+        store.append(session, "w", 0, [Row({"role": "user", "content": "x" * 5000}) for _ in range(250)])
     with open(path, "r+b") as file:
         half = path.stat().st_size // 2
         file.seek(half)

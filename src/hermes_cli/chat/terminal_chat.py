@@ -204,7 +204,7 @@ class ScreenChat:
             self._take_arrived()
             while self._questions and self._questions[0][1] < time.monotonic():
                 self._questions.popleft()
-                self._view.notice("Nobody answered in time.", "warning")
+                self._view.notice("Nobody answered in time, and that means no.", "warning")
                 self._ask_next()
             self._write()
             await asyncio.sleep(max(_SHORTEST_PAUSE, (time.monotonic() - begun) * _SHARE))

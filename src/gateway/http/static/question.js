@@ -7,12 +7,15 @@ import { button, h } from "./dom.js";
 import { drawDiff } from "./entries.js";
 
 const HEADS = {
-  approval: "May I run this?",
+  approval: "May I do this?",
   clarification: "A question for you",
   confirmation: "Please confirm",
 };
-const CHANGE = "May I make this change?";
-const DIFF = /^@@ /m;
+/** What the text of an approval says about itself: a command starts with its folder, a change has a diff. */
+const DEEDS = [
+  [/^@@ /m, "May I make this change?", "Exact change"],
+  [/^cd /, "May I run this?", "Exact command"],
+];
 /** Words that let something happen look like the main button, words that refuse like the quiet one. */
 const YES = /^(approve|allow|yes|once|ok)\b/i;
 
@@ -24,15 +27,15 @@ const WORD = {
 };
 
 export function drawQuestion(question) {
-  const isChange = question.kind === "approval" && DIFF.test(question.text);
-  const head = isChange ? CHANGE : (HEADS[question.kind] ?? "A question for you");
+  const deed = question.kind === "approval" ? DEEDS.find(([sign]) => sign.test(question.text)) : null;
+  const head = deed?.[1] ?? HEADS[question.kind] ?? "A question for you";
   const answer = (text) => attempt(() => giveAnswer(card, question, text));
   const until = Date.now() / 1000 + question.expires_in;
   const card = h(
     "section.question",
     { "aria-labelledby": `q-${question.id}`, tabindex: "-1" },
     h("h2", { id: `q-${question.id}`, text: head }),
-    question.kind === "approval" ? drawDeed(question.text, isChange) : h("p.asked", { text: question.text }),
+    question.kind === "approval" ? drawDeed(question.text, deed) : h("p.asked", { text: question.text }),
     question.reason ? h("p.reason", { text: question.reason }) : null,
     question.choices.length ? drawChoices(question, answer) : drawFreeText(answer),
     h("p.quiet.countdown", { data: { until, kind: question.kind } }),
@@ -41,9 +44,9 @@ export function drawQuestion(question) {
 }
 
 /** What is approved, to the letter. */
-function drawDeed(text, isChange) {
-  const props = { tabindex: "0", role: "region", "aria-label": isChange ? "Exact change" : "Exact command" };
-  return isChange ? h("pre.command.diff", props, drawDiff(text)) : h("pre.command", { ...props, text });
+function drawDeed(text, deed) {
+  const props = { tabindex: "0", role: "region", "aria-label": deed?.[2] ?? "Exactly this" };
+  return deed === DEEDS[0] ? h("pre.command.diff", props, drawDiff(text)) : h("pre.command", { ...props, text });
 }
 
 function drawChoices({ kind, choices, labels }, answer) {
