@@ -124,6 +124,23 @@ def test_nobody_gives_up_rights_by_a_code(house: TwoApps) -> None:
     assert read_people(house)["pretend:olga"][1] == "owner"
 
 
+def test_an_identity_that_is_taken_back_ends_what_it_began(house: TwoApps, lab: LabServer) -> None:
+    """G3: its turn stops, its chat is no home any more, and its next message is a stranger's; the person stays."""
+    ann, there = join(house, "ann", "4711")
+    there.ask("/sethome")
+    there.say("[[stall 30]]never")
+    wait_until(lambda: lab.in_flight == 1)
+    id = read_people(house)["pretend:ann"][0]
+    house.operate("people.unlink", id=id, platform="other", sender="4711")
+    wait_until(lambda: lab.in_flight == 0)
+    house.wait_quiet()
+    assert house.gateway.store.habits.get(id).home is None
+    assert there.count("never") == 0
+    there.ask("hello?")
+    assert there.count("I do not know you yet") == 1
+    assert ann.ask("[[say still me]]") == ["still me"]
+
+
 # --- what they share
 
 

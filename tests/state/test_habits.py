@@ -175,6 +175,25 @@ def test_a_note_for_a_model_is_stored_with_the_word_that_it_is_about(store: Stor
     assert [one.text for one in store.habits.notes(KEY)] == ["And more."]
 
 
+def test_what_waits_for_somebody_who_is_removed_is_not_said(store: Store, clock: Clock) -> None:
+    """G3: it is kept with the reason."""
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    store.turns.post(KEY, "one", note("one", clock.now + 60, ann.id))
+    store.people.remove(ann.id)
+    clock.now += 61
+    assert take_all(store) == []
+    assert store.turns.outbox_named(KEY, "one") == ("failed", "the person was removed")
+
+
+def test_old_notes_go(store: Store, clock: Clock) -> None:
+    """F7."""
+    store.habits.add_note(KEY, "old")
+    clock.now += 100
+    store.habits.add_note(KEY, "new")
+    assert store.turns.sweep(clock.now - 50, 10) == 1
+    assert [one.text for one in store.habits.notes(KEY)] == ["new"]
+
+
 def test_nothing_of_it_is_left_of_somebody_who_is_forgotten(store: Store) -> None:
     """G12."""
     ann = store.people.add("Ann", MEMBER, "pretend", "ann")

@@ -17,7 +17,7 @@ from turn_bench import ACCOUNT, CHAT, USAGE, answer, say, written
 
 from hermes_base.journal import head_row
 from hermes_state.people_store import MEMBER, QuestionRow
-from hermes_state.sql import people_sql, schema, turn_statements
+from hermes_state.sql import people_sql, retention_sql, schema, turn_statements
 from hermes_state.sql.schema import MIGRATIONS, SCHEMA_VERSION
 from hermes_state.sql.sqlite import check_file, read_layout
 from hermes_state.sql.store_sql import Store
@@ -42,9 +42,10 @@ _CHANGED = ("ADD_ANSWER", "FIND_CHATS", "TAKE_UNSENT", "HAS_UNSENT", "WAITING")
 #: It deleted what it knew of.
 OLD_STATEMENTS: dict[tuple[ModuleType, str], str | tuple[str, ...]] = {
     **{(turn_statements, name): _say_as_before(getattr(turn_statements, name)) for name in _CHANGED},
-    (people_sql, "_OF_REMOVED"): people_sql._OF_REMOVED[:-2],
+    (people_sql, "_OF_REMOVED"): people_sql._OF_REMOVED[:-3],
     (people_sql, "DELETE_RULES_OF"): "delete from api_key where id = ? and id <> ?",
     (people_sql, "DELETE_RULES_OF_TASK"): "delete from api_key where id = :session",
+    (retention_sql, "_OVER"): retention_sql._OVER[:-1],
 }
 NEW_INDEX = "outbox_held"
 

@@ -21,6 +21,7 @@ from gateway.turns.lanes import BY_OPERATOR, Lanes
 from gateway.turns.run_turn import GatewayParts
 from gateway.turns.sender import measure_free
 from gateway.turns.threads import start_thread
+from hermes_base.conversation_key import parse_key
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
 from hermes_constants import VERSION
@@ -71,6 +72,8 @@ class Operations:
             result = await self._call(manage, store, home, args)
             if result.get("removed"):
                 await self._end_access(str(result["removed"]))
+            if result.get("unlinked"):
+                self._end_turns(str(result["person"]["id"]), str(result["unlinked"]))
             return result
         operation = _OPERATIONS.get(name)
         if operation is None:
@@ -209,6 +212,13 @@ class Operations:
         return {"stopping": True}
 
     # --- people
+
+    def _end_turns(self, person: str, platform: str) -> None:
+        """An identity there is theirs no more: what was begun by it is not gone on with (G3)."""
+        for lane in [lane for lane in self._lanes.at_work.values() if parse_key(lane.key).platform == platform]:
+            lane.look_again(person)
+            if lane.starter == person:
+                lane.stop(REMOVED)
 
     async def _end_access(self, person: str) -> None:
         """G3: turns stopped, approvals void, what they have going ended."""

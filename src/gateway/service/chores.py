@@ -16,10 +16,10 @@ from gateway.service.settings_watch import SettingsWatch
 from gateway.service.stopping import Doors
 from gateway.turns.lane import Lane
 from gateway.turns.lanes import Lanes
-from gateway.turns.run_turn import GatewayParts, LiveTurn
+from gateway.turns.run_turn import GatewayParts, Job, LiveTurn
 from gateway.turns.threads import start_thread
 from hermes_base.errors import StoreFailure
-from hermes_base.inbound import NOTE, Outgoing
+from hermes_base.inbound import NOTE, NOTICE, Outgoing
 from hermes_base.settings import GatewaySettings
 from hermes_cli import config as cli_config
 from hermes_state import home_lock
@@ -128,7 +128,13 @@ class Chores:
             slot.clocks = clocks.note(slot.clocks, verdict, now)
             name = f"clock:{slot.job.first.row.seq}:{verdict.clock}:{now:.0f}"
             note = Outgoing(slot.job.first.inbound.address, verdict.text, NOTE, "warning")
-            self._spawn(lane.tell(name, note))  # a slow store must not keep the clocks of others waiting
+            self._spawn(self._warn(lane, slot.job, name, note))  # a slow store must not keep other clocks waiting
+
+    async def _warn(self, lane: Lane, job: Job, name: str, note: Outgoing) -> None:
+        """Nobody is woken by a warning about a turn that nobody asked for."""
+        if job.first.inbound.origin == NOTICE:
+            note = await self._parts.call(self._parts.whereabouts.quieten, note, job.first.view.sender.person)
+        await lane.tell(name, note)
 
     # --- agents and claims
 

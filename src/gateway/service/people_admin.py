@@ -43,6 +43,7 @@ def list_people(store: Store, home: Path, args: Args) -> dict[str, Any]:
             }
             for person in people.people()
         ],
+        **({"owner": _show_habits(habits[OWNER])} if OWNER in habits else {}),
         "pairings": [asdict(pairing) for pairing in people.pairings()],
     }
 
@@ -77,10 +78,14 @@ def link(store: Store, home: Path, args: Args) -> dict[str, Any]:
 
 
 def unlink(store: Store, home: Path, args: Args) -> dict[str, Any]:
-    """Take one identity from a person; the others stay theirs."""
+    """Take one identity from a person; the others stay theirs. `unlinked`: where their turns must end at once."""
     del home
-    person = store.people.unlink(_read_known(store, args), read_text(args, "platform"), read_text(args, "sender"))
-    return {"person": asdict(person)}
+    platform = read_text(args, "platform")
+    person = store.people.unlink(_read_known(store, args), platform, read_text(args, "sender"))
+    habits = store.habits.get(person.id)
+    if habits.home is not None and habits.home.platform == platform:  # whose chat it is now, nobody knows
+        store.habits.set(person.id, replace(habits, home=None))
+    return {"person": asdict(person), "unlinked": platform}
 
 
 def set_home(store: Store, home: Path, args: Args) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_cli.cmds import owner
-from hermes_state.people_store import MEMBER, ROLE_NAMES
+from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES
 
 _NOBODY = "Nobody but the owner of this machine may speak. Who writes on a connected platform gets a code to approve."
 
@@ -66,6 +66,9 @@ def _tell_list(told: Mapping[str, Any]) -> Iterator[str]:
         habits = _describe_habits(person["habits"])
         if habits:
             yield f"    {habits}"
+    own = _describe_habits(told["owner"]) if "owner" in told else ""
+    if own and not any(person["role"] == OWNER for person in told["people"]):
+        yield f"{OWNER}  on this machine: {own}"
     for request in told["pairings"]:
         minutes = max(1, round((request["expires"] - time.time()) / 60))
         who = f"{request['name']} ({request['platform']} {request['sender']})"

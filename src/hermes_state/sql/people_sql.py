@@ -95,6 +95,12 @@ HAS_KEYS = "select 1 from api_key where person = ? limit 1"
 # --- habits, and one person over several apps
 DELETE_HABITS = "delete from habit where person = ?"
 DELETE_CODES = "delete from link_code where person = ?"
+#: What waited for the end of their quiet hours is not said any more (G3).
+DROP_HELD = (
+    "update outbox set state = 'failed', reason = 'the person was removed', ended = clock() "
+    "where held_for = ? and ended is null and hold_until > 0"
+)
+MOVE_HELD = "update outbox set held_for = ? where held_for = ? and ended is null and hold_until > 0"
 DELETE_IDENTITY = "delete from identity where platform = ? and sender = ? and person = ?"
 MOVE_IDENTITIES = "update identity set person = ? where person = ?"
 MOVE_CONVERSATIONS = "update conversation set person = ? where person = ?"
@@ -128,7 +134,7 @@ FORGET_CALLS = (
 FORGET_BREAKS = "update prefix_break set conversation = '', session = '', task = '' where conversation = ?"
 DELETE_CONVERSATION = "delete from conversation where id = ?"
 
-_OF_REMOVED = (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS, DELETE_HABITS, DELETE_CODES)
+_OF_REMOVED = (DELETE_IDENTITIES, DELETE_PERSON, VOID_PERSON, REVOKE_KEYS, DELETE_HABITS, DELETE_CODES, DROP_HELD)
 
 
 class PeopleStore(StorePart):
@@ -192,7 +198,7 @@ class PeopleStore(StorePart):
         def join(db: Transaction) -> Person:
             found = _get_person(db, person)
             _get_person(db, other)
-            db.run(Sql(MOVE_IDENTITIES, (person, other)), Sql(MOVE_CONVERSATIONS, (person, other)))
+            db.run(*(Sql(move, (person, other)) for move in (MOVE_IDENTITIES, MOVE_CONVERSATIONS, MOVE_HELD)))
             _remove_person(db, other)
             return found
 

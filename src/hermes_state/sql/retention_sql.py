@@ -31,6 +31,12 @@ OLD_RULES = (
     "delete from approval_rule where id in (select id from approval_rule where expires <= clock() "
     "order by expires limit :limit)"
 )
+#: What the model of a chat was to hear, and nobody has spoken there since.
+OLD_NOTES = (
+    "delete from heard_note where id in "
+    "(select id from heard_note where created < :before order by created limit :limit)"
+)
+_OVER = (OLD_MESSAGES, OLD_CONTROLS, OLD_QUESTIONS, OLD_DAMAGE, OLD_NOTES)
 #: Nobody touched the session or its chain, nothing waits in its conversation, and no living process has it.
 _STALE = (
     "from session s cross join conversation c where c.id = s.conversation and s.updated < :before and c.pending = 0 "
@@ -55,7 +61,7 @@ PAGES_OF_BODIES: tuple[tuple[str, Sequence[str | int]], ...] = (
 def sweep(db: Transaction, before: float, limit: int) -> int:
     """Delete at most `limit` rows that were over before then; how many went."""
     gone = db.execute(OLD_RULES, {"limit": limit}).changed
-    for statement in (OLD_MESSAGES, OLD_CONTROLS, OLD_QUESTIONS, OLD_DAMAGE):
+    for statement in _OVER:
         gone += db.execute(statement, {"before": before, "limit": limit - gone}).changed
     answers = db.execute(OLD_ANSWERS, {"before": before, "limit": limit - gone}).rows
     db.run(*(Sql(KEEP_LAST_ROW, answer) for answer in answers))

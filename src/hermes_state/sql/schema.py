@@ -364,6 +364,7 @@ _HABITS = (
         created real not null
     )""",
     "create index heard_note_conversation on heard_note(conversation, id)",
+    "create index heard_note_created on heard_note(created)",
     "alter table outbox add column held_for text not null default ''",
     "alter table outbox add column hold_until real not null default 0",
     "create index outbox_held on outbox(held_for, hold_until) where ended is null and hold_until > 0",
