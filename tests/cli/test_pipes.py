@@ -99,9 +99,9 @@ def test_what_a_command_says_is_the_answer_when_it_is_the_question(run, lab: Lab
         done = run(*args, piped=piped)
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"Turns under way: 0" in done.stdout
-    unknown = run("-q", "/sattus")
+    unknown = run("-q", "/usagge")
     assert (unknown.returncode, unknown.stdout) == (1, b"")
-    assert b"Did you mean /status?" in unknown.stderr
+    assert b"Did you mean /usage?" in unknown.stderr
     assert not lab.requests
 
 

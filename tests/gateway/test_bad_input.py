@@ -214,7 +214,7 @@ def test_an_unknown_command_is_named(house: House, lab: LabServer) -> None:
     """Bad input: an unknown command costs no model call and says what was meant; a path is no command."""
     ann = house.person("ann")
     assert "Did you mean /usage" in ann.ask("/usgae")[-1]
-    assert "/help lists the commands" in ann.ask("/qwertz 1 2 3")[-1]
+    assert "/help lists the commands" in ann.ask("/xyzzy 1 2 3")[-1]
     assert not lab.requests
     assert "You said: /etc/hosts" in ann.ask("/etc/hosts")[-1]
 

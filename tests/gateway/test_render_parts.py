@@ -1,7 +1,6 @@
 """What is sent for one stored message: parts with stable keys, plain text, questions, files, marked repetitions."""
 
 import re
-import time
 from dataclasses import replace
 
 import pytest
@@ -145,13 +144,3 @@ def test_an_answer_of_too_many_messages_is_one_and_a_file() -> None:
     assert len(render_parts(long, replace(spec, takes_files=False), 1)) > 2
     assert len(render_parts(long, replace(spec, max_file_bytes=9), 1)) > 2
     assert len(render_parts(Outgoing(PLACE, "word " * 60), spec, 1)) == 2
-
-
-def test_a_text_of_one_message_is_rendered_in_a_moment() -> None:
-    """F5: it is work for the event loop."""
-    text = ("Some **bold** words, `code` and [a link](https://a.org).\n\n- one\n- two\n\n" * 60)[:4000]
-    spec = replace(SPEC, max_length=4096, markup="telegram_html")
-    render_parts(Outgoing(PLACE, text), spec, 1)
-    began = time.thread_time()
-    render_parts(Outgoing(PLACE, text), spec, 1)
-    assert time.thread_time() - began < 0.05

@@ -182,7 +182,7 @@ def test_what_waits_for_somebody_who_is_removed_is_not_said(store: Store, clock:
     store.people.remove(ann.id)
     clock.now += 61
     assert take_all(store) == []
-    assert store.turns.outbox_named(KEY, "one") == ("failed", "the person was removed")
+    assert store.turns.outbox_fate(KEY, "one") == ("failed", "the person was removed")
 
 
 def test_old_notes_go(store: Store, clock: Clock) -> None:

@@ -49,6 +49,8 @@ OPEN_ONLY = {
     "HOLDINGS": ("conversation_ready", "conversation_owner"),
     "COUNT_OPEN": ("inbox_open", "outbox_open"),
     "COUNT_HELD": ("outbox_held",),
+    "COUNT_UNSENT": ("outbox_open",),
+    "UNSENT_CHATS": ("outbox_open",),
     "DROP_ALL": ("lease_owner",),
     "MOVES3": ("inbox_open",),
     "MOVES4": ("inbox_open",),

@@ -18,7 +18,8 @@ export async function drawPlatforms() {
 function drawPlatform({ name, label, enabled, missing, install, questions }) {
   const title = h("summary", { text: `${label}${enabled ? " (on)" : ""}` });
   if (missing) {
-    const what = h("p", {}, "It needs more than is installed. On the machine that runs Hermes: ", h("code", { text: install }));
+    const command = h("code", { text: install });
+    const what = h("p", {}, "It needs more than is installed. On the machine that runs Hermes: ", command);
     return h("details.platform", {}, title, what);
   }
   const fields = questions.map((question) => [question, makeField(name, question)]);
