@@ -30,7 +30,7 @@ _MOST_RECEIPTS = 20  # that wait in a chat; the others are left out
 _LEASE_PAUSE = 0.5  # until one looks again whether the lease was renewed
 _DISK_PAUSE = 60.0  # until one looks again whether the disk has room
 DOCUMENT = "answer.md"
-_LONG_TEXT = 10_000  # rendering more than this is no work for the event loop
+_LONG_TEXT = 2_000  # rendering more than this is no work for the event loop
 
 
 class CallStore(Protocol):

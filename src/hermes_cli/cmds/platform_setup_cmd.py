@@ -38,7 +38,7 @@ def main(name: str) -> int:
     told = platform_setup.find_told(spec.name)
     print(told + "\n" if told else "", end="")
     is_running = holder(get_hermes_home()) is not None
-    print("`hermes gateway restart` brings it up." if is_running else "`hermes gateway run` brings it up.")
+    print("The gateway that runs connects it now." if is_running else "`hermes gateway run` brings it up.")
     return OK
 
 
