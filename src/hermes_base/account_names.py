@@ -18,6 +18,13 @@ def read_accounts(section: Any) -> Mapping[str, Any]:
     return {str(name): own for name, own in accounts.items()} if isinstance(accounts, Mapping) else {}
 
 
+def drop_account(section: Any, chat: str) -> str:
+    """The chat of a conversation key as its platform names it: keys of named accounts begin with the account."""
+    account, _, bare = chat.partition("/")
+    named = {*read_accounts(section), str(section.get("account") or "") if isinstance(section, Mapping) else ""}
+    return bare if bare and account in named else chat
+
+
 def name_all_accounts(platforms: Any) -> Iterator[str]:
     """The name of every account that the settings set up."""
     for section in platforms.values() if isinstance(platforms, Mapping) else ():

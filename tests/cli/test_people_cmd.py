@@ -123,3 +123,33 @@ def test_the_home_is_not_changed_behind_its_owners_back(ann: Person, monkeypatch
         people_cmd.main(["remove", ann.id])
     with closing(Store.open_readonly(get_hermes_home() / STORE_FILE)) as store:
         assert store.people.people() == [ann]
+
+
+def test_where_and_when_somebody_is_told_things(capsys: Output, ann: Person) -> None:
+    """Shown and set for a person, and for the owner, who need not be anybody in an app."""
+    assert "no home channel, no time zone, no quiet hours" in run(capsys, "home", ann.id)
+    run(capsys, "timezone", ann.id, "europe/berlin")
+    assert run(capsys, "quiet", ann.id, "22:00-7:00") == f"{ann.id}: time zone Europe/Berlin; quiet 22:00-07:00\n"
+    assert "time zone Europe/Berlin; quiet 22:00-07:00" in run(capsys, "list")
+    run(capsys, "quiet", "owner", "23:00-06:00")
+    assert "owner  on this machine: quiet 23:00-06:00" in run(capsys, "list")
+    run(capsys, "quiet", "owner", "off")
+    for wrong in (
+        ["home", ann.id, "local", "x"],
+        ["home", ann.id, "nowhere", "x"],
+        ["quiet", ann.id, "nights"],
+        ["timezone", ann.id, "Nowhere"],
+        ["quiet", "p-nobody", "off"],
+    ):
+        with pytest.raises(HermesError):
+            people_cmd.main(wrong)
+    assert run(capsys, "quiet", ann.id) == f"{ann.id}: time zone Europe/Berlin; quiet 22:00-07:00\n"
+
+
+def test_an_identity_is_added_and_taken_back(capsys: Output, ann: Person) -> None:
+    run(capsys, "link", ann.id, "other", "4711")
+    assert "other 4711" in run(capsys, "list")
+    assert "not known there any more" in run(capsys, "unlink", ann.id, "other", "4711")
+    assert "4711" not in run(capsys, "list")
+    with pytest.raises(HermesError, match="is not"):
+        people_cmd.main(["unlink", ann.id, "other", "4711"])

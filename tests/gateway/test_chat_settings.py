@@ -10,7 +10,7 @@ from raw_client import RawClient
 from waiting import wait_until
 
 from gateway.core.chat_settings import ChatSettings, find_faults, read_chat
-from hermes_base.settings import NEW_CONVERSATION, NEXT_MESSAGE, NEXT_START, Settings, when_owned
+from hermes_base.settings import AT_ONCE, NEW_CONVERSATION, NEXT_MESSAGE, Settings, when_owned
 from hermes_cli import config
 from hermes_cli.config.config_edit import drop_by_names, parse_yaml, set_by_names
 from hermes_lab.server import LabServer
@@ -65,7 +65,7 @@ def test_what_cannot_be_meant_so_is_said() -> None:
 def test_when_it_takes_effect() -> None:
     assert when_owned("platforms.app.chats.7.model") == NEXT_MESSAGE
     assert when_owned("platforms.app.chats.7.instructions") == NEW_CONVERSATION
-    assert when_owned("platforms.app.token") == NEXT_START
+    assert when_owned("platforms.app.token") == AT_ONCE
 
 
 @pytest.mark.parametrize("key", ["-100200", "'-100200'", '"-100200"'])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent.providers.table import PROVIDERS
 from gateway.core.chat_settings import CHATS, FIELDS, read_chat
 from gateway.turns.sender import spec_of
+from hermes_base.account_names import drop_account
 from hermes_base.conversation_key import ConversationKey, parse_key
 from hermes_base.errors import HermesError
 from hermes_cli import config as cli_config
@@ -51,7 +52,8 @@ def change_chat(scene: "CommandScene") -> Sequence[str]:
 
 def _section(key: ConversationKey) -> tuple[str, ...]:
     """Where the settings of the chat stand; a thread has its own."""
-    chat = f"{key.chat}/{key.thread}" if key.thread else key.chat
+    bare = drop_account(cli_config.load_last_good().platforms.get(key.platform), key.chat)
+    chat = f"{bare}/{key.thread}" if key.thread else bare
     return "platforms", key.platform, CHATS, chat
 
 

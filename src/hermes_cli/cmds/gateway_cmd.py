@@ -376,7 +376,8 @@ def write_status(status: Mapping[str, Any], now: float | None = None) -> Iterato
             spent = max(0.0, now - float(turn.get("since", now)))
             yield f"  {turn['conversation']}, for {spent:.0f} s{title}"
     queue = status.get("queue", {})
-    yield f"Waiting: {queue.get('inbox', 0)} messages to deal with, {queue.get('outbox', 0)} to deliver"
+    held = f", {queue['held']} of them after quiet hours" if queue.get("held") else ""
+    yield f"Waiting: {queue.get('inbox', 0)} messages to deal with, {queue.get('outbox', 0)} to deliver{held}"
     yield from write_undelivered(status, now)
     yield "Platforms:"
     yield from (f"  {_write_platform(platform, now)}" for platform in status.get("platforms", []))
