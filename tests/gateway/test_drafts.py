@@ -21,7 +21,7 @@ from gateway.core.drafts import (
     show_draft,
 )
 from gateway.core.lengths import measure
-from gateway.core.markup.dialects import DIALECTS, Written
+from gateway.core.markup.dialects import DIALECTS, WrittenText
 from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
 
@@ -93,7 +93,7 @@ def test_nothing_is_done_while_nothing_changes() -> None:
 def test_a_change_waits_for_the_edit_interval() -> None:
     draft = Draft(text="hello you", message="m", shown="hello …", shown_at=10.0)
     assert next_step(draft, SPEC, 10.25) == Wait(0.75)
-    assert next_step(draft, SPEC, 11.0) == EditDraft("m", Written(*["hello you …"] * 3))
+    assert next_step(draft, SPEC, 11.0) == EditDraft("m", WrittenText(*["hello you …"] * 3))
 
 
 def test_where_nothing_can_be_edited_only_typing_is_shown() -> None:

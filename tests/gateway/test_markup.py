@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.markup.dialects import DIALECTS, Written, find_dialect, translate, write_literally
+from gateway.core.markup.dialects import DIALECTS, WrittenText, find_dialect, translate, write_literally
 from hermes_base.errors import ConfigProblem
 
 SIGNS = st.text(st.sampled_from("ab c*_~`[](){}<>&|#-+.!\\\n 1:/\"'=\t>ä🙂"), max_size=120)
@@ -171,7 +171,7 @@ def test_signs_that_were_typed_are_no_markup_elsewhere() -> None:
 
 def test_what_reads_markdown_gets_it_unchanged() -> None:
     text = "# a\n\n* b **c**"
-    assert translate(text, "markdown") == Written(text, "a\n\n- b c", text)
+    assert translate(text, "markdown") == WrittenText(text, "a\n\n- b c", text)
 
 
 @pytest.mark.parametrize(

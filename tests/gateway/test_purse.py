@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.budget import FINAL, PROGRESS, WORD, Ticket, progress_pause
+from gateway.core.budget import FINAL, PROGRESS, WORD, PlaceInLine, progress_pause
 from gateway.delivery.purse import Purse
 from gateway.platforms.face import NotNow, PlatformSpec
 from hermes_base.inbound import Address
@@ -38,10 +38,10 @@ class World:
 
     purse: Purse
     made: list[tuple[float, str, str]] = field(default_factory=list)  # when, chat, kind
-    _events: list[tuple[float, int, Address, str, int, Ticket | None]] = field(default_factory=list)
+    _events: list[tuple[float, int, Address, str, int, PlaceInLine | None]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def want(self, address: Address, kind: str, calls: int, at: float = 0.0, ticket: Ticket | None = None) -> None:
+    def want(self, address: Address, kind: str, calls: int, at: float = 0.0, ticket: PlaceInLine | None = None) -> None:
         heapq.heappush(self._events, (at, next(self._numbers), address, kind, calls, ticket))
 
     def run(self, until: float) -> None:

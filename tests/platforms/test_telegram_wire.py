@@ -34,9 +34,9 @@ from gateway.platforms.telegram.refusals import (
 )
 from gateway.platforms.telegram.wire import (
     BotSelf,
+    GroupMove,
     Ignored,
     Membership,
-    Migration,
     OddUpdate,
     Press,
     UpdateRead,
@@ -351,8 +351,8 @@ def test_who_let_us_in_or_put_us_out(after: dict[str, Any], is_in: bool) -> None
 
 def test_a_group_that_became_a_supergroup_is_told_from_both_sides() -> None:
     old = {"id": -5, "type": "group", "title": "Ops"}
-    assert read(chat=old, migrate_to_chat_id=-1001234567890) == Migration("-5", "-1001234567890")
-    assert read(chat=GROUP, migrate_from_chat_id=-5) == Migration("-5", "-1001234567890")
+    assert read(chat=old, migrate_to_chat_id=-1001234567890) == GroupMove("-5", "-1001234567890")
+    assert read(chat=GROUP, migrate_from_chat_id=-5) == GroupMove("-5", "-1001234567890")
 
 
 # --- odd updates

@@ -14,7 +14,7 @@ from pretending import HeardCore
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 
-from gateway.http.hook_routes import Hooks
+from gateway.http.hook_routes import HookRoutes
 from gateway.http.server import QuietServer, bind
 from gateway.platforms import platform_list
 from gateway.platforms.face import Adapter
@@ -37,7 +37,7 @@ class HookRig(Rig):
 
     def _make(self) -> None:
         self.adapter = self._make_adapter(SECRET)
-        self.hooks = Hooks([self.adapter])
+        self.hooks = HookRoutes([self.adapter])
 
     def _make_adapter(self, secret: str) -> Adapter:
         given = {"secret": secret, "reply_url": self.box.url, "network.private": ["127.0.0.1"]}

@@ -40,17 +40,17 @@ class Budget:
         """The budget after a call."""
         return replace(self, left=max(0.0, self._left_at(now) - 1), at=max(now, self.at))
 
-    def reserve(self, now: float) -> "tuple[Budget, Ticket]":
+    def reserve(self, now: float) -> "tuple[Budget, PlaceInLine]":
         """A place in the line of those who must call: the budget after it, and when its time comes. Whoever asks first
         comes first, however many wait."""
         start = max(now, self.closed_until)
         if not self.per_second:
-            return self, Ticket(start, self.closed_until)
+            return self, PlaceInLine(start, self.closed_until)
         left = self._left_at(start) - 1
         due = start + max(0.0, -left) / self.per_second
-        return replace(self, left=left, at=max(start, self.at)), Ticket(due, self.closed_until)
+        return replace(self, left=left, at=max(start, self.at)), PlaceInLine(due, self.closed_until)
 
-    def honours(self, ticket: "Ticket | None", now: float) -> bool:
+    def honours(self, ticket: "PlaceInLine | None", now: float) -> bool:
         """Whether the place in the line still holds: no penalty came since, and its time is not long past."""
         return ticket is not None and ticket.penalty == self.closed_until and now <= ticket.due + _LATE
 
@@ -71,7 +71,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class PlaceInLine:
     """A place in an account's line."""
 
     due: float

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from gateway.core.lengths import measure
-from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, write_literally
+from gateway.core.markup.dialects import NO_TEXT, PLAIN, WrittenText, write_literally
 from gateway.core.render import write_text
 from gateway.platforms.face import PlatformSpec
 from hermes_base.chat import ToolEnded, ToolStarted
@@ -50,13 +50,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class SendDraft:
-    written: Written
+    written: WrittenText
 
 
 @dataclass(frozen=True, slots=True)
 class EditDraft:
     message: str
-    written: Written
+    written: WrittenText
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def next_step(draft: Draft, spec: PlatformSpec, now: float, pause: float = 0.0) 
     return Wait(min(text_at if has_text else math.inf, typing_at) - now)
 
 
-def show_draft(draft: Draft, spec: PlatformSpec) -> Written:
+def show_draft(draft: Draft, spec: PlatformSpec) -> WrittenText:
     """The draft in the platform's markup: what fits into one message; the rest comes with the answer."""
     if draft.plain:
         spec = replace(spec, markup=PLAIN)
@@ -103,7 +103,7 @@ def show_draft(draft: Draft, spec: PlatformSpec) -> Written:
     room = max(1, limit - beside) if limit else 0
     # Splitting costs what the text is long, and only the first message is looked at.
     body = next(write_text(draft.text[: 2 * room] if room else draft.text, room, spec), NO_TEXT)
-    return Written(
+    return WrittenText(
         _end_draft(body.text, lines.text), _end_draft(body.plain, lines.plain), _end_draft(body.shown, lines.shown)
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gateway.core.blocks import CODE, TABLE, Block, find_blocks
 from gateway.core.lengths import cut_hard, cut_words, measure
-from gateway.core.markup.dialects import NO_TEXT, PLAIN, Written, find_dialect, translate, write_literally
+from gateway.core.markup.dialects import NO_TEXT, PLAIN, WrittenText, find_dialect, translate, write_literally
 from gateway.core.question_text import compose_question
 from gateway.platforms.face import Part, PlatformSpec
 from hermes_base.consent import label_choices
@@ -47,14 +47,14 @@ def cut_pieces(text: str, limit: int, unit: str = "chars") -> list[TextPiece]:
     return packer.finish()
 
 
-def write_text(text: str, limit: int, spec: PlatformSpec) -> Iterator[Written]:
+def write_text(text: str, limit: int, spec: PlatformSpec) -> Iterator[WrittenText]:
     """The messages that markdown becomes in the platform's markup: each of them, with or without markup, is within the
     limit (0: there is none)."""
     for piece in split_text(text, limit, spec.length_unit):
         yield from _write_piece(piece, limit, limit, spec)
 
 
-def _write_piece(text: str, room: int, limit: int, spec: PlatformSpec) -> Iterator[Written]:
+def _write_piece(text: str, room: int, limit: int, spec: PlatformSpec) -> Iterator[WrittenText]:
     """One message, or several where the markup of the app makes the text longer: cut at `room` it was short enough
     before."""
     unit, written = spec.length_unit, translate(text, spec.markup)

@@ -1,6 +1,6 @@
 """The calls that one account has left, for each of its chats and for all of them together. Time is given."""
 
-from gateway.core.budget import PROGRESS, Budget, Ticket, open_account_budget, open_budget
+from gateway.core.budget import PROGRESS, Budget, PlaceInLine, open_account_budget, open_budget
 from gateway.platforms.face import NotNow, PlatformSpec
 from hermes_base.inbound import Address
 
@@ -14,7 +14,9 @@ class Purse:
         self._account = open_account_budget(spec, now)
         self._chats: dict[str, Budget] = {}
 
-    def pay(self, address: Address, kind: str, now: float, ticket: Ticket | None = None) -> tuple[float, Ticket | None]:
+    def pay(
+        self, address: Address, kind: str, now: float, ticket: PlaceInLine | None = None
+    ) -> tuple[float, PlaceInLine | None]:
         """0 when the call may be made, which counts as made. Else the seconds until one asks again, and the place in
         the account's line, to be shown then: progress has none and is dropped."""
         chat = self._find(address, now)

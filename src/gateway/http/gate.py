@@ -1,6 +1,6 @@
 """The gate before everything that is served: hosts, origins, tokens and cookies, and the headers of every answer.
 
-Hooks of services stand beside it: they are asked from anywhere, under any name, and reach nothing else.
+HookRoutes of services stand beside it: they are asked from anywhere, under any name, and reach nothing else.
 """
 
 import asyncio

@@ -46,7 +46,7 @@ class HookAccount:
             self._unsigned, self._told = 0, now
 
 
-class Hooks:
+class HookRoutes:
     """Finds the account that is asked, hands it the request, and gives its answer back. `adapters` is the one list of
     them, from which they come and go with the settings."""
 

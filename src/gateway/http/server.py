@@ -18,7 +18,7 @@ from gateway.http import access, guard
 from gateway.http.api.routes import make_routes
 from gateway.http.connections import IDLE_SECONDS, MOST_OPEN, PatientProtocol
 from gateway.http.gate import Gate, GateRules
-from gateway.http.hook_routes import Hooks
+from gateway.http.hook_routes import HookRoutes
 from gateway.http.page.files import FileShelf
 from gateway.http.page.page_side import PageSide
 from gateway.http.page.parts import Parts
@@ -125,7 +125,7 @@ async def open_server(
             *FileRoutes(parts).list(),
             *make_routes(queries, api, rules.holds_token),
         ]
-        server = _make_server(rules, Router(routes, redirect_slashes=False), Hooks(adapters))
+        server = _make_server(rules, Router(routes, redirect_slashes=False), HookRoutes(adapters))
         task = await _start(server, sock)
     except BaseException:
         sock.close()
@@ -148,7 +148,7 @@ def _make_rules(settings: ServerSettings, on_loopback: bool) -> GateRules:
     return GateRules(settings.home, password, names, on_loopback, access.TokenFile(settings.home))
 
 
-def _make_server(rules: GateRules, router: Router, hooks: Hooks) -> QuietServer:
+def _make_server(rules: GateRules, router: Router, hooks: HookRoutes) -> QuietServer:
     most = min(MOST_OPEN, _allow_files() - FILES_KEPT)
 
     def is_crowded() -> bool:

@@ -42,7 +42,7 @@ def _say_address(link: Link) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class MarkupDialect:
     """What an app understands."""
 
     marks: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # signs around a mark; none: it is not shown
@@ -60,7 +60,7 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenText:
     """A text in an app's markup, the same without any, and what the app counts of it."""
 
     text: str
@@ -69,31 +69,31 @@ class Written:
     too_many: bool = False  # more marks than the app takes in one message
 
 
-NO_TEXT = Written("", "", "")
+NO_TEXT = WrittenText("", "", "")
 
 
-def translate(text: str, name: str) -> Written:
+def translate(text: str, name: str) -> WrittenText:
     """Markdown in this dialect. It always comes to something: what cannot be read stays as it is written."""
     dialect, leaves = find_dialect(name), read_leaves(text)
     plain = _write(leaves, DIALECTS[PLAIN]) or text
     if name == MARKDOWN:
-        return Written(text, plain, text)
+        return WrittenText(text, plain, text)
     written = _write(leaves, dialect)
     if not dialect.shown(written).strip():
         written = dialect.escape(text)
     marks = sum(len(run.marks) for leaf in leaves for run in leaf.runs) + sum(
         leaf.kind in (CODE, GRID) for leaf in leaves
     )
-    return Written(written, plain, dialect.shown(written), too_many=0 < dialect.most_marks < marks)
+    return WrittenText(written, plain, dialect.shown(written), too_many=0 < dialect.most_marks < marks)
 
 
-def write_literally(text: str, name: str) -> Written:
+def write_literally(text: str, name: str) -> WrittenText:
     """A text in which nothing is markup."""
     written = find_dialect(name).escape(text)
-    return Written(written, text, find_dialect(name).shown(written))
+    return WrittenText(written, text, find_dialect(name).shown(written))
 
 
-def find_dialect(name: str) -> Dialect:
+def find_dialect(name: str) -> MarkupDialect:
     if name not in DIALECTS:
         fix = f"Its PlatformSpec names one of: {', '.join(DIALECTS)}."
         raise ConfigProblem(f"A platform asks for the markup {name!r}, which nobody here can write.", fix=fix)
@@ -103,7 +103,7 @@ def find_dialect(name: str) -> Dialect:
 # --- the writer
 
 
-def _write(leaves: Sequence[Leaf], dialect: Dialect) -> str:
+def _write(leaves: Sequence[Leaf], dialect: MarkupDialect) -> str:
     bits: list[str] = []
     before: Leaf | None = None
     opening, closing = dialect.quote or ("", "")
@@ -115,7 +115,7 @@ def _write(leaves: Sequence[Leaf], dialect: Dialect) -> str:
     return "".join([*bits, closing if before and before.quotes else ""]).strip("\n").rstrip()
 
 
-def _write_leaf(leaf: Leaf, dialect: Dialect) -> str:
+def _write_leaf(leaf: Leaf, dialect: MarkupDialect) -> str:
     marker = leaf.marker.replace(BULLET, dialect.bullet)
     first = "  " * (leaf.depth - 1) + (f"{marker} " if marker else "  " if leaf.depth else "")
     if leaf.kind in (CODE, GRID):
@@ -130,7 +130,7 @@ def _write_leaf(leaf: Leaf, dialect: Dialect) -> str:
     return body
 
 
-def _write_runs(runs: Sequence[Run], dialect: Dialect) -> str:
+def _write_runs(runs: Sequence[Run], dialect: MarkupDialect) -> str:
     bits: list[str] = []
     open_marks: list[Mark] = []
     shown = [replace(run, marks=_choose_marks(run, dialect)) for run in runs]
@@ -146,7 +146,7 @@ def _write_runs(runs: Sequence[Run], dialect: Dialect) -> str:
     return "".join(bits)
 
 
-def _choose_marks(run: Run, dialect: Dialect) -> tuple[Mark, ...]:
+def _choose_marks(run: Run, dialect: MarkupDialect) -> tuple[Mark, ...]:
     """The marks that are shown. Code has no other marks with it, but may be part of a link."""
     links = tuple(mark for mark in run.marks if isinstance(mark, Link))
     if MONO in run.marks:
@@ -154,7 +154,7 @@ def _choose_marks(run: Run, dialect: Dialect) -> tuple[Mark, ...]:
     return tuple(mark for mark in run.marks if isinstance(mark, Link) or mark in dialect.marks)
 
 
-def _signs(mark: Mark, dialect: Dialect) -> tuple[str, str]:
+def _signs(mark: Mark, dialect: MarkupDialect) -> tuple[str, str]:
     return dialect.link(mark) if isinstance(mark, Link) else dialect.marks[mark]
 
 
@@ -243,11 +243,11 @@ def _drop_control(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+DIALECTS: Mapping[str, MarkupDialect] = MappingProxyType(
     {
-        MARKDOWN: Dialect(),
-        PLAIN: Dialect(),
-        "telegram_html": Dialect(
+        MARKDOWN: MarkupDialect(),
+        PLAIN: MarkupDialect(),
+        "telegram_html": MarkupDialect(
             marks={
                 STRONG: ("<b>", "</b>"),
                 EMPHASIS: ("<i>", "</i>"),
@@ -264,7 +264,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             shown=_show_html,
             most_marks=100,
         ),
-        "slack": Dialect(
+        "slack": MarkupDialect(
             marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
             escape=_escape_slack,
             escape_code=_escape_html,
@@ -275,7 +275,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             by_line=True,
             needs_edges=True,
         ),
-        "whatsapp": Dialect(
+        "whatsapp": MarkupDialect(
             marks={STRONG: ("*", "*"), EMPHASIS: ("_", "_"), STRIKE: ("~", "~"), MONO: ("`", "`")},
             escape=_hide_signs,
             code=_write_fence,
@@ -284,7 +284,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             by_line=True,
             needs_edges=True,
         ),
-        "irc": Dialect(
+        "irc": MarkupDialect(
             marks={STRONG: ("\x02", "\x02"), EMPHASIS: ("\x1d", "\x1d"), STRIKE: ("\x1e", "\x1e")},
             escape=_drop_control,
             escape_code=_drop_control,

@@ -12,9 +12,9 @@ from gateway.platforms.telegram.link import BotLink
 from gateway.platforms.telegram.refusals import BotTrouble
 from gateway.platforms.telegram.wire import (
     BotSelf,
+    GroupMove,
     Ignored,
     Membership,
-    Migration,
     OddUpdate,
     Press,
     UpdateRead,
@@ -102,7 +102,7 @@ class Reception:
                 _log.info("The bot is %s the chat %s now.", "in" if is_in else "not in", chat)
                 if is_in:
                     self._wake(chat)
-            case Migration(old, new):
+            case GroupMove(old, new):
                 _log.info("The group %s is the supergroup %s now.", old, new)
                 self._where.note_move(old, new)
             case Ignored(reason, query):
@@ -155,6 +155,6 @@ def _name_chat(read: UpdateRead) -> str:
             return inbound.address.chat
         case Membership(chat):
             return chat
-        case Migration(old):
+        case GroupMove(old):
             return old
     return ""

@@ -43,7 +43,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class GroupMove:
     """A group became a supergroup, under another id."""
 
     old: str
@@ -58,7 +58,7 @@ class Ignored:
     query: str = ""  # of a button: its person waits for a sign all the same
 
 
-UpdateRead = Inbound | Press | Membership | Migration | Ignored
+UpdateRead = Inbound | Press | Membership | GroupMove | Ignored
 
 
 class OddUpdate(ValueError):
@@ -92,7 +92,7 @@ def _read_message(message: JsonObject, me: BotSelf) -> UpdateRead:
         ("migrate_from_chat_id", str(message.get("migrate_from_chat_id")), address.chat),
     ):
         if field in message:
-            return Migration(old, new)
+            return GroupMove(old, new)
     sender = _read_sender(message)
     if isinstance(sender, Ignored) or address.kind == "channel":
         return sender if isinstance(sender, Ignored) else Ignored("a post of a channel")
