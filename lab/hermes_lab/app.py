@@ -46,6 +46,7 @@ class LabApp:
         self.clock = LabClock()
         self.in_flight = 0
         self.most_in_flight = 0
+        self.model_calls = 0  # so far
         cache = PrefixCache(self.clock, settings.cache_minimum)
         desk = Desk(self.plan, self.bill, cache, Thoughts(), settings.window)
         self._routes: Mapping[tuple[str, str], Handler] = {
@@ -66,6 +67,7 @@ class LabApp:
         connection = Connection(scope, receive, send)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self.model_calls += scope.get("method") == "POST" and scope["path"].startswith("/v1/")
         try:
             await self._dispatch(connection)
         finally:
@@ -121,7 +123,14 @@ class LabApp:
 
     async def _show_load(self, connection: Connection, body: bytes) -> None:
         """How many requests are under way, and how many were at most."""
-        await _send_json(connection, {"in_flight": self.in_flight, "most_in_flight": self.most_in_flight})
+        await _send_json(
+            connection,
+            {
+                "in_flight": self.in_flight,
+                "most_in_flight": self.most_in_flight,
+                "model_calls": self.model_calls,
+            },
+        )
 
     async def _advance_clock(self, connection: Connection, body: bytes) -> None:
         try:
