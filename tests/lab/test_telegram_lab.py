@@ -406,7 +406,7 @@ def test_a_penalty_is_told_with_the_time_that_is_left() -> None:
         lab.plan([{"kind": "too_many", "method": "sendMessage", "seconds": 30}])
         with pytest.raises(RetryAfter) as first:
             await bot.send_message(person, "one")
-        assert first.value.retry_after == 30
+        assert "30" in str(first.value)
         await bot.send_message(other, "to somebody else")
         lab.advance(10)
         with pytest.raises(RetryAfter):

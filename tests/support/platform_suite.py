@@ -40,6 +40,7 @@ PENALTY, REFUSED, CLOSED_BEFORE, CLOSED_AFTER, NOT_STORED, BRIEF_PENALTY, BAD_MA
 )
 #: What a case may provoke on purpose; any other complaint of the other side fails it.
 SAME_TEXT, TOO_LONG = "same text", "length"
+TURN = "agent:main:here:dm:c1#1"
 _FILLERS = {"chars": "a", "utf16": "🙂", "bytes": "é"}
 _SIZES = {"chars": 1, "utf16": 2, "bytes": 2}
 
@@ -551,9 +552,9 @@ class PlatformSuite:
                 async with asyncio.timeout(60):
                     while rig.count_calls() < 6:
                         n += 1
-                        post.delivery.draft(rig.address, "word " * n, "t")
+                        post.delivery.draft(rig.address, "word " * n, TURN)
                         await asyncio.sleep(0.05)
-                post.put("The whole answer.", draft=post.delivery.find_draft(rig.address, "t"), turn="t")
+                post.put("The whole answer.", draft=post.delivery.find_draft(rig.address, TURN), turn=TURN)
                 await until(lambda: post.waits() == 0, 60)
                 await _until_seen(rig, ["The whole answer."])
 
