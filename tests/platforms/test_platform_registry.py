@@ -1,5 +1,7 @@
 """A platform is a folder: one that is put there is found, and nothing else is edited."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -119,3 +121,18 @@ def test_one_that_cannot_be_keeps_nobody_else(folder: Path, lab: LabServer, capl
     assert "Odd is left out: its settings do not do: 5 is no folder" in caplog.text
     assert "Pretend is not connected, and will be tried again" in caplog.text
     assert "There is no platform 'shakey'. Did you mean shaky?" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "loads"), [("webhook", False), ("telegram", True)])
+def test_only_the_sdk_of_a_platform_that_is_on_is_loaded(tmp_path: Path, name: str, loads: bool) -> None:
+    """Everything is installed here; what is off is not imported."""
+    code = (
+        "import sys; from pathlib import Path; from gateway.service.gateway import make_adapters; "
+        "from hermes_base.settings import make_settings; "
+        f"section = {{'enabled': True, 'token': '1:a', 'secret': 'a' * 40}}; "
+        f"made = make_adapters(make_settings({{'platforms': {{{name!r}: section}}}}), Path({str(tmp_path)!r})); "
+        f"print({name!r} in [adapter.spec.name for adapter in made], 'telegram' in sys.modules)"
+    )
+    environment = {**os.environ, "HERMES_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["True", str(loads)], done.stdout + done.stderr
