@@ -72,6 +72,7 @@ class Inbound:
     reply_to: str = ""  # platform id of the message it replies to
     folder: str = ""  # the working folder of a terminal
     quote: str = ""  # the text that it replies to, as far as told; without `reply_to` it is from another chat
+    forwarded: bool = False  # somebody else wrote it; its text says who
     files: tuple[FileRef, ...] = ()
     album: str = ""  # messages of one sender with the same name here are one
     conversation: str = ""  # joined by its key; empty: the address says which
@@ -127,7 +128,7 @@ def name_question(question: str) -> str:
 
 
 #: Fields that the version before does not know: left out of the store where they say nothing.
-_NEW_FIELDS = ("way", "quote", "album", "remote", "seconds")
+_NEW_FIELDS = ("way", "quote", "forwarded", "album", "remote", "seconds")
 #: Fields of an outgoing message that are columns of the store, and no part of the message.
 _BESIDE = ("hold_until", "held_for", "conversation")
 

@@ -177,7 +177,8 @@ def test_a_reply_carries_what_it_replies_to() -> None:
     ],
 )
 def test_forwarded_words_are_marked_and_no_command(origin: dict[str, Any], name: str) -> None:
-    assert read_inbound(text="/stop", forward_origin=origin).text == f"[forwarded from {name}]\n/stop"
+    inbound = read_inbound(text="/stop", forward_origin=origin)
+    assert (inbound.text, inbound.forwarded) == (f"[forwarded from {name}]\n/stop", True)
 
 
 # --- files and other things

@@ -122,7 +122,8 @@ class Senders:
             rules = group_rules(settings, *place) if is_group else GroupRules()
             is_new = inbound.origin != NOTICE and not row.attempts
             replaced, earlier = self._find_earlier(claim.conversation, inbound, row.seq) if is_new else ((), "")
-            foreign = (OTHERS,) if self._quotes_others(claim.conversation, inbound) else ()
+            by_others = inbound.forwarded or self._quotes_others(claim.conversation, inbound)
+            foreign = (OTHERS,) if by_others else ()
             view = ConversationView(
                 self._find_sender(claim.conversation, inbound, spec, settings),
                 busy_mode=settings.gateway.busy,

@@ -106,17 +106,18 @@ def _read_message(message: JsonObject, me: BotSelf) -> UpdateRead:
     shown, addressee = _read_command(shown, me)
     if addressee and addressee != me.name.lower():
         return Ignored("a command for another bot")
-    replied = _read_reply(message)
+    replied, origin = _read_reply(message), _show_origin(message)
     return Inbound(
         address,
         str(_number(message, "message_id")),
         sender[0],
-        _show_origin(message) + shown,
+        origin + shown,
         revision=str(_number(message, "edit_date")) if "edit_date" in message else "",
         sender_name=sender[1],
         mentioned=bool(addressee) or _names_us(text, entities, me) or _sender_id(replied) == me.id,
         reply_to=str(replied["message_id"]) if replied else "",
         quote=_read_quote(message, replied),
+        forwarded=bool(origin),
         files=files,
         album=str(message.get("media_group_id") or ""),
         received=float(message.get("edit_date") or _number(message, "date")),

@@ -176,6 +176,7 @@ class PretendAdapter(BaseAdapter):
             question=update.question,
             reply_to=update.reply_to,
             quote=update.quote,
+            forwarded=update.forwarded,
             album=update.album,
             files=tuple(FileRef("", file.name, file.kind, file.size, file.id) for file in update.files),
             received=update.at,

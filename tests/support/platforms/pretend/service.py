@@ -90,6 +90,7 @@ class Update:
     name: str = ""  # of the sender, as others see it
     reply_to: str = ""
     quote: str = ""
+    forwarded: bool = False
     album: str = ""
     files: tuple[PretendFile, ...] = ()
     at: float = field(default_factory=time.time, compare=False)  # when it was done, by the server's clock
