@@ -21,6 +21,8 @@ class SetupQuestion:
     env: str = ""
     default: str = ""
     choices: tuple[str, ...] = ()
+    pattern: str = ""  # what an answer has to look like, as a regular expression; `says` is the sentence on it
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,22 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.platforms.account_settings import PRIVATE
+from gateway.platforms.account_settings import PRIVATE, name_variables, read_account
 from gateway.platforms.face import PlatformSpec, SetupQuestion
 from gateway.platforms.platform_list import all_specs, find_spec
+from hermes_base.account_names import ACCOUNTS
 from hermes_base.errors import ConfigProblem, HermesError
 from hermes_base.query_values import PlatformQuestion, PlatformView, Probed
 from hermes_cli import config as cli_config
 from hermes_constants import get_hermes_home
 
 PROBE_SECONDS = 30.0
+ACCOUNT = "account"
 _UNCHANGED = "Nothing was changed."
 
 
@@ -37,14 +40,16 @@ def find_platform(name: str) -> PlatformSpec:
 
 
 def view_platform(spec: PlatformSpec) -> PlatformView:
-    section = read_section(spec)
+    """What there is to ask. Where a hook or a bot has a name of its own, the answers make another one."""
+    section = _read_section(spec)
+    shown = {} if _find_name_question(spec) else read_account(spec, section, spec.name, cli_config.env_value)
     return PlatformView(
         spec.name,
         spec.label,
         enabled=section.get("enabled") is True,
         missing=is_missing(spec),
         install=name_install(spec),
-        questions=tuple(_view_question(question, section) for question in spec.setup),
+        questions=tuple(_view_question(question, shown) for question in spec.setup),
     )
 
 
@@ -61,12 +66,14 @@ def _view_question(question: SetupQuestion, section: Mapping[str, Any]) -> Platf
     )
 
 
-def read_section(spec: PlatformSpec) -> dict[str, Any]:
-    """What is set for the platform now, its secrets among it."""
+def _read_section(spec: PlatformSpec) -> dict[str, Any]:
     section = cli_config.load_settings().platforms.get(spec.name)
-    known = dict(section) if isinstance(section, Mapping) else {}
-    secrets = {one.key: cli_config.env_value(one.env) for one in spec.setup if one.env}
-    return known | {key: value for key, value in secrets.items() if value}
+    return dict(section) if isinstance(section, Mapping) else {}
+
+
+def _find_name_question(spec: PlatformSpec) -> SetupQuestion | None:
+    """The question for the name of an account, where each set-up makes one."""
+    return next((question for question in spec.setup if question.key == ACCOUNT), None)
 
 
 # --- what has to be installed
@@ -87,35 +94,66 @@ def name_install(spec: PlatformSpec) -> str:
 
 
 def use_answers(name: str, answers: Mapping[str, str]) -> Probed:
-    """Try the platform with these answers, over what is set, and keep them if it works; else nothing is written."""
+    """Try the platform with these answers, over what is set, and keep them if it works; else nothing is written. An
+    answer that is missing, and a secret that is empty, leave what was set; another empty answer takes it out."""
     try:
         spec = find_platform(name)
-        told = probe_platform(spec, merge_answers(spec, answers))
-        keep_answers(spec, answers)
+        account = _find_account(spec, answers)
+        told = probe_platform(spec, merge_answers(spec, account, answers))
+        keep_answers(spec, account, answers)
     except HermesError as problem:
         return Probed(False, str(problem))
     return Probed(True, told)
 
 
-def merge_answers(spec: PlatformSpec, answers: Mapping[str, str]) -> dict[str, Any]:
-    """The settings with the answers in them. An answer that is missing leaves what was set; else the default holds."""
-    section = read_section(spec)
+def _find_account(spec: PlatformSpec, answers: Mapping[str, str]) -> str:
+    """The account that is set up. What is written for the platform as a whole would hold for all of its accounts, so
+    where it has several, each is set up by its name."""
+    section, named = _read_section(spec), _find_name_question(spec)
+    if named is None and section.get(ACCOUNTS) is not None:
+        raise ConfigProblem(
+            f"{spec.label} has several accounts in the settings, and this sets up one without a name.",
+            kept=_UNCHANGED,
+            fix=f"Set it up as platforms.{spec.name}.{ACCOUNTS}.NAME with `hermes config set`.",
+        )
+    if named is None:
+        return str(section.get(ACCOUNT) or spec.name)
+    if section.get(ACCOUNTS) is None and section.get(ACCOUNT):
+        raise ConfigProblem(
+            f"platforms.{spec.name}.{ACCOUNT} names the only one that there can be.",
+            kept=_UNCHANGED,
+            fix=f"Move its settings below platforms.{spec.name}.{ACCOUNTS}.{section[ACCOUNT]}, then set up another.",
+        )
+    return answers.get(ACCOUNT, "").strip() or named.default
+
+
+def merge_answers(spec: PlatformSpec, account: str, answers: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of the account with the answers in them; ConfigProblem for one that will not do."""
     for question in spec.setup:
-        given = answers.get(question.key, "").strip()
-        value = given or section.get(question.key) or question.default
-        if question.choices and value not in question.choices:
-            raise ConfigProblem(
-                f"{question.key} must be one of {', '.join(question.choices)}.", kept=_UNCHANGED, fix="Choose one."
-            )
-        if question.env and given and os.environ.get(question.env, given) not in ("", given):
-            raise ConfigProblem(
-                f"{question.env} is set in the environment of this program, and that wins over one kept here.",
-                kept=_UNCHANGED,
-                fix="Change it there, or take it out and start Hermes again.",
-            )
-        if value:
-            section[question.key] = value
-    return section
+        _check_answer(question, spec, account, answers.get(question.key, "").strip() or question.default)
+    section = read_account(spec, _read_section(spec), account, cli_config.env_value)
+    for question in spec.setup:
+        given = answers.get(question.key)
+        if given is not None and (given.strip() or not question.env):
+            section[question.key] = given.strip()
+        section[question.key] = section.get(question.key) or question.default
+    return {key: value for key, value in section.items() if value != ""} | {ACCOUNT: account}
+
+
+def _check_answer(question: SetupQuestion, spec: PlatformSpec, account: str, answer: str) -> None:
+    if answer and question.choices and answer not in question.choices:
+        raise ConfigProblem(
+            f"{question.key} must be one of {', '.join(question.choices)}.", kept=_UNCHANGED, fix="Choose one."
+        )
+    if answer and question.pattern and not re.fullmatch(question.pattern, answer):
+        raise ConfigProblem(f"'{answer}' will not do: {question.key} {question.says}.", kept=_UNCHANGED)
+    variable = name_variables(question.env, spec, account)[0] if question.env else ""
+    if variable and answer and os.environ.get(variable, answer) not in ("", answer):
+        raise ConfigProblem(
+            f"{variable} is set in the environment of this program, and that wins over one kept here.",
+            kept=_UNCHANGED,
+            fix="Change it there, or take it out and start Hermes again.",
+        )
 
 
 def probe_platform(spec: PlatformSpec, section: Mapping[str, Any]) -> str:
@@ -140,17 +178,21 @@ async def _wait(told: Any, spec: PlatformSpec) -> str:
         ) from late
 
 
-def keep_answers(spec: PlatformSpec, answers: Mapping[str, str]) -> None:
+def keep_answers(spec: PlatformSpec, account: str, answers: Mapping[str, str]) -> None:
     """Secrets go to `.env`, the rest to the settings, and the platform is on; all of it, or nothing."""
-    given = {one: answers.get(one.key, "").strip() for one in spec.setup}
-    secrets = {one.env: value for one, value in given.items() if one.env and value}
+    given = {one: answers[one.key].strip() for one in spec.setup if one.key in answers and one.key != ACCOUNT}
+    secrets = {name_variables(one.env, spec, account)[0]: value for one, value in given.items() if one.env and value}
     before = {env: cli_config.load_env().get(env, "") for env in secrets}
     settings = cli_config.load_config()  # noqa: TID251 - what is saved is a mapping
     section = settings.setdefault("platforms", {}).setdefault(spec.name, {})
-    for question, value in given.items():
-        if not question.env and (kept := value or section.get(question.key) or question.default):
-            section[question.key] = kept
     section["enabled"] = True
+    own = section.setdefault(ACCOUNTS, {}).setdefault(account, {}) if _find_name_question(spec) else section
+    for question, value in given.items():
+        if question.env:
+            continue
+        own.pop(question.key, None)
+        if value or question.default:
+            own[question.key] = value or question.default
     try:
         for env, value in secrets.items():
             cli_config.set_value(env, value)
@@ -172,7 +214,7 @@ def read_requirements(spec: PlatformSpec) -> list[str]:
 def find_told(name: str) -> str:
     """Who is let in on this platform, in a sentence for whoever has set it up."""
     spec = find_spec(name)
-    owner = read_section(spec).get("owner")
+    owner = _read_section(spec).get("owner")
     if spec.trusted or spec.knows_people or spec.is_program:
         return ""
     if owner:

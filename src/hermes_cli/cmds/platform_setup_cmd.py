@@ -19,16 +19,20 @@ from hermes_constants import get_hermes_home
 from hermes_state.home_lock import holder
 
 OK, FAILED = 0, 1
+TAKE_OUT = "-"
 
 
 def main(name: str) -> int:
     spec = platform_setup.find_platform(name)
     if platform_setup.is_missing(spec) and not _install(spec):
         return FAILED
-    print(f"{spec.label}. Enter keeps what stands in brackets; Ctrl-C leaves everything as it was.\n")
+    print(f"{spec.label}. Enter keeps what stands in brackets, - takes it out; Ctrl-C leaves everything as it was.\n")
+    answers: dict[str, str] = {}
     while True:
-        view = platform_setup.view_platform(spec)
-        answers = {question.key: _ask(question) for question in view.questions}
+        for question in platform_setup.view_platform(spec).questions:
+            answer = _ask(question, answers.get(question.key, ""))
+            if answer:
+                answers[question.key] = "" if answer == TAKE_OUT else answer
         print("\nTrying it …", flush=True)
         probed = platform_setup.use_answers(spec.name, answers)
         if probed.ok:
@@ -55,11 +59,12 @@ def print_without_terminal(name: str) -> int:
     return FAILED
 
 
-def _ask(question: PlatformQuestion) -> str:
+def _ask(question: PlatformQuestion, before: str) -> str:
+    """What is typed; `before` was answered at the last try."""
     if question.secret:
-        usual = "the one that is there" if question.has_value else "none"
+        usual = "the one that was typed" if before else "the one that is there" if question.has_value else "none"
         return getpass.getpass(f"{question.text}, not shown [{usual}]: ").strip()
-    usual = question.value or question.default or "none"
+    usual = before or question.value or question.default or "none"
     choices = f" ({', '.join(question.choices)})" if question.choices else ""
     return input(f"{question.text}{choices} [{usual}]: ").strip()
 

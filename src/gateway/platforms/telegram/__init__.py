@@ -34,7 +34,12 @@ SPEC = PlatformSpec(
     },
     setup=(
         SetupQuestion("token", "The bot's token, as @BotFather gave it", env="TELEGRAM_BOT_TOKEN"),
-        SetupQuestion("owner", "Your numeric Telegram id (empty: you are let in by a code)"),
+        SetupQuestion(
+            "owner",
+            "Your numeric Telegram id (empty: you are let in by a code)",
+            pattern=r"[0-9]+",
+            says="is a number, not a name: leave it empty, and you are let in by a code",
+        ),
     ),
     probe="gateway.platforms.telegram.probe:probe",
     extra="telegram",

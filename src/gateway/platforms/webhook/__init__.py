@@ -30,7 +30,13 @@ SPEC = PlatformSpec(
         "reply_url": "where answers are sent; without it they stay in the conversation",
     },
     setup=(
-        SetupQuestion("account", "A name for the hook; it is asked at /hooks/webhook/NAME", default="webhook"),
+        SetupQuestion(
+            "account",
+            "A name for the hook; it is asked at /hooks/webhook/NAME",
+            default="webhook",
+            pattern=r"[A-Za-z0-9_.-]{1,64}",
+            says="has 1 to 64 letters, digits, `.`, `-` or `_`",
+        ),
         SetupQuestion(
             "secret", "The secret that requests are signed with, 16 signs or more", env="HERMES_WEBHOOK_SECRET"
         ),

@@ -1,0 +1,72 @@
+"""The set-up of chat apps: what is asked, what is tried, and what is kept where."""
+
+from pathlib import Path
+
+from gateway.service import platform_setup
+from hermes_cli import config
+from hermes_lab.chats.telegram.telegram_lab import TelegramLab
+
+SECRET, OTHER = "s" * 40, "o" * 40
+
+
+def read_webhook() -> dict[str, object]:
+    section = config.load_settings().platforms["webhook"]
+    assert isinstance(section, dict)
+    return section
+
+
+def test_each_hook_is_set_up_for_itself(home: Path) -> None:
+    """G2: another hook neither changes those that are there nor lends them its role."""
+    first = {"account": "alarm", "secret": SECRET, "signature": "hermes", "role": "owner", "reply_url": ""}
+    assert platform_setup.use_answers("webhook", first).ok
+    second = {"account": "garden", "secret": OTHER, "signature": "github", "role": "member"}
+    assert platform_setup.use_answers("webhook", second).ok
+    assert read_webhook() == {
+        "enabled": True,
+        "accounts": {
+            "alarm": {"signature": "hermes", "role": "owner"},
+            "garden": {"signature": "github", "role": "member"},
+        },
+    }
+    kept = (home / ".env").read_text()
+    assert f"HERMES_WEBHOOK_SECRET_ALARM={SECRET}" in kept
+    assert f"HERMES_WEBHOOK_SECRET_GARDEN={OTHER}" in kept
+
+
+def test_what_will_not_do_is_said_and_nothing_is_kept(home: Path) -> None:
+    """H5"""
+    for answers, said in (
+        ({"account": "my alarm!", "secret": SECRET}, "1 to 64 letters"),
+        ({"account": "alarm", "secret": "short"}, "too short"),
+        ({"account": "alarm", "secret": SECRET, "role": "king"}, "member, owner"),
+    ):
+        probed = platform_setup.use_answers("webhook", answers)
+        assert not probed.ok
+        assert said in probed.text
+    named = platform_setup.use_answers("telegram", {"token": "1:a", "owner": "@ann"})
+    assert not named.ok
+    assert "is a number" in named.text
+    assert not (home / ".env").exists()
+    assert "platforms" not in (home / "config.yaml").read_text() if (home / "config.yaml").exists() else True
+
+
+def test_an_empty_answer_takes_out_what_was_set(home: Path) -> None:
+    """G3: who clears the owner's id does not keep the owner."""
+    with TelegramLab() as lab:
+        config.set_value("platforms.telegram.base_url", lab.address)
+        assert platform_setup.use_answers("telegram", {"token": lab.token, "owner": "7001"}).ok
+        assert config.load_settings().platforms["telegram"]["owner"] == "7001"
+        told = platform_setup.use_answers("telegram", {"token": "", "owner": ""})
+        assert told.ok, told.text
+        assert config.load_settings().platforms["telegram"] == {"base_url": lab.address, "enabled": True}
+        assert f"TELEGRAM_BOT_TOKEN={lab.token}" in (home / ".env").read_text()
+
+
+def test_a_platform_with_several_accounts_is_not_changed_as_a_whole(home: Path) -> None:
+    """G2: an owner that is written there would be the owner in all of them."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("platforms:\n  telegram:\n    accounts:\n      work: {}\n      home: {}\n")
+    probed = platform_setup.use_answers("telegram", {"token": "1:a", "owner": "7001"})
+    assert not probed.ok
+    assert "several accounts" in probed.text
+    assert "owner" not in (home / "config.yaml").read_text()
