@@ -68,12 +68,14 @@ class Inbound:
     sender_name: str = ""
     mentioned: bool = False  # it speaks to us: by name, or in reply to one of our messages
     question: str = ""  # a pressed button: the question it answers
+    choice: str = ""  # and the place of the button among its choices, counted from 0; the text may be a shortened label
     seen: str = ""  # the question that its writer had before them, where clients say so (`PlatformSpec.names_seen`)
     reply_to: str = ""  # platform id of the message it replies to
     folder: str = ""  # the working folder of a terminal
     quote: str = ""  # the text that it replies to, as far as told; without `reply_to` it is from another chat
     forwarded: bool = False  # somebody else wrote it; its text says who
     files: tuple[FileRef, ...] = ()
+    source: str = ""  # whose numbering the id is of, where an account may become another bot's: part of its name
     album: str = ""  # messages of one sender with the same name here are one
     conversation: str = ""  # joined by its key; empty: the address says which
     origin: str = PERSON
@@ -83,7 +85,8 @@ class Inbound:
     @property
     def stem(self) -> str:
         """The message without regard to its edits."""
-        return f"{self.address.chat_key}/{self.message}"
+        message = f"{self.source}:{self.message}" if self.source else self.message
+        return f"{self.address.chat_key}/{message}"
 
     @property
     def ext_id(self) -> str:
@@ -128,7 +131,7 @@ def name_question(question: str) -> str:
 
 
 #: Fields that the version before does not know: left out of the store where they say nothing.
-_NEW_FIELDS = ("way", "quote", "forwarded", "album", "remote", "seconds")
+_NEW_FIELDS = ("way", "quote", "forwarded", "choice", "source", "album", "remote", "seconds")
 #: Fields of an outgoing message that are columns of the store, and no part of the message.
 _BESIDE = ("hold_until", "held_for", "conversation")
 

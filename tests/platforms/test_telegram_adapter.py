@@ -200,6 +200,23 @@ def test_a_refusal_is_told_once_and_confirmed(tmp_path: Path) -> None:
     play(tmp_path, steps)
 
 
+def test_who_cannot_be_told_of_a_refusal_holds_up_nobody(tmp_path: Path) -> None:
+    """C1: what was told to be refused does not come again because somebody else cannot be told."""
+
+    async def steps(scene: Scene) -> None:
+        eve = scene.lab.add_person("Eve")
+        scene.lab.say(eve, "first")
+        await scene.hear(1)
+        scene.desk.refusal = Refused("The disk is full.")
+        scene.lab.say(eve, "second")
+        scene.lab.plan([{"kind": "error", "method": "sendMessage", "chat": str(eve), "status": 403, "times": 0}])
+        scene.lab.say(scene.ann, "hello")
+        await until(lambda: scene.lab.pending() == [])
+        assert scene.lab.seen(scene.ann) == ["The disk is full."]
+
+    play(tmp_path, steps)
+
+
 def test_edits_are_revisions_of_one_message(tmp_path: Path) -> None:
     """C1."""
 
@@ -415,6 +432,27 @@ def test_a_group_that_got_another_id_is_followed(tmp_path: Path) -> None:
     play(tmp_path, steps)
 
 
+def test_no_message_of_a_group_that_moved_is_edited(tmp_path: Path) -> None:
+    """C7: there the number belongs to another message."""
+
+    async def steps(scene: Scene) -> None:
+        group = scene.lab.add_group("Ops", [scene.ann], kind="group")
+        place = Address("telegram", "bot", str(group), "group")
+        old = await scene.adapter.send(scene.part("a question", place))
+        await scene.adapter.disconnect()
+        new = scene.lab.migrate(group)
+        await scene.connect()
+        while (await scene.adapter.send(scene.part("something else", Address("telegram", "bot", str(new))))) < old:
+            pass
+        before = scene.lab.seen(new)
+        for _ in range(2):
+            with pytest.raises(NeverTaken):
+                await scene.adapter.edit(old, scene.part("another text", place))
+        assert scene.lab.seen(new) == before
+
+    play(tmp_path, steps)
+
+
 def test_a_group_that_tells_of_its_new_id_is_written_to_there(tmp_path: Path) -> None:
     async def steps(scene: Scene) -> None:
         group = scene.lab.add_group("Ops", [scene.ann], kind="group")
@@ -498,6 +536,36 @@ def test_a_chat_without_reactions_is_asked_once(tmp_path: Path) -> None:
         assert len(scene.lab.calls("setMessageReaction")) == 1
 
     play(tmp_path, steps, faultless=False)
+
+
+def test_a_message_that_was_deleted_takes_no_sign_and_others_still_do(tmp_path: Path) -> None:
+    async def steps(scene: Scene) -> None:
+        first = scene.lab.say(scene.ann, "one")
+        scene.lab.delete(scene.ann, first)
+        await scene.adapter.acknowledge(scene.dm, str(first))
+        second = scene.lab.say(scene.ann, "two")
+        await scene.adapter.acknowledge(scene.dm, str(second))
+        assert len(scene.lab.calls("setMessageReaction")) == 2
+
+    play(tmp_path, steps)
+
+
+def test_what_is_switched_off_while_it_connects_hears_nothing(tmp_path: Path) -> None:
+    """I3: one that nobody holds any more would poll beside its successor for ever."""
+
+    async def steps(scene: Scene) -> None:
+        for pause in (0.001, 0.005, 0.02, 0.1):
+            connecting = asyncio.create_task(scene.connect())
+            await asyncio.sleep(pause)
+            await scene.adapter.disconnect()
+            await asyncio.gather(connecting, return_exceptions=True)
+        polls = len(scene.lab.calls("getUpdates"))
+        scene.lab.say(scene.ann, "is anybody there?")
+        await asyncio.sleep(0.2)
+        assert scene.desk.taken == []
+        assert len(scene.lab.calls("getUpdates")) == polls
+
+    play(tmp_path, steps, connected=False, faultless=False)
 
 
 def test_signs_can_be_switched_off(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def marked(kind: str, offset: int, length: int, **more: Any) -> dict[str, Any]:
 def test_a_text_has_its_place_its_sender_and_its_time() -> None:
     """G2: who speaks is a number; the name is for eyes."""
     found = read_inbound(text="/start hi", entities=[marked("bot_command", 0, 6)])
-    assert found == Inbound(CHAT, "1", "7001", "/start hi", sender_name="Ann", received=1700000000.0)
+    assert found == Inbound(CHAT, "1", "7001", "/start hi", sender_name="Ann", source="99", received=1700000000.0)
 
 
 def test_an_edit_is_another_revision_of_the_same_message() -> None:
@@ -88,8 +88,32 @@ def test_an_edit_is_another_revision_of_the_same_message() -> None:
     first = read_inbound(text="old")
     edited = read("edited_message", text="new", edit_date=1700000001)
     assert isinstance(edited, Inbound)
-    assert (edited.stem, edited.revision, edited.text) == (first.stem, "1700000001", "new")
+    assert (edited.stem, edited.text) == (first.stem, "new")
+    assert edited.revision.startswith("1700000001-")
     assert edited.received == 1700000001.0
+    again = read("edited_message", text="newer", edit_date=1700000001)
+    assert isinstance(again, Inbound)
+    assert again.ext_id != edited.ext_id  # Telegram tells whole seconds
+
+
+def test_the_numbers_of_another_bot_are_other_numbers() -> None:
+    """C1: whoever changes the token has a bot whose messages are counted anew."""
+    message = {"message_id": 1, "date": 1700000000, "chat": PRIVATE, "from": ANN, "text": "hi"}
+    one, other = (read_update({"update_id": 1, "message": message}, replace(ME, id=id)) for id in (99, 100))
+    assert isinstance(one, Inbound)
+    assert isinstance(other, Inbound)
+    assert one.ext_id != other.ext_id
+
+
+def test_words_of_an_inline_bot_are_marked_and_no_answer() -> None:
+    """G4, G9: the person chose them by their title, and another bot wrote them."""
+    inbound = read_inbound(text="always", via_bot={"id": 5, "is_bot": True, "first_name": "Gif"})
+    assert (inbound.text, inbound.forwarded) == ("[written by the bot Gif]\nalways", True)
+
+
+def test_a_topic_that_is_opened_again_is_a_place_to_write_to() -> None:
+    found = read(chat=GROUP, message_thread_id=42, is_topic_message=True, forum_topic_reopened={})
+    assert found == Membership(str(GROUP["id"]), True)
 
 
 def test_topics_are_threads_and_the_general_one_is_none() -> None:

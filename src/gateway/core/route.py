@@ -132,7 +132,7 @@ NOT_SEEN = (
     "This was written before the question was shown, so it is not its answer, and nothing was decided. "
     "Read the question, then answer it."
 )
-QUESTION_CLOSED = "This question is not open any more; nothing was changed."
+QUESTION_CLOSED = "This question was closed before: it was answered, or its time was over. This press changed nothing."
 NOT_A_CHOICE = "That is not one of the choices. {ways}. The question is still open."
 NOT_YOURS_TO_KEEP = (
     "Only the owner or an admin may allow something for longer than once. Nothing was allowed; the question is still "
@@ -198,7 +198,8 @@ def _answer_question(inbound: Inbound, view: ConversationView) -> Decision | Non
         return ReplyAtOnce(QUESTION_CLOSED)
     if question is None:
         return None
-    answer = read_answer(question, inbound.text)
+    pressed = question.choices[int(inbound.choice) :][:1] if inbound.choice.isdecimal() else ()
+    answer = pressed[0] if pressed else read_answer(question, inbound.text)
     if inbound.question:
         return _take_answer(question, answer, view) or ReplyAtOnce(
             NOT_A_CHOICE.format(ways=describe_ways(question.kind, question.choices))

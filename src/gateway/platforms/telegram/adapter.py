@@ -3,6 +3,7 @@ Telegram answers is told in the words of the face."""
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from hermes_base.inbound import Address, FileRef
 
 _log = logging.getLogger(__name__)
 POLLING, WEBHOOK = "polling", "webhook"
+MOVED = "The group has another id by now, and its messages have other numbers."
 NOT_CONNECTED_SECONDS = 5.0
 MOST_AHEAD = 100  # captions that went ahead of files which did not arrive yet
 UPLOADS_AT_ONCE = 2  # each holds its file in memory
@@ -56,6 +58,7 @@ class TelegramAdapter(BaseAdapter):
         self._door: HookDoor | None = None
         self._watching: asyncio.Task[None] | None = None
         self._where = KnownChats()
+        self._life = 0  # grows whenever it is disconnected
         self._ahead: dict[str, str] = {}  # by key of the part: the caption that was sent as a message
         self._uploading = asyncio.Semaphore(UPLOADS_AT_ONCE)
 
@@ -65,7 +68,12 @@ class TelegramAdapter(BaseAdapter):
         await self.disconnect()
         try:
             token, mode = read_token(self.settings.get("token")), self._read_mode()
-            link = self._link = await open_link(token, str(self.settings.get("base_url") or ""))
+            life = self._life
+            link = await open_link(token, str(self.settings.get("base_url") or ""))
+            if life != self._life:  # it was taken away meanwhile: nobody would end what begins here
+                await link.close()
+                raise NotNow("Telegram was switched off while it was connected.")
+            self._link = link
             await self._introduce(link)
             reception = Reception(lambda: self._me, link, core, self._where, self.send)
             watch = await self._open(mode, token, link, reception)
@@ -79,6 +87,7 @@ class TelegramAdapter(BaseAdapter):
 
     async def disconnect(self) -> None:
         """Telegram keeps what people write meanwhile; also a webhook stays, for the same reason."""
+        self._life += 1
         watching, self._watching = self._watching, None
         reception, self._reception = self._reception, None
         link, self._link, self._door = self._link, None, None
@@ -166,10 +175,13 @@ class TelegramAdapter(BaseAdapter):
     async def edit(self, platform_id: str, part: Part) -> None:
         if not wire_out.is_message_id(platform_id):
             raise NeverTaken("There is no such message in Telegram.")
+        if self._where.follow(part.address) != part.address:
+            raise NeverTaken(MOVED)
         _check_length(part)
         with self._told_by_the_face(part.address):
             try:
-                await self._call(part.address, lambda at: wire_out.make_edit(platform_id, replace(part, address=at)))
+                make = functools.partial(_make_edit, platform_id, part)
+                await self._call(part.address, make, follows=False)
             except BotTrouble as trouble:
                 if not is_unmodified(trouble):
                     raise
@@ -180,16 +192,18 @@ class TelegramAdapter(BaseAdapter):
 
     async def acknowledge(self, address: Address, message: str) -> None:
         """A chat that takes no reactions is not asked again."""
-        if not wire_out.is_message_id(message) or not self._where.takes_signs(address):
+        has_moved = self._where.follow(address) != address
+        if not wire_out.is_message_id(message) or has_moved or not self._where.takes_signs(address):
             return
         with self._told_by_the_face(address):
             try:
-                await self._call(address, lambda at: wire_out.make_reaction(at, message))
+                await self._call(address, lambda at: wire_out.make_reaction(at, message), follows=False)
             except BotTrouble as trouble:
                 if trouble.kind is not TroubleKind.REFUSED:
                     raise
-                self._where.note_unsigned(address)
-                _log.info("The chat %s takes no reactions: %s", address.chat, trouble)
+                _log.info("A message in %s takes no reaction: %s", address.chat, trouble)
+                if trouble.says("reaction"):  # of the chat; a message that was deleted says nothing on others
+                    self._where.note_unsigned(address)
 
     async def offer_commands(self, commands: Sequence[MenuCommand]) -> None:
         call, names = wire_out.make_menu(commands)
@@ -258,9 +272,16 @@ class TelegramAdapter(BaseAdapter):
         return self._link
 
     async def _call(
-        self, address: Address, make: Callable[[Address], BotCall], data: bytes = b"", name: str = ""
+        self,
+        address: Address,
+        make: Callable[[Address], BotCall],
+        data: bytes = b"",
+        name: str = "",
+        *,
+        follows: bool = True,
     ) -> Any:
-        """A call about a chat. A group that got another id is followed there at once."""
+        """A call about a chat. A group that got another id is followed there at once, unless the call is about one of
+        its messages: there the number belongs to another one."""
         link, at = self._find_link(), self._where.follow(address)
         try:
             return await link.call(make(at), data=data, name=name)
@@ -269,6 +290,8 @@ class TelegramAdapter(BaseAdapter):
                 raise
             self._where.note_move(at.chat, trouble.moved_to)
             _log.info("The group %s is the supergroup %s now.", at.chat, trouble.moved_to)
+            if not follows:
+                raise NeverTaken(MOVED) from None
         return await link.call(make(self._where.follow(address)), data=data, name=name)
 
     @contextlib.contextmanager
@@ -290,6 +313,10 @@ def _check_length(part: Part) -> None:
     """Telegram may take a little more than clients show whole; how it counts has changed before."""
     if wire_out.measure_shown(part) > wire_out.MOST_TEXT:
         raise NeverTaken(f"The text is longer than the {wire_out.MOST_TEXT} signs of a message in Telegram.")
+
+
+def _make_edit(platform_id: str, part: Part, at: Address) -> BotCall:
+    return wire_out.make_edit(platform_id, replace(part, address=at))
 
 
 def _read_id(message: Any) -> str:

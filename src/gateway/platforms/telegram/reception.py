@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from gateway.platforms.face import Core, Part, Refused
+from gateway.platforms.face import Core, NotNow, Part, Refused
 from gateway.platforms.telegram.known_chats import KnownChats
 from gateway.platforms.telegram.link import BotLink
 from gateway.platforms.telegram.refusals import BotTrouble
@@ -43,6 +43,7 @@ class Reception:
         self._where = where
         self._send = send
         self._told: dict[str, str] = {}  # the last refusal of each chat, since a message was taken
+        self._settled: set[int] = set()  # updates that come again only because one before them is not
         self._answering: set[asyncio.Task[None]] = set()
 
     async def take_all(self, updates: Sequence[Any]) -> tuple[int | None, bool]:
@@ -55,12 +56,16 @@ class Reception:
                 _log.warning("Telegram sent an update without a number; it is left out.")
                 continue
             numbers.append(number)
+            if number in self._settled:
+                continue
             read = self._read(update, number)
             chats.setdefault(_name_chat(read), []).append((number, read))
         left = [number for number in await asyncio.gather(*map(self._take_chat, chats.values())) if number is not None]
         if not numbers:
             return None, True
-        return (min(left) if left else max(numbers) + 1), not left
+        following = min(left) if left else max(numbers) + 1
+        self._settled = {number for number in self._settled if number > following}
+        return following, not left
 
     async def close(self) -> None:
         for task in self._answering:
@@ -87,6 +92,7 @@ class Reception:
                 settled = False
             if not settled:
                 return number
+            self._settled.add(number)
         return None
 
     async def _take(self, read: UpdateRead) -> bool:
@@ -126,7 +132,8 @@ class Reception:
                 await self._send(Part(inbound.address, taken.reason, markup="plain"))
             except DeliveryFailure as problem:
                 _log.warning("Nobody in %s was told that a message was refused: %s", chat, problem)
-                return False
+                if not isinstance(problem, NotNow) or problem.seconds is not None:
+                    return False  # where nobody can be reached there is nobody to tell, and others must not wait
             self._told[chat] = taken.reason
         return True
 

@@ -4,6 +4,7 @@ Of a field that is missing or of another type only its name gets into an error, 
 """
 
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +94,8 @@ def _read_message(message: JsonObject, me: BotSelf) -> UpdateRead:
     ):
         if field in message:
             return GroupMove(old, new)
+    if "forum_topic_reopened" in message:
+        return Membership(address.chat, True)
     sender = _read_sender(message)
     if isinstance(sender, Ignored) or address.kind == "channel":
         return sender if isinstance(sender, Ignored) else Ignored("a post of a channel")
@@ -112,16 +115,25 @@ def _read_message(message: JsonObject, me: BotSelf) -> UpdateRead:
         str(_number(message, "message_id")),
         sender[0],
         origin + shown,
-        revision=str(_number(message, "edit_date")) if "edit_date" in message else "",
+        revision=_name_revision(message),
         sender_name=sender[1],
         mentioned=bool(addressee) or _names_us(text, entities, me) or _sender_id(replied) == me.id,
         reply_to=str(replied["message_id"]) if replied else "",
         quote=_read_quote(message, replied),
-        forwarded=bool(origin),
+        forwarded=bool(origin) or bool(replied and _show_origin(replied)),
         files=files,
+        source=str(me.id),
         album=str(message.get("media_group_id") or ""),
         received=float(message.get("edit_date") or _number(message, "date")),
     )
+
+
+def _name_revision(message: JsonObject) -> str:
+    """Which edit it is. Telegram tells whole seconds only, so what was written counts, too."""
+    if "edit_date" not in message:
+        return ""
+    text, entities = _read_text(message)
+    return f"{_number(message, 'edit_date')}-{zlib.crc32(repr((text, entities)).encode('utf-8', 'replace')):08x}"
 
 
 def _read_address(chat: JsonObject, message: JsonObject, account: str) -> Address:
@@ -206,7 +218,9 @@ def _names_us(text: str, entities: list[JsonObject], me: BotSelf) -> bool:
 
 
 def _show_origin(message: JsonObject) -> str:
-    """A line before words that somebody else wrote. So a forwarded command is none, either."""
+    """A line before words that somebody else wrote, or another bot. So a forwarded command is none, either."""
+    if isinstance(bot := message.get("via_bot"), Mapping):
+        return f"[written by the bot {_clean_line(_name_person(bot))}]\n"
     if not isinstance(origin := message.get("forward_origin"), Mapping):
         return ""
     who = origin.get("sender_user") or origin.get("sender_chat") or origin.get("chat")
@@ -345,6 +359,8 @@ def _read_press(query: JsonObject, me: BotSelf) -> UpdateRead:
         sender_name=_name_person(person),
         mentioned=True,
         question=question,
+        choice=str(int(index)),
+        source=str(me.id),
         reply_to=str(message.get("message_id") or ""),
     )
     return Press(inbound, number)
