@@ -2,7 +2,7 @@
 connected, and the connection goes to exactly that address: a name that changes its answer in between gets nowhere (G8).
 
 Bounded in time and size; no proxy of the environment, no cookie, no compressed answer; redirects only if asked for,
-each judged like the first address.
+each judged like the first address. Who wants the status alone has it, whatever the body is.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from hermes_net.address_rules import AddressRules, IpAddress, find_fault, read_n
 
 Resolve = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
 MOST_ADDRESSES = 4  # of one name that are tried
+UNWANTED_SECONDS = 2.0  # for a body that nobody asked for
 
 # It would log each address as it is, with whatever secret it holds (G6).
 logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -48,6 +49,7 @@ class HttpCall:
     redirects: int = 0  # that are followed
     seconds: float = 30.0  # for all of it
     most_bytes: int = 1_048_576  # of the answer; a longer one is cut
+    wants_body: bool = True  # else the status alone is the answer, whatever comes behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +76,17 @@ async def call_checked(call: HttpCall, rules: AddressRules, resolve: Resolve = l
     transport = _CheckedTransport(plain, rules, resolve)
     try:
         async with (
-            asyncio.timeout(call.seconds),
+            asyncio.timeout(call.seconds) as limit,
             httpx2.AsyncClient(transport=transport, trust_env=False, timeout=call.seconds) as client,
         ):
-            return await _exchange(client, call)
+            return await _exchange(client, call, limit)
     except TimeoutError as error:
         raise CallFailed(f"{shown} did not answer within {call.seconds:g} seconds.", sent=transport.sent) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:  # its words may hold the address as it is
         raise CallFailed(f"{shown} cannot be called ({type(error).__name__}).", sent=transport.sent) from None
 
 
-async def _exchange(client: httpx2.AsyncClient, call: HttpCall) -> AnsweredCall:
+async def _exchange(client: httpx2.AsyncClient, call: HttpCall, limit: asyncio.Timeout) -> AnsweredCall:
     headers = {"accept-encoding": "identity", "user-agent": "hermes", **call.headers}
     request = client.build_request(call.method, call.url, headers=headers, content=call.body or None)
     for left in range(call.redirects, -1, -1):
@@ -92,7 +94,10 @@ async def _exchange(client: httpx2.AsyncClient, call: HttpCall) -> AnsweredCall:
         try:
             following = answer.next_request
             if following is None or not left:
-                body, is_cut = await _read(answer, call.most_bytes)
+                if not call.wants_body:
+                    limit.reschedule(None)  # it is answered: from here on it cannot fail
+                read = _read if call.wants_body else _read_unwanted
+                body, is_cut = await read(answer, call.most_bytes)
                 return AnsweredCall(str(request.url), answer.status_code, dict(answer.headers), body, is_cut)
         finally:
             await answer.aclose()
@@ -109,6 +114,20 @@ async def _read(answer: httpx2.Response, most: int) -> tuple[bytes, bool]:
         body += piece
         if len(body) > most:
             return bytes(body[:most]), True
+    return bytes(body), False
+
+
+async def _read_unwanted(answer: httpx2.Response, most: int) -> tuple[bytes, bool]:
+    """What comes in a short time: a service that is cut off while it answers may take that for a failure."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(UNWANTED_SECONDS):
+            async for piece in answer.aiter_raw():
+                body += piece[: most - len(body)]
+                if len(body) == most:
+                    return bytes(body), True
+    except (TimeoutError, httpx2.HTTPError):
+        return bytes(body), True
     return bytes(body), False
 
 

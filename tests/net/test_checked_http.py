@@ -51,6 +51,15 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/cut":
             self.close_connection = True
             return
+        if self.path in ("/endless", "/broken"):
+            self.send_response(200)
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"5\r\nhello\r\n" if self.path == "/endless" else b"no chunk\r\n")
+            self.wfile.flush()
+            self.server.hold.wait(30)
+            self.close_connection = True
+            return
         moved = self.path == "/moved"
         text = b"x" * 100_000 if self.path == "/large" else b"hello"
         packed = self.path == "/packed"
@@ -172,6 +181,26 @@ def test_a_long_answer_is_cut_and_a_packed_one_refused(service: Service) -> None
     assert (len(answer.body), answer.cut) == (1000, True)
     with pytest.raises(CallFailed, match="compressed"):
         call(f"http://127.0.0.1:{service.port}/packed")
+
+
+@pytest.mark.parametrize("path", ["packed", "large", "endless", "broken"])
+def test_whoever_wants_the_status_alone_has_it_whatever_the_body_is(
+    service: Service, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """C9: what was answered has arrived; a failure would send it again."""
+    monkeypatch.setattr(checked_http, "UNWANTED_SECONDS", 0.2)
+    url = f"http://127.0.0.1:{service.port}/{path}"
+    answer = call(url, method="POST", body=b"{}", most_bytes=1000, wants_body=False)
+    assert answer.status == 200
+    assert len(answer.body) <= 1000
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("path", ["packed", "endless", "broken"])
+def test_whoever_wants_the_body_is_told_that_there_is_none(service: Service, path: str) -> None:
+    with pytest.raises(CallFailed) as failure:
+        call(f"http://127.0.0.1:{service.port}/{path}", seconds=0.5)
+    assert failure.value.sent
 
 
 def test_whether_it_may_have_arrived_is_told(service: Service) -> None:

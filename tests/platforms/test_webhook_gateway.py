@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from gateway_process import GatewayProcess
-from hook_service import CLOSED_AFTER, CLOSED_BEFORE, PENALTY, SECRET, ReplyBox, sign
+from hook_service import CLOSED_AFTER, CLOSED_BEFORE, ENDLESS, LARGE, PACKED, PENALTY, SECRET, ReplyBox, sign
 from house import House
 from loop_watch import watch_loop
 from waiting import wait_until
@@ -68,6 +68,18 @@ def test_a_request_is_answered_at_the_reply_url_once(tmp_path: Path, lab: LabSer
         assert len(box.calls) == 4
         assert len(set(box.calls)) == 1
         assert (said["hook"], said["conversation"]) == ("alarm", "main")
+        assert box.faults == []
+
+
+def test_what_the_reply_url_has_taken_is_not_sent_again(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """C9: its status counts, whatever stands behind it, and nothing later is held up."""
+    box.troubles += [PACKED, LARGE, ENDLESS]
+    with WebHouse(tmp_path / "home", lab.base_url, **settings(box)) as house:
+        for word in ("one", "two", "three", "four"):
+            assert send(house.url, f"[[say {word}]]", word).status_code == 200
+        wait_until(lambda: box.texts("answer") == ["one", "two", "three", "four"], 60)
+        house.wait_quiet()
+        assert len(box.calls) == len(set(box.calls))
         assert box.faults == []
 
 

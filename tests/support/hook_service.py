@@ -2,6 +2,7 @@
 idea of signatures, so that both sides are judged."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -14,6 +15,8 @@ SECRET = "a secret of the hook, long enough"
 TOKEN = "what-the-address-holds"
 PENALTY_SECONDS = 1
 PENALTY, REFUSED, CLOSED_BEFORE, CLOSED_AFTER = "penalty", "refused", "closed before", "closed after"
+PACKED, LARGE, ENDLESS = "packed", "large", "endless"  # taken, with a body that nobody can use
+LARGE_BYTES = 5_000_000
 
 
 def sign(body: bytes, secret: str = SECRET, now: float | None = None) -> dict[str, str]:
@@ -86,7 +89,20 @@ class _Handler(BaseHTTPRequestHandler):
         if trouble == CLOSED_AFTER:
             self.close_connection = True
             return
+        if trouble in (PACKED, LARGE, ENDLESS):
+            self._take_badly(trouble)
+            return
         self._answer(200, {})
+
+    def _take_badly(self, trouble: str) -> None:
+        body = b"x" * LARGE_BYTES if trouble == LARGE else b"not what it says"
+        headers = {"content-encoding": "gzip"} if trouble == PACKED else {}
+        self._answer(200, {**headers, "content-length": str(len(body) + (trouble == ENDLESS))})
+        with contextlib.suppress(OSError):  # who has read enough has gone
+            self.wfile.write(body)
+            if trouble == ENDLESS:
+                self.rfile.read(1)  # until they go
+        self.close_connection = True
 
     def _judge(self, body: bytes) -> str:
         given = dict(part.split("=", 1) for part in self.headers.get("x-hermes-signature", "").split(","))

@@ -91,7 +91,15 @@ class WebhookAdapter(BaseAdapter):
             "idempotency-key": id,
             **write_signature(hook.secrets[0], body, time.time()),
         }
-        call = HttpCall(hook.reply_url, "POST", headers, body, seconds=REPLY_SECONDS, most_bytes=MOST_REPLY_BYTES)
+        call = HttpCall(
+            hook.reply_url,
+            "POST",
+            headers,
+            body,
+            seconds=REPLY_SECONDS,
+            most_bytes=MOST_REPLY_BYTES,
+            wants_body=False,  # an answer that arrived would be sent again for the sake of it
+        )
         try:
             answer = await call_checked(call, hook.may_call)
         except AddressRefused as problem:
