@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from house import House, Visitor
+from hypothesis import given
+from hypothesis import strategies as st
 from raw_client import RawClient
 from waiting import wait_until
 
-from gateway.turns.whereabouts import choose_place
+from gateway.turns.whereabouts import MOST_NOTE_CHARS, MOST_NOTES, choose_notes, choose_place
 from hermes_base.inbound import Address
 from hermes_cli.cmds import owner
 from hermes_lab.server import LabServer
+from hermes_state.people_store import HeardNote
 
 PEOPLE = {"owner": "olga", "allow": ["ann", "ben"]}
 
@@ -94,6 +97,34 @@ def test_a_closed_terminal_is_answered_at_home(house: House, lab: LabServer) -> 
     assert "Hermes told the person" not in str(lab.requests[-1].json()["messages"][-1]["content"])
     waiting = [row.outgoing.text for row in house.gateway.turns.outbox_since(conversation, 0)]
     assert waiting[-1] == "the backup is done"  # for whoever opens the terminal again
+
+
+@given(sizes=st.lists(st.integers(0, 2_500), max_size=60))
+def test_a_model_is_told_the_newest_notes_within_bounds(sizes: list[int]) -> None:
+    notes = [HeardNote(id, "x" * size, "") for id, size in enumerate(sizes)]
+    told, left_out = choose_notes(notes)
+    assert list(told) == notes[len(notes) - len(told) :]
+    assert len(told) <= MOST_NOTES
+    assert sum(len(note.text) for note in told) + len(left_out) <= MOST_NOTE_CHARS
+    assert (f"{len(notes) - len(told)} earlier" in left_out) == (len(told) < len(notes))
+    if len(notes) <= MOST_NOTES and sum(sizes) < MOST_NOTE_CHARS - 100:
+        assert not left_out
+
+
+def test_hundreds_of_notes_do_not_fill_a_request(house: House, lab: LabServer) -> None:
+    """A chat that is told things for weeks without a word in it: the model hears the newest, and that there were
+    more; all of them count as heard."""
+    ann = house.person("ann")
+    ann.ask("[[say hello]]")
+    for number in range(300):
+        house.gateway.store.habits.add_note(ann.conversation, f"[told {number}: {'x' * 1_000}]")
+    ann.ask("[[say noted]]")
+    asked = str(lab.requests[-1].json()["messages"][-1]["content"])
+    assert len(asked) < 10_000
+    assert "[told 299:" in asked
+    assert "[told 200:" not in asked
+    assert "earlier notes of this kind are left out" in asked
+    assert house.gateway.store.habits.notes(ann.conversation) == []
 
 
 def test_a_notice_stays_where_somebody_is(house: House) -> None:

@@ -30,7 +30,7 @@ from gateway.turns.questions import Questions, TurnAsker
 from gateway.turns.sender import WORKSPACE, make_folders, open_folder, spec_of
 from gateway.turns.threads import EventPipe, StoreFace
 from gateway.turns.titling import Titler
-from gateway.turns.whereabouts import Whereabouts
+from gateway.turns.whereabouts import Whereabouts, choose_notes
 from hermes_base.cancel import CancelToken
 from hermes_base.chat import Answer, Asker, LastingNotice, Notice, Question, TextEnded
 from hermes_base.errors import ConfigProblem, Fenced, HermesError
@@ -346,6 +346,7 @@ class TurnPerformer:
             pipe.put(TextEnded(kept=False))
         agent.reasoning_config = plan.reasoning
         heard = self._parts.store.habits.notes(job.claim.conversation)
+        told, left_out = choose_notes(heard)
         given = TurnOptions(
             plan.choices.folder,
             first.view.sender.person,
@@ -357,7 +358,7 @@ class TurnPerformer:
             (
                 *list_foreign(job.items),
                 *(job.again.foreign if job.again else ()),
-                *(note.origin for note in heard if note.origin),
+                *dict.fromkeys(note.origin for note in told if note.origin),
             ),
             cancel=live.cancel,
             listeners=Listeners(
@@ -371,8 +372,8 @@ class TurnPerformer:
             turn=job.turn,
             zone=zone_or_own(self._parts.whereabouts.habits(first.view.sender.person).timezone),
         )
-        for note in heard:
-            agent.tell_model(note.text)
+        for word in filter(None, (left_out, *(note.text for note in told))):
+            agent.tell_model(word)
         fresh = [item for item in job.items if item.row.seq not in turn.taken]
         said = write_text(fresh)
         images = _read_images(file for item in fresh for file in item.inbound.files if file.kind == "image")

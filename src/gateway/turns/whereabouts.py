@@ -2,25 +2,38 @@
 are not there, and not during their quiet hours."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gateway.core.quiet_hours import hold_until
 from gateway.delivery.delivery import Delivery
 from hermes_base.inbound import NOTE, Address, Outgoing
-from hermes_state.people_store import Habits
+from hermes_state.people_store import Habits, HeardNote
 from hermes_state.sql.store_sql import Store
 
 FROM_ELSEWHERE = "(This is about another conversation: {title}.{way})"
 WAY_BACK = " /resume {session} brings it here."
 TOLD_HERE = "[Hermes told the person in this chat, without having been asked here: {text}]"
 NOTE_CHARS = 2_000
+MOST_NOTES, MOST_NOTE_CHARS = 20, 8_000  # that a model is told at once
+LEFT_OUT = "[{count} earlier notes of this kind are left out.]"
+ONE_LEFT_OUT = "[1 earlier note of this kind is left out.]"
 
 
 def choose_place(own: Address, is_there: bool, home: Address | None) -> Address:
     """Where a notice for a person goes: to the conversation that it belongs to, unless nobody is there and they have a
     home. A group is no place of one person, so what belongs there stays there."""
     return home if home is not None and own.kind == "dm" and not is_there else own
+
+
+def choose_notes(notes: Sequence[HeardNote]) -> tuple[Sequence[HeardNote], str]:
+    """The newest ones, as many as a model is told at once, and a line on those that are left out; empty: none is."""
+    room, first = MOST_NOTE_CHARS - len(LEFT_OUT.format(count=len(notes))), len(notes)
+    while first and len(notes) - first < MOST_NOTES and len(notes[first - 1].text) <= room:
+        first -= 1
+        room -= len(notes[first].text)
+    left_out = ONE_LEFT_OUT if first == 1 else LEFT_OUT.format(count=first) if first else ""
+    return notes[first:], left_out
 
 
 class Whereabouts:
