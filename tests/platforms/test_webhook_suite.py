@@ -50,7 +50,8 @@ class HookRig(Rig):
         await self.adapter.connect(self.core)
 
     async def say(self, text: str) -> None:
-        self._said.append((json.dumps({"text": text}).encode(), f"n{next(_names)}"))
+        number = next(_names)  # in the body, too: the same words may be meant twice in one second
+        self._said.append((json.dumps({"text": text, "number": number}).encode(), f"n{number}"))
         await self.repeat()
 
     async def repeat(self) -> None:

@@ -20,13 +20,15 @@ from gateway.platforms.face import (
 from gateway.platforms.signing import write_signature
 from gateway.platforms.webhook import SPEC, wire
 from gateway.platforms.webhook.hook_settings import HookRules, read_hook
+from gateway.platforms.webhook.seen_requests import SeenRequests
 from hermes_base.errors import ConfigProblem, DeliveryFailure
-from hermes_base.inbound import FileRef
+from hermes_base.inbound import FileRef, Inbound
 from hermes_net.checked_http import AddressRefused, CallFailed, HttpCall, call_checked
 
 REPLY_SECONDS = 20.0
 MOST_REPLY_BYTES = 65_536  # of the answer to an answer, of which only the status counts
 REFUSED_SECONDS = 60.0  # until an address that may not be called is tried again: its name may lead elsewhere then
+TAKEN = HookAnswer(200, "Taken.")
 
 
 class WebhookAdapter(BaseAdapter):
@@ -36,6 +38,8 @@ class WebhookAdapter(BaseAdapter):
         super().__init__(account, settings, home)
         self._core: Core | None = None
         self._hook: HookRules | None = None
+        self._seen = SeenRequests()
+        self._pending: dict[str, str] = {}  # what was signed, and its id, of those that are being stored
 
     async def connect(self, core: Core) -> None:
         try:
@@ -62,8 +66,26 @@ class WebhookAdapter(BaseAdapter):
         if isinstance(read, HookAnswer):
             return read
         self.last_seen = time.time()
-        taken = await core.take(read)
-        return HookAnswer(503, taken.reason) if isinstance(taken, Refused) else HookAnswer(200, "Taken.")
+        if not hook.form.timed:  # the same bytes may be meant twice: their id alone tells them apart
+            return await _take(core, read)
+        signed = await asyncio.to_thread(wire.hash_signed, hook, request)
+        return await self._take_once(core, read, signed)
+
+    async def _take_once(self, core: Core, read: Inbound, signed: str) -> HookAnswer:
+        """The id may stand in a header, which nobody signed: what was signed is taken under one id only."""
+        now = time.time()
+        if self._pending.get(signed, read.ext_id) != read.ext_id:
+            return HookAnswer(503, "This request is being taken under another id. Nothing was kept of this one.")
+        if self._seen.find(signed, now) not in ("", read.ext_id):
+            return TAKEN
+        self._pending[signed] = read.ext_id
+        try:
+            answer = await _take(core, read)
+        finally:
+            self._pending.pop(signed, None)
+        if answer is TAKEN:
+            self._seen.note(signed, read.ext_id, now)
+        return answer
 
     # --- out
 
@@ -113,3 +135,8 @@ class WebhookAdapter(BaseAdapter):
         if failure is not None:
             raise failure
         return id
+
+
+async def _take(core: Core, read: Inbound) -> HookAnswer:
+    taken = await core.take(read)
+    return HookAnswer(503, taken.reason) if isinstance(taken, Refused) else TAKEN

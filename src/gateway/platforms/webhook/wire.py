@@ -106,6 +106,11 @@ def find_id(hook: HookRules, request: HookRequest, document: Any) -> str:
     named = next((value for value in values if isinstance(value, str | int) and _as_text(value).strip()), None)
     if named is not None:
         return _bound(_as_text(named).strip())
+    return hash_signed(hook, request)
+
+
+def hash_signed(hook: HookRules, request: HookRequest) -> str:
+    """What was signed, the time with the body, is the same for a request that somebody recorded, and for no other."""
     signed = hook.form.read(request.headers, hook.form.header).time.encode() + b"." + request.body
     return hashlib.sha256(signed).hexdigest()
 
