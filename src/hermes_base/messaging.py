@@ -18,6 +18,7 @@ class MessageTarget:
     label: str = ""  # how people call it, for eyes alone
     own: bool = False  # it is the person's own: their home, or a direct chat of theirs
     here: bool = False  # the conversation of the turn itself
+    is_program: bool = False  # a program reads it there, and whoever stands behind that
 
     @property
     def where(self) -> str:
@@ -25,7 +26,7 @@ class MessageTarget:
 
     @property
     def is_read_by_others(self) -> bool:
-        return not self.own or self.address.kind != "dm"
+        return not self.own or self.is_program or self.address.kind != "dm"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from web_house import WebHouse, find_free_port
 
 from gateway.platforms.face import HookRequest
 from gateway.service import platform_setup
+from gateway.service.chat_messenger import ChatMessenger
 from gateway.turns import sender
 from hermes_base.inbound import Address
 from hermes_base.settings import read_settings
@@ -313,6 +314,26 @@ def test_without_a_reply_url_its_person_is_told_at_home(tmp_path: Path, lab: Lab
         assert ann.count("It is green.") == 1
         assert "about another conversation" in ann.wait_seen("It is green.").text
     assert box.texts("answer") == ["It is green."]
+
+
+def test_a_message_to_a_hook_is_read_by_others(tmp_path: Path, lab: LabServer) -> None:
+    """G9: a hook that speaks as the owner is one of their chats, and still a program that reads what is sent there."""
+    body = b'{"text": "[[say It is green.]]"}'
+    headers = {name.lower(): value for name, value in sign(body).items()}
+    sections = settings(role="owner")["platforms"]
+    with House(tmp_path / "home", lab.base_url, pretend={"owner": "ann"}, platforms=sections) as house:
+        ann = house.person("ann")
+        ann.ask("[[say hello]]")
+        adapter = next(one for one in house.gateway.adapters if one.account == "alarm")
+        house.wait_for(adapter.receive_hook(HookRequest("POST", "", headers, {}, body)))
+        house.wait_quiet()
+        parts = house.gateway.parts
+        messenger = ChatMessenger(
+            parts.home, parts.store, parts.delivery, parts.whereabouts, parts.profile, ann.conversation
+        )
+        found = {target.address.platform: target for target in messenger.targets()}
+        assert (found["webhook"].own, found["webhook"].is_read_by_others) == (True, True)
+        assert (found["pretend"].own, found["pretend"].is_read_by_others) == (True, False)
 
 
 def test_it_is_the_same_over_kills(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:

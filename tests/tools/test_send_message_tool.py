@@ -23,6 +23,7 @@ HOME = MessageTarget("home", Address("app", "bot", "1"), "p-1", "Ann", own=True)
 OPEN_HOME = replace(HOME, address=Address("app", "bot", "2", "group"))
 BEN = MessageTarget("p-2", Address("app", "bot", "3"), "p-2", "Ben")
 ROOM = MessageTarget("app:4", Address("app", "bot", "4", "group"))
+OWN_HOOK = replace(HOME, name="hook:main", address=Address("hook", "alarm", "main"), is_program=True)
 HERE = replace(ROOM, here=True)
 FOREIGN = (NETWORKED,)
 
@@ -82,6 +83,8 @@ def call(target: MessageTarget, foreign: Sequence[str] = (), says: str = "approv
         (HOME, FOREIGN, False),  # to oneself alone
         (OPEN_HOME, (), False),
         (OPEN_HOME, FOREIGN, True),
+        (OWN_HOOK, (), False),
+        (OWN_HOOK, FOREIGN, True),  # a program reads it, although it speaks as the person
         (BEN, (), True),
         (BEN, FOREIGN, True),
         (ROOM, (), True),

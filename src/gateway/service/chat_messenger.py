@@ -14,7 +14,7 @@ from gateway.core.route import Standing
 from gateway.delivery.delivery import Delivery
 from gateway.service.announcer import keep_copy
 from gateway.turns.agent_builder import Choices
-from gateway.turns.sender import LOCAL_OWNER, find_standing
+from gateway.turns.sender import LOCAL_OWNER, find_standing, spec_of
 from gateway.turns.whereabouts import NOTE_CHARS, Whereabouts
 from hermes_base.cancel import CancelToken
 from hermes_base.conversation_key import begin_keys
@@ -122,7 +122,7 @@ class ChatMessenger:
 
     def _make(self, name: str, address: Address, person: str, label: str, *, own: bool = False) -> MessageTarget:
         here = address.conversation(self.profile) == self.conversation
-        return MessageTarget(name, address, person, label, own, here)
+        return MessageTarget(name, address, person, label, own, here, spec_of(address.platform).is_program)
 
     # --- sending
 
