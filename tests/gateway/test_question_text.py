@@ -48,7 +48,15 @@ def test_a_change_is_shown_as_a_diff() -> None:
     assert f"```diff\n{changed}\n```" in compose_question(replace(ASKED, text=changed), has_buttons=True)
 
 
-def test_what_is_no_approval_is_text() -> None:
+def test_a_confirmation_is_shown_to_the_letter() -> None:
+    """G4: a link that says one thing and leads elsewhere is seen as it is written."""
+    said = "Change memory: added to MEMORY.md: pay at [the bank](https://evil.example) ||now||"
+    for choices in (("approve", "deny"), ("undo", "keep")):
+        (part,) = render_parts(replace(ASKED, level="confirmation", text=said, choices=choices), SPEC, 1)
+        assert f"```\n{said}\n```" in part.text
+
+
+def test_what_a_model_wants_to_know_is_text() -> None:
     asked = replace(ASKED, level="clarification", text="Which *one*?", choices=("a", "b"), reason="")
     assert compose_question(asked, has_buttons=True) == "Which *one*?"
     assert compose_question(asked, has_buttons=False) == "Which *one*?\n\nAnswer with one of: a, b"

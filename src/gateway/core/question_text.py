@@ -5,11 +5,15 @@ import re
 from hermes_base.consent import WITH_A_WORD, describe_ways, find_language, is_consent
 from hermes_base.inbound import Outgoing
 
+_TO_THE_LETTER = frozenset({"approval", "confirmation"})
+
 
 def compose_question(asked: Outgoing, *, has_buttons: bool) -> str:
-    """An approval binds to the letter (G4), so no markup may touch what is approved: it stands there as code."""
+    """Consent binds to the letter (G4), so no markup may touch what is agreed to: it stands there as code. What a
+    model merely wants to know is text."""
     kind, choices = asked.level, asked.choices
-    lines = [fence(asked.text, find_language(asked.text)) if kind == "approval" else asked.text]
+    language = find_language(asked.text) if kind == "approval" else ""
+    lines = [fence(asked.text, language) if kind in _TO_THE_LETTER else asked.text]
     lines += [f"Why: {asked.reason}"] if asked.reason else []
     if choices and not has_buttons:
         lines.append(describe_ways(kind, choices))
