@@ -155,7 +155,44 @@ def test_the_same_request_has_the_same_id_and_another_one_another() -> None:
     assert ids[0] == take({"text": "a"}).message
     assert ids[3:] == ["k", "5", "r"]
     assert take({"text": "b"}, {"Idempotency-Key": "k"}).message == "k"
-    assert len(take({"text": "a"}, {"Idempotency-Key": "k" * 5000}).message) == 64
+    assert len(take({"text": "a"}, {"Idempotency-Key": "k" * 5000}).message) < 100
+
+
+NAMES = st.text(alphabet="ab/%25F-", min_size=1, max_size=6) | st.just("x" * 200)
+ACCOUNTS = st.sampled_from(["webhook", "a", "b", "main"])
+PLACES = st.tuples(ACCOUNTS, NAMES, NAMES)
+
+
+@given(PLACES, PLACES)
+def test_no_name_imitates_another(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+    """C1, G12: account and chat make the conversation, chat and id the message, and no two of them the same, whatever
+    a body calls them."""
+
+    def make(account: str, chat: str, id: str) -> Inbound:
+        raw = json.dumps({"text": "a", "chat": chat, "id": id}).encode()
+        headers = {name.lower(): value for name, value in sign(raw, now=NOW).items()}
+        hook = read_hook({"secret": SECRET, "conversation": "/chat", "id": "/id"})
+        made = read_request(hook, account, HookRequest("POST", "", headers, {}, raw), NOW)
+        assert isinstance(made, Inbound)
+        return made
+
+    first, second = make(*one), make(*other)
+    assert (first.ext_id == second.ext_id) is (one[1:] == other[1:])
+    assert (first.key("default") == second.key("default")) is (one[:2] == other[:2])
+    assert first.ext_id.count("/") == 2
+    assert first.address.chat.count("/") == 0
+
+
+def test_a_hash_is_nobody_elses_name() -> None:
+    long = take({"text": "a", "issue": "x" * 500}, conversation="/issue").address.chat
+    assert take({"text": "a", "issue": long}, conversation="/issue").address.chat != long
+    assert take({"text": "a", "issue": long[-64:]}, conversation="/issue").address.chat != long
+
+
+@pytest.mark.parametrize("name", ["ann/garden", "100%", "%2F", "7"])
+def test_an_answer_names_the_conversation_as_the_program_does(name: str) -> None:
+    address = take({"text": "a", "issue": name}, conversation="/issue").address
+    assert json.loads(write_reply(Part(address, "hello"), "1"))["conversation"] == name
 
 
 def test_a_delivery_of_github() -> None:

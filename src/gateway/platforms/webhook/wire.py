@@ -21,6 +21,7 @@ from hermes_net.checked_http import AnsweredCall
 MAIN = "main"  # the chat of a hook whose requests are one conversation
 MOST_TEXT = 20_000  # characters of a message
 MOST_NAME = 128  # characters of an id or of a conversation's name; a longer one is known by its hash
+_HASHED = "%-"  # before a hash; no name that stands for itself begins so
 MOST_PENALTY = 3600.0
 _TEXT = read_source("/text")
 _FORM = "application/x-www-form-urlencoded"
@@ -141,7 +142,16 @@ def _as_text(value: Any) -> str:
 
 
 def _bound(name: str) -> str:
-    return name if len(name) <= MOST_NAME else hashlib.sha256(name.encode()).hexdigest()
+    """Without a slash, which stands between the parts of keys: so no name imitates another account's chat, or a chat
+    with a message. Two names never become one."""
+    if len(name) > MOST_NAME:
+        return f"{_HASHED}{hashlib.sha256(name.encode()).hexdigest()}"
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _unbound(name: str) -> str:
+    """The name as it was given, for the other side; of a long one there is only the hash."""
+    return name.removeprefix(_HASHED).replace("%2F", "/").replace("%25", "%")
 
 
 # --- out
@@ -175,7 +185,7 @@ def write_reply(part: Part, id: str, file: FileRef | None = None, content: bytes
     return msgspec.json.encode(
         HookReply(
             part.address.account,
-            part.address.chat,
+            _unbound(part.address.chat),
             id,
             said.kind if said else "note",
             part.text,
