@@ -135,7 +135,11 @@ def test_a_hook_whose_person_was_removed_gets_neither_answer_nor_code(
         assert person is not None
         house.gateway.people.remove(person.id)
         before = len(lab.requests)
-        assert send(house.url, "[[say two]]").status_code == 200
+        stored = house.gateway.turns.depth()
+        answer = send(house.url, "[[say two]]")
+        assert (answer.status_code, "retry-after" in answer.headers) == (403, False)
+        assert "ended the access of this program" in answer.text
+        assert house.gateway.turns.depth() == stored
         house.wait_quiet()
         assert box.texts() == ["one"]
         assert len(lab.requests) == before

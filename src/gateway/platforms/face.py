@@ -201,11 +201,12 @@ class Refused:
     """The message was not stored; `reason` is a sentence for whoever sent it.
 
     `closing`: the gateway ends. A platform that brings unconfirmed messages again leaves it unconfirmed, so that the
-    next start finds it; the others tell the reason.
+    next start finds it; the others tell the reason. `barred`: whoever sends may not speak, however often they try.
     """
 
     reason: str
     closing: bool = False
+    barred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

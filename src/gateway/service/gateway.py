@@ -43,7 +43,7 @@ from gateway.turns.lane import LaneHost, Places
 from gateway.turns.lanes import Lanes
 from gateway.turns.questions import Questions
 from gateway.turns.run_turn import GatewayParts, TurnPerformer
-from gateway.turns.sender import CLOSING, DISK_FULL, Senders, has_room, spec_of
+from gateway.turns.sender import BARRED, CLOSING, DISK_FULL, Senders, has_room, spec_of
 from gateway.turns.slash_commands import CommandPerformer, OperatorCalls
 from gateway.turns.threads import StoreFace
 from gateway.turns.titling import Titler
@@ -272,12 +272,14 @@ class Gateway:
 
     def _store_message(self, key: str, inbound: Inbound, claimer: str) -> Heard | Refused | None:
         """On a store thread: the message as it was stored; None: it was before, or it is a stranger's. Of what those
-        send nothing is stored, or they could fill the disk."""
+        send nothing is stored, or they could fill the disk. A program is told."""
         if not has_room(self.home):
             return Refused(DISK_FULL)
         redact = cli_config.redactor()  # today's secrets; what is stored is what is sent and shown (G6)
         inbound = replace(inbound, text=redact(inbound.text), quote=redact(inbound.quote))
         if self.senders.is_stranger(key, inbound):
+            if spec_of(inbound.address.platform).is_program:
+                return Refused(BARRED, barred=True)
             for address in self.senders.greet_stranger(key, inbound):
                 self.delivery.wake(address)
             return None

@@ -45,6 +45,7 @@ DISK_FULL = (
     "Free some space on the machine that runs Hermes, then send it again."
 )
 DISK_FULL_NOW = "The disk is nearly full: no message is taken until there is room."
+BARRED = "Your message was not taken: the owner of this Hermes ended the access of this program. Nothing was kept."
 CLOSING = "Your message was not taken: Hermes is shutting down. Send it again when it runs."
 
 

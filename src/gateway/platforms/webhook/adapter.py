@@ -139,4 +139,4 @@ class WebhookAdapter(BaseAdapter):
 
 async def _take(core: Core, read: Inbound) -> HookAnswer:
     taken = await core.take(read)
-    return HookAnswer(503, taken.reason) if isinstance(taken, Refused) else TAKEN
+    return HookAnswer(403 if taken.barred else 503, taken.reason) if isinstance(taken, Refused) else TAKEN
