@@ -189,6 +189,18 @@ def test_a_hash_is_nobody_elses_name() -> None:
     assert take({"text": "a", "issue": long[-64:]}, conversation="/issue").address.chat != long
 
 
+def test_an_answer_of_ours_that_comes_back_is_no_message() -> None:
+    """C1: a hook whose reply_url leads to itself, or to another hook with its secret, does not talk to itself."""
+    body = write_reply(Part(Address("webhook", "alarm", "main"), "hello"), "1")
+    assert json.loads(body)["type"] == "hermes.reply"
+    for events in (None, {"/kind": "note"}):
+        answer = ask(body, events=events)
+        assert isinstance(answer, HookAnswer)
+        assert answer.status == 200
+    assert ask(body, {"x-hermes-signature": ""}) == HookAnswer(401)
+    assert take({"text": "a", "type": "other"}).text == "a"
+
+
 @pytest.mark.parametrize("name", ["ann/garden", "100%", "%2F", "7"])
 def test_an_answer_names_the_conversation_as_the_program_does(name: str) -> None:
     address = take({"text": "a", "issue": name}, conversation="/issue").address

@@ -18,6 +18,7 @@ from hermes_base.errors import DeliveryFailure
 from hermes_base.inbound import QUEUE, Address, FileRef, Inbound
 from hermes_net.checked_http import AnsweredCall
 
+REPLY = "hermes.reply"  # the type of what we send: posted back to a hook, it would be answered again and again
 MAIN = "main"  # the chat of a hook whose requests are one conversation
 MOST_TEXT = 20_000  # characters of a message
 MOST_NAME = 128  # characters of an id or of a conversation's name; a longer one is known by its hash
@@ -50,6 +51,8 @@ def read_request(hook: HookRules, account: str, request: HookRequest, now: float
         return HookAnswer(401)
     try:
         document = read_body(request)
+        if isinstance(document, dict) and document.get("type") == REPLY:
+            return HookAnswer(200, "An answer of ours; it is no message.")
         wanted = all(_as_text(source.find(document, request.headers)) in values for source, values in hook.events)
         return make_inbound(hook, account, request, document, now) if wanted else HookAnswer(200, "Not asked for.")
     except BadRequest as bad:
@@ -177,6 +180,7 @@ class HookReply(msgspec.Struct, frozen=True):
     question: str = ""
     choices: tuple[str, ...] = ()
     files: tuple[SentFile, ...] = ()
+    type: str = REPLY
 
 
 def write_reply(part: Part, id: str, file: FileRef | None = None, content: bytes = b"") -> bytes:
