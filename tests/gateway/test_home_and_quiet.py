@@ -1,9 +1,11 @@
 """What people are told without having asked: where it goes, and when, through the whole gateway."""
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from house import House, Visitor
@@ -12,7 +14,10 @@ from hypothesis import strategies as st
 from raw_client import RawClient
 from waiting import wait_until
 
+from gateway.platforms.platform_list import find_spec
+from gateway.service.home_chats import choose_account
 from gateway.turns.whereabouts import MOST_NOTE_CHARS, MOST_NOTES, choose_notes, choose_place
+from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_cli.cmds import owner
 from hermes_lab.server import LabServer
@@ -194,6 +199,71 @@ def test_an_operator_sets_the_home(house: House) -> None:
         house.operate("people.home", id=id, platform="nowhere", chat="1")
     with pytest.raises(Exception, match="nobody with the id"):
         house.operate("people.home", id="p-nobody", platform="pretend", chat="1")
+
+
+HOOKS = {
+    "webhook": {
+        "enabled": True,
+        "accounts": {
+            "mute": {"secret": "a secret of the hook, long enough"},
+            "loud": {"secret": "a secret of the hook, long enough", "reply_url": "https://bot.example.org/hermes"},
+        },
+    }
+}
+
+
+def set_home(**args: str) -> dict[str, Any]:
+    """As the command does it while no gateway runs."""
+    return owner.perform("people.home", {"id": "owner", **args})
+
+
+def write_settings(home: Path, **platforms: Any) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.yaml").write_text(json.dumps({"platforms": platforms}))
+
+
+def test_a_hook_that_nobody_reads_is_nobodys_home(home: Path) -> None:
+    write_settings(home, **HOOKS)
+    with pytest.raises(HermesError, match=r"mute can be nobody's home.*Nothing was changed.*reply_url"):
+        set_home(platform="webhook", chat="main", account="mute")
+    assert set_home()["habits"]["home"] is None
+    told = set_home(platform="webhook", chat="main", account="loud")
+    assert (told["habits"]["home"]["account"], told.get("warning")) == ("loud", None)
+
+
+def test_an_account_is_never_guessed(home: Path) -> None:
+    """Of several it is named, or it is the one that has the chat."""
+    bots = {"enabled": True, "accounts": {"one": {}, "two": {}}}
+    write_settings(home, telegram=bots)
+    with pytest.raises(HermesError, match=r"none of them knows this chat.*Nothing was changed.*--account.*one, two"):
+        set_home(platform="telegram", chat="77")
+    assert set_home(platform="telegram", chat="77", account="two")["habits"]["home"]["account"] == "two"
+    assert choose_account(find_spec("telegram"), [Address("telegram", "two", "77")], ["one", "two"]) == "two"
+    both = [Address("telegram", name, "77") for name in ("two", "one")]
+    with pytest.raises(HermesError, match=r"in several accounts.*--account"):
+        choose_account(find_spec("telegram"), both, ["one", "two"])
+    assert choose_account(find_spec("telegram"), both, ["one"]) == "one"  # the other is gone
+
+
+def test_a_home_where_nothing_is_told_now_is_warned_of(home: Path) -> None:
+    write_settings(home, telegram={"enabled": False})
+    assert "Telegram is not switched on" in set_home(platform="telegram", chat="77")["warning"]
+    write_settings(home, telegram={"enabled": True})
+    assert "warning" not in set_home(platform="telegram", chat="77")
+    told = set_home(platform="telegram", chat="77", account="gone")
+    assert "no account gone that is on" in told["warning"]
+    assert told["habits"]["home"]["account"] == "gone"
+
+
+def test_the_kind_of_a_known_chat_is_that_of_the_store(house: House) -> None:
+    """Also where there was no turn yet, and where another account knows it."""
+    room = house.person("olga", "room", "group")
+    room.ask("/help")
+    told = house.operate("people.home", id="owner", platform="pretend", chat="room")
+    assert (told["habits"]["home"]["kind"], told["habits"]["home"]["account"]) == ("group", "bot")
+    room.ask("[[say hello]]")
+    told = house.operate("people.home", id="owner", platform="pretend", chat="room", account="other")
+    assert (told["habits"]["home"]["kind"], told["habits"]["home"]["account"]) == ("group", "other")
 
 
 # --- quiet hours

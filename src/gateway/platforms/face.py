@@ -77,6 +77,7 @@ class PlatformSpec:
     max_hook_bytes: int = 1_048_576
     # --- how it is set up
     settings: Mapping[str, str] = field(default_factory=dict)  # what `platforms.<name>` may hold: name -> what it is
+    reply_setting: str = ""  # without this setting nobody reads what is sent to an account; empty: somebody always does
     setup: tuple[SetupQuestion, ...] = ()  # empty: nobody is asked
     probe: str = ""  # "module:function", called with (settings: Mapping, home: Path): says which account it is
     extra: str = ""  # of hermes-agent: what has to be installed for it

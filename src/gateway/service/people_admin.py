@@ -9,18 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.core.quiet_hours import find_zone, hold_until, read_quiet
-from gateway.platforms.platform_list import find_spec
-from hermes_base.conversation_key import begin_keys
+from gateway.service import home_chats
 from hermes_base.errors import HermesError
-from hermes_base.inbound import PEOPLE, Address
+from hermes_base.inbound import PEOPLE
 from hermes_base.query_values import NotThere
-from hermes_cli import config as cli_config
-from hermes_cli.profiles import get_active_profile_name
 from hermes_state.people_records import pick_pairing
 from hermes_state.people_store import MEMBER, OWNER, ROLE_NAMES, Habits
 from hermes_state.sql.store_sql import Store
-
-MOST_CHATS = 10_000
 
 Args = Mapping[str, Any]
 Operation = Callable[[Store, Path, Args], dict[str, Any]]
@@ -96,13 +91,12 @@ def set_home(store: Store, home: Path, args: Args) -> dict[str, Any]:
     if platform == OFF:
         store.habits.set(id, replace(before, home=None))
     elif platform:
-        found = find_spec(platform)
-        if found.shows_events:
-            raise HermesError(
-                f"{found.label} can be nobody's home: when there is something to tell, nobody may be there.",
-                kept="Nothing was changed.",
-            )
-        store.habits.set(id, replace(before, home=_find_chat(store, platform, args)))
+        chosen, warning = home_chats.choose_home(
+            store, platform, read_text(args, "chat"), read_text(args, "account", needed=False)
+        )
+        store.habits.set(id, replace(before, home=chosen))
+        more = {"warning": warning} if warning else {}
+        return {"id": id, "habits": _show_habits(store.habits.get(id)), **more}
     return {"id": id, "habits": _show_habits(store.habits.get(id))}
 
 
@@ -188,18 +182,6 @@ def _keep_habits(store: Store, id: str, habits: Habits) -> dict[str, Any]:
 def _show_habits(habits: Habits) -> dict[str, Any]:
     home = asdict(habits.home) if habits.home is not None else None
     return {"home": home, "timezone": habits.timezone, "quiet": habits.quiet}
-
-
-def _find_chat(store: Store, platform: str, args: Args) -> Address:
-    """The chat as it was last spoken in; one that nobody has spoken in is a direct chat of the platform's account."""
-    chat = read_text(args, "chat")
-    for _, choices in store.habits.chats(begin_keys(get_active_profile_name(), platform), MOST_CHATS):
-        address = choices.get("address")
-        if isinstance(address, Mapping) and address.get("chat") == chat:
-            return Address(**address)
-    section = cli_config.load_last_good().platforms.get(platform)
-    account = section.get("account") if isinstance(section, Mapping) else None
-    return Address(platform, str(account or platform), chat)
 
 
 def read_text(args: Args, name: str, *, needed: bool = True) -> str:

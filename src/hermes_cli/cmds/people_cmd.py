@@ -39,6 +39,7 @@ def main(args: list[str]) -> int:
         action.add_argument("sender", metavar="SENDER", help="the platform's own id of them, not their name")
     home.add_argument("platform", metavar="PLATFORM", nargs="?", help="off: they have none")
     home.add_argument("chat", metavar="CHAT", nargs="?", help="the platform's own id of the chat")
+    home.add_argument("--account", metavar="NAME", help="which account of the platform, where it has several")
     timezone.add_argument("zone", metavar="ZONE", nargs="?", help="such as Europe/Berlin, or off")
     quiet.add_argument("hours", metavar="HOURS", nargs="?", help="such as 22:00-07:00, or off")
     forget.add_argument("--yes", action="store_true", help="do not ask")
@@ -87,6 +88,8 @@ def _describe_habits(habits: Mapping[str, Any]) -> str:
 
 def _tell_habits(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"{told['id']}: {_describe_habits(told['habits']) or 'no home channel, no time zone, no quiet hours'}"
+    if told.get("warning"):
+        yield str(told["warning"])
 
 
 def _tell_remove(told: Mapping[str, Any]) -> Iterator[str]:

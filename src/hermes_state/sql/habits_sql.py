@@ -51,6 +51,7 @@ FIND_CHATS = (
     "select id, bytes_of(choices) from conversation where id >= ? and id < ? and choices <> '{}' "
     "order by ready_at desc, id limit ?"
 )
+KNOWS_CHAT = "select 1 from conversation where id = ?"
 
 
 class HabitStore(StorePart):
@@ -85,6 +86,10 @@ class HabitStore(StorePart):
             FIND_CHATS,
             (first, first + LAST_SIGN, limit),
         )
+
+    def knows(self, conversation: str) -> bool:
+        """Whether anything was ever said there."""
+        return bool(self._db.find(KNOWS_CHAT, (clean(conversation),)))
 
     # --- codes that join two identities
 

@@ -29,6 +29,7 @@ SPEC = PlatformSpec(
         "events": "what is taken: pointers or headers, each with the value that it has to have, or a list of them",
         "reply_url": "where answers are sent; without it they stay in the conversation",
     },
+    reply_setting="reply_url",
     setup=(
         SetupQuestion(
             "account",
