@@ -340,6 +340,25 @@ def test_a_message_to_a_hook_is_read_by_others(tmp_path: Path, lab: LabServer) -
         assert (found["pretend"].own, found["pretend"].is_read_by_others) == (True, False)
 
 
+def test_a_question_that_nobody_would_read_is_told_at_home(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
+    """G4: the hook has no reply_url, so its person hears that a question waits; once, and not where there is one."""
+    sections = settings(role="owner")["platforms"]
+    sections["webhook"]["accounts"]["loud"] = {"secret": SECRET, "role": "owner", "reply_url": box.url}
+    body = json.dumps({"text": '[[tool terminal {"command": "touch made"}]]'}).encode()
+    headers = {name.lower(): value for name, value in sign(body).items()}
+    given = {"platforms": sections, "network": {"private": ["127.0.0.1"]}, "approvals": {"mode": "ask"}}
+    with House(tmp_path / "home", lab.base_url, pretend={"owner": "ann"}, **given) as house:
+        ann = house.person("ann")
+        ann.ask("/sethome")
+        for name in ("loud", "alarm"):
+            adapter = next(one for one in house.gateway.adapters if one.account == name)
+            assert house.wait_for(adapter.receive_hook(HookRequest("POST", "", headers, {}, body))).status == 200
+        assert "touch made" in ann.wait_seen("A question waits on the page").text
+        wait_until(lambda: bool(box.texts("question")), 30)
+        assert ann.count("A question waits on the page") == 1
+        assert house.gateway.questions.open(ALARM) is not None
+
+
 def test_it_is_the_same_over_kills(tmp_path: Path, lab: LabServer, box: ReplyBox) -> None:
     """C1, C2, C7: a service that sends until it hears 200, and a process that is killed again and again: each message
     is answered, and each answer is taken once."""

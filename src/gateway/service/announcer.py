@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.core.timeline import shorten
 from gateway.delivery.delivery import Delivery
 from gateway.delivery.live_events import LiveEvents
 from gateway.platforms.face import Asking, LiveEvent, Titled
@@ -41,6 +42,8 @@ STORE_PAUSE = 1.0
 NO_ANSWER = "→ Nobody answered in time, so it was not done."
 NOT_NEEDED = "→ It is not asked any more."
 RESTARTED = "→ Hermes was restarted, so it is not asked any more."
+WAITS = "A question waits on the page: {text}"
+WAITING_CHARS = 500  # of a question, where it is only told that it waits
 ELSEWHERE = "It belongs to an earlier conversation, which goes on with: /resume {session}"
 
 
@@ -77,7 +80,8 @@ class Announcer:
 
     def ask(self, question: Question) -> None:
         """A question is on its way to a person."""
-        address = self._find_address(question.conversation)
+        choices = Choices.of(self._store.turns.choices(question.conversation))
+        address = Address(**choices.address)
         asked = Outgoing(
             address,
             question.text,
@@ -91,6 +95,20 @@ class Announcer:
         self._store.turns.post(question.conversation, name_question(question.id), asked)
         self._show(question.conversation, Asking(question))
         self._delivery.wake(address)
+        if spec_of(address.platform).is_program and not self._delivery.is_there(address):
+            self._tell_waiting(question, address, choices.person)
+
+    def _tell_waiting(self, question: Question, address: Address, person: str) -> None:
+        """Nobody reads what a program is asked here: its person hears at home that there is something to answer."""
+        word = WAITS.format(text=shorten(question.text, WAITING_CHARS))
+        told = self._whereabouts.direct(Outgoing(address, word, NOTE), person)
+        if told.address == address:  # they have no home: it waits on the page
+            return
+        try:
+            if self._store.turns.post(question.conversation, f"waits:{question.id}", told):
+                self._whereabouts.note_told(told)
+        except StoreFailure as problem:
+            log.warning("nobody is told that question %s waits: %s", question.id, problem)
 
     def end_question(self, conversation: str) -> None:
         self._show(conversation, Asking(None))
