@@ -1,7 +1,9 @@
 """Where and when people want to be told things, as the store keeps it; what waits for the end of quiet hours."""
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,14 +58,50 @@ def take_all(store: Store) -> list[str]:
     return said
 
 
+def set_all(store: Store, person: str, habits: Habits) -> None:
+    store.habits.set_home(person, habits.home)
+    store.habits.set_timezone(person, habits.timezone)
+    store.habits.set_quiet(person, habits.quiet)
+
+
+def test_changes_at_once_lose_nothing(store: Store) -> None:
+    """Each writes what it changes and nothing else, however they fall together."""
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    changes: list[Callable[[int], None]] = [
+        lambda n: store.habits.set_home(ann.id, replace(CHAT, chat=f"c{n}")),
+        lambda n: store.habits.set_timezone(ann.id, f"Zone/{n}"),
+        lambda n: store.habits.set_quiet(ann.id, f"22:{n:02}-07:00"),
+    ]
+    start = threading.Barrier(len(changes))
+
+    def repeat(change: Callable[[int], None]) -> None:
+        start.wait()
+        for n in range(30):
+            change(n)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(repeat, changes))
+    assert store.habits.get(ann.id) == Habits(replace(CHAT, chat="c29"), "Zone/29", "22:29-07:00")
+
+
+def test_a_home_is_left_with_its_platform_only(store: Store) -> None:
+    ann = store.people.add("Ann", MEMBER, "pretend", "ann")
+    theirs = Habits(CHAT, "Europe/Berlin", "22:00-07:00")
+    set_all(store, ann.id, theirs)
+    store.habits.leave_home(ann.id, "another")
+    assert store.habits.get(ann.id) == theirs
+    store.habits.leave_home(ann.id, CHAT.platform)
+    assert store.habits.get(ann.id) == replace(theirs, home=None)
+
+
 def test_habits_are_kept_and_the_owners_are_one(store: Store) -> None:
     """The owner is somebody in each app and at the terminal: their habits are the same everywhere."""
     ann = store.people.add("Ann", MEMBER, "pretend", "ann")
     olga = store.people.add("Olga", OWNER, "pretend", "olga")
     assert store.habits.get(ann.id) == Habits()
     theirs = Habits(replace(CHAT, kind="group", thread="5"), "Europe/Berlin", "22:00-07:00")
-    store.habits.set(ann.id, theirs)
-    store.habits.set("owner", Habits(CHAT))
+    set_all(store, ann.id, theirs)
+    store.habits.set_home("owner", CHAT)
     assert store.habits.get(ann.id) == theirs
     assert store.habits.get(olga.id) == store.habits.get("owner") == Habits(CHAT)
     assert store.habits.key_of(olga.id) == "owner"
@@ -198,7 +236,7 @@ def test_nothing_of_it_is_left_of_somebody_who_is_forgotten(store: Store) -> Non
     """G12."""
     ann = store.people.add("Ann", MEMBER, "pretend", "ann")
     store.people.assign(KEY, ann.id)
-    store.habits.set(ann.id, Habits(CHAT, "Europe/Berlin", "22:00-07:00"))
+    set_all(store, ann.id, Habits(CHAT, "Europe/Berlin", "22:00-07:00"))
     store.habits.make_code(ann.id, CHAT)
     store.habits.add_note(KEY, "heliotrope")
     store.turns.post(KEY, "n", note("heliotrope", 9e9, ann.id))

@@ -3,7 +3,7 @@ runs. `removed` in an answer names the person whose turns must end at once (G3).
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -77,9 +77,7 @@ def unlink(store: Store, home: Path, args: Args) -> dict[str, Any]:
     del home
     platform = read_text(args, "platform")
     person = store.people.unlink(_read_known(store, args), platform, read_text(args, "sender"))
-    habits = store.habits.get(person.id)
-    if habits.home is not None and habits.home.platform == platform:  # whose chat it is now, nobody knows
-        store.habits.set(person.id, replace(habits, home=None))
+    store.habits.leave_home(person.id, platform)  # whose chat it is now, nobody knows
     return {"person": asdict(person), "unlinked": platform}
 
 
@@ -87,14 +85,13 @@ def set_home(store: Store, home: Path, args: Args) -> dict[str, Any]:
     """A person's home channel: show it, set it to a chat, or take it away (`off`)."""
     del home
     id, platform = _read_someone(store, args), read_text(args, "platform", needed=False)
-    before = store.habits.get(id)
     if platform == OFF:
-        store.habits.set(id, replace(before, home=None))
+        store.habits.set_home(id, None)
     elif platform:
         chosen, warning = home_chats.choose_home(
             store, platform, read_text(args, "chat"), read_text(args, "account", needed=False)
         )
-        store.habits.set(id, replace(before, home=chosen))
+        store.habits.set_home(id, chosen)
         more = {"warning": warning} if warning else {}
         return {"id": id, "habits": _show_habits(store.habits.get(id)), **more}
     return {"id": id, "habits": _show_habits(store.habits.get(id))}
@@ -104,8 +101,8 @@ def set_timezone(store: Store, home: Path, args: Args) -> dict[str, Any]:
     del home
     id, name = _read_someone(store, args), read_text(args, "zone", needed=False)
     if name:
-        zone = "" if name.lower() == OFF else str(find_zone(name))
-        return _keep_habits(store, id, replace(store.habits.get(id), timezone=zone))
+        store.habits.set_timezone(id, "" if name.lower() == OFF else str(find_zone(name)))
+        _hold_anew(store, id)
     return {"id": id, "habits": _show_habits(store.habits.get(id))}
 
 
@@ -113,8 +110,8 @@ def set_quiet(store: Store, home: Path, args: Args) -> dict[str, Any]:
     del home
     id, hours = _read_someone(store, args), read_text(args, "hours", needed=False)
     if hours:
-        quiet = "" if hours.lower() == OFF else str(read_quiet(hours))
-        return _keep_habits(store, id, replace(store.habits.get(id), quiet=quiet))
+        store.habits.set_quiet(id, "" if hours.lower() == OFF else str(read_quiet(hours)))
+        _hold_anew(store, id)
     return {"id": id, "habits": _show_habits(store.habits.get(id))}
 
 
@@ -171,12 +168,11 @@ def _read_someone(store: Store, args: Args) -> str:
     return OWNER if args.get("id") == OWNER else _read_known(store, args)
 
 
-def _keep_habits(store: Store, id: str, habits: Habits) -> dict[str, Any]:
-    """Store them; what waits is held by the new ones."""
-    store.habits.set(id, habits)
+def _hold_anew(store: Store, id: str) -> None:
+    """What waits is held by the new habits."""
+    habits = store.habits.get(id)
     until = hold_until(habits.quiet, habits.timezone, store.turns.now())
     store.turns.hold_anew(store.habits.key_of(id), until)
-    return {"id": id, "habits": _show_habits(habits)}
 
 
 def _show_habits(habits: Habits) -> dict[str, Any]:

@@ -3,7 +3,6 @@ answer; what is refused is a sentence."""
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,15 +24,14 @@ HOME_FIX = "Say /sethome in a chat app, or on the machine: hermes people home {p
 def set_home(scene: "CommandScene") -> Sequence[str]:
     """This chat is where its person hears what they did not ask for and of what belongs to no open conversation."""
     address, person = scene.item.inbound.address, scene.person
-    before = _habits(scene)
     word = scene.args.strip().lower()
     if word == OFF:
-        scene.parts.store.habits.set(person, replace(before, home=None))
+        scene.parts.store.habits.set_home(person, None)
         return ["You have no home channel any more. What you are told unasked waits in the conversation it belongs to."]
     if word:
         raise HermesError("That is no way to use it.", fix="Say /sethome in the chat, or /sethome off.")
     check_home(address, person)
-    scene.parts.store.habits.set(person, replace(before, home=address))
+    scene.parts.store.habits.set_home(person, address)
     others = "" if address.kind == "dm" else " Everybody in this group will read it."
     return [
         "This chat is your home channel now: ended background work of conversations that nobody looks at, and messages "
@@ -50,32 +48,32 @@ def check_home(address: Address, person: str) -> None:
 
 
 def set_timezone(scene: "CommandScene") -> Sequence[str]:
-    before, name = _habits(scene), scene.args.strip()
+    name = scene.args.strip()
     if name:
-        zone = "" if name.lower() == OFF else str(find_zone(name))
-        _keep(scene, replace(before, timezone=zone))
-        before = replace(before, timezone=zone)
-    now = datetime.now(zone_or_own(before.timezone)).strftime("%H:%M")
-    if not before.timezone:
+        scene.parts.store.habits.set_timezone(scene.person, "" if name.lower() == OFF else str(find_zone(name)))
+        scene.parts.whereabouts.hold_anew(scene.person)
+    zone = _habits(scene).timezone
+    now = datetime.now(zone_or_own(zone)).strftime("%H:%M")
+    if not zone:
         return [
             f"You have set no time zone: it is {now} by the clock of the machine. /timezone Europe/Berlin sets one."
         ]
-    return [f"Your time zone is {before.timezone}, where it is {now}."]
+    return [f"Your time zone is {zone}, where it is {now}."]
 
 
 def set_quiet(scene: "CommandScene") -> Sequence[str]:
-    before, text = _habits(scene), scene.args.strip()
+    text = scene.args.strip()
     if text:
-        quiet = "" if text.lower() == OFF else str(read_quiet(text))
-        _keep(scene, replace(before, quiet=quiet))
-        before = replace(before, quiet=quiet)
-    if not before.quiet:
+        scene.parts.store.habits.set_quiet(scene.person, "" if text.lower() == OFF else str(read_quiet(text)))
+        scene.parts.whereabouts.hold_anew(scene.person)
+    habits = _habits(scene)
+    if not habits.quiet:
         return ["You have no quiet hours. /quiet 22:00-07:00 sets them."]
-    where = before.timezone or "the machine's time zone; /timezone sets yours"
-    lines = [f"Your quiet hours are {before.quiet} ({where}). What you ask is answered as ever; the rest waits."]
+    where = habits.timezone or "the machine's time zone; /timezone sets yours"
+    lines = [f"Your quiet hours are {habits.quiet} ({where}). What you ask is answered as ever; the rest waits."]
     count, until = scene.parts.store.turns.outbox_held(scene.parts.store.habits.key_of(scene.person))
     if count:
-        ends = datetime.fromtimestamp(until, zone_or_own(before.timezone)).strftime("%H:%M")
+        ends = datetime.fromtimestamp(until, zone_or_own(habits.timezone)).strftime("%H:%M")
         lines.append(f"{count} message{'s wait' if count > 1 else ' waits'} for you until {ends}.")
     return lines
 
@@ -102,9 +100,3 @@ def make_link(scene: "CommandScene") -> Sequence[str]:
 
 def _habits(scene: "CommandScene") -> Habits:
     return scene.parts.whereabouts.habits(scene.person)
-
-
-def _keep(scene: "CommandScene", habits: Habits) -> None:
-    """Store them; what waits is held by the new ones."""
-    scene.parts.store.habits.set(scene.person, habits)
-    scene.parts.whereabouts.hold_anew(scene.person)

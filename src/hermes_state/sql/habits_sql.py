@@ -29,10 +29,19 @@ _KEY = f"case when exists (select 1 from person where id = ? and role = '{OWNER}
 FIND_KEY = f"select {_KEY}"
 GET_HABITS = f"select {_HABIT} from habit where person = {_KEY}"
 ALL_HABITS = f"select person, {_HABIT} from habit"
-SET_HABITS = (
-    f"insert into habit (person, {_HABIT}) values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (person) do update set "
-    + ", ".join(f"{column.strip()} = excluded.{column.strip()}" for column in _HABIT.split(","))
-)
+_HOME = ("platform", "account", "chat", "kind", "thread")
+
+
+def _write_set(*columns: str) -> str:
+    """Sets these columns of somebody's habits alone: what is set at the same time beside them stays."""
+    new = ", ".join(f"{column} = excluded.{column}" for column in columns)
+    row = f"insert into habit (person, {', '.join(columns)}) values ({_KEY}{', ?' * len(columns)})"
+    return f"{row} on conflict (person) do update set {new}"
+
+
+SET_HOME, SET_TIMEZONE, SET_QUIET = _write_set(*_HOME), _write_set("timezone"), _write_set("quiet")
+_NO_HOME = ", ".join(f"{column} = ''" for column in _HOME)
+LEAVE_HOME = f"update habit set {_NO_HOME} where person = {_KEY} and platform = ?"
 
 DROP_OLD_CODES = "delete from link_code where expires <= clock()"
 DROP_CODES = "delete from link_code where person = ?"
@@ -71,11 +80,22 @@ class HabitStore(StorePart):
         ((key,),) = self._db.find(FIND_KEY, (clean(person), clean(person)))
         return str(key)
 
-    def set(self, person: str, habits: Habits) -> None:
-        home = habits.home
+    def set_home(self, person: str, home: Address | None) -> None:
         place = ("",) * 5 if home is None else (home.platform, home.account, home.chat, home.kind, home.thread)
-        columns = [clean(text) for text in (*place, habits.timezone, habits.quiet)]
-        self._db.run(Sql(SET_HABITS, (self.key_of(person), *columns)))
+        self._set(SET_HOME, person, *place)
+
+    def leave_home(self, person: str, platform: str) -> None:
+        """They have no home any more, if it is on this platform."""
+        self._set(LEAVE_HOME, person, platform)
+
+    def set_timezone(self, person: str, zone: str) -> None:
+        self._set(SET_TIMEZONE, person, zone)
+
+    def set_quiet(self, person: str, hours: str) -> None:
+        self._set(SET_QUIET, person, hours)
+
+    def _set(self, statement: str, person: str, *values: str) -> None:
+        self._db.run(Sql(statement, tuple(map(clean, (person, person, *values)))))
 
     def chats(self, begins: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
         """Conversations whose keys begin so and what was chosen for them (where they were spoken to last, and by whom),
