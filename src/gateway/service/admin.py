@@ -150,14 +150,11 @@ class Operations:
         lines = [
             f"Hermes {VERSION}, up for {(now - parts.started) / 60:.0f} min.",
             f"Turns under way: {busy}; messages that wait: {waiting}; answers not delivered yet: {unsent}.",
+            *describe_held(*parts.store.turns.outbox_held()),
             f"Agents kept warm: {parts.runner.count()} ({counters['hit']} hits, "
             f"{sum(count_reasons(counters, 'build').values())} builds, "
             f"{sum(count_reasons(counters, 'evict').values())} evictions).",
         ]
-        held, until = parts.store.turns.outbox_held()
-        if held:
-            ends = datetime.fromtimestamp(until).strftime("%H:%M")
-            lines.append(f"Of these, {held} wait for the end of somebody's quiet hours, the first until {ends}.")
         for adapter in parts.adapters:
             state = "connected" if is_connected(adapter, now) else "no sign of life"
             named = "" if adapter.account == adapter.spec.name else f" ({adapter.account})"
@@ -230,6 +227,13 @@ class Operations:
             while lane.slot is not None and lane.starter == person:
                 await lane.slot.ended.wait()  # within five seconds, whatever it waits for
         await start_thread(lambda: self._parts.endings.end_person(person), "end person")
+
+
+def describe_held(count: int, until: float) -> list[str]:
+    """A line on messages that wait for quiet hours to end; none: no line."""
+    ends = datetime.fromtimestamp(until).strftime("%H:%M")
+    about = f"{count}; the first until {ends}, the machine's time."
+    return [f"Messages that wait for the end of somebody's quiet hours: {about}"] if count else []
 
 
 def is_connected(adapter: Adapter, now: float) -> bool:
