@@ -183,7 +183,10 @@ def test_a_revoked_rule_asks_again(house: House) -> None:
     listed = "\n".join(olga.ask("/approvals"))
     assert rule.id in listed
     assert "touch made-a" in listed
-    assert "no such rule" in olga.ask("/approvals revoke r-none")[-1].lower()
+    missing = olga.ask("/approvals revoke r-none")[-1]
+    assert "no such rule" in missing.lower()
+    assert "/approvals shows the ids" in missing
+    assert "hermes approvals" not in missing  # this is a chat
     olga.ask(f"/approvals revoke {rule.id}")
     answer(olga, touch("a"), "deny")
     assert "No approval is kept" in olga.ask("/approvals")[-1]

@@ -190,6 +190,12 @@ def test_what_cannot_be_set_is_told(house: House, said: str, told: str) -> None:
     assert "chats" not in config.load_settings().platforms["pretend"]
 
 
+def test_tools_that_are_offered_are_there(house: House) -> None:
+    offered = house.person("olga").ask("/chat toolsets foo")[-1]
+    assert "todo" in offered
+    assert "hermes-" not in offered  # names of platforms' own sets, some of which do not exist
+
+
 def test_members_change_nothing(house: House) -> None:
     assert "higher role" in house.person("ann").ask("/chat model small")[-1]
 

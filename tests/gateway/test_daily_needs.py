@@ -65,7 +65,12 @@ def test_somebody_is_seen_and_removed_from_chat(house: House) -> None:
     sam.say("Hello?")
     code = find_code(sam)
     assert code in olga.ask("/people")[-1]
-    assert "on the machine itself" in olga.ask(f"/people approve {code}")[-1]
+    refused = olga.ask(f"/people approve {code}")[-1]
+    assert "on the machine itself" in refused
+    assert "The request stays open." in refused
+    unknown = olga.ask("/people approve 00000000")[-1]
+    assert "no open request with this code" in unknown
+    assert "stays open" not in unknown
     assert not any("You said" in said for said in sam.ask("Now?"))
     house.operate("people.approve", code=code)
     assert "You said: Now?" in sam.ask("Now?")[-1]

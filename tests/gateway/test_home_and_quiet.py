@@ -16,7 +16,7 @@ from waiting import wait_until
 
 from gateway.platforms.platform_list import find_spec
 from gateway.service.home_chats import choose_account
-from gateway.turns.whereabouts import MOST_NOTE_CHARS, MOST_NOTES, choose_notes, choose_place
+from gateway.turns.whereabouts import MOST_NOTE_CHARS, MOST_NOTES, choose_notes, choose_place, end_sentence
 from hermes_base.errors import HermesError
 from hermes_base.inbound import Address
 from hermes_cli.cmds import owner
@@ -58,7 +58,7 @@ def wait_held(house: House, count: int) -> None:
 def work_at_terminal(house: House) -> str:
     """Somebody at a terminal asks something and closes it; their conversation."""
     client = RawClient(house.home, "one")
-    client.say("[[say begun]]", "1")
+    client.say("[[say begun]] Which one first?", "1")
     conversation = str(client.welcome.conversation)
     wait_until(lambda: house.gateway.store.current(conversation) is not None)
     house.wait_quiet()
@@ -89,7 +89,7 @@ def test_a_closed_terminal_is_answered_at_home(house: House, lab: LabServer) -> 
     assert session is not None
     end_process(house, conversation, "[[say the backup is done]]")
     told = olga.wait_seen("the backup is done")
-    assert f"/resume {session.id}" in told.text
+    assert f"Which one first? /resume {session.id}" in told.text
     wait_until(lambda: not house.gateway.lanes.at_work)
     assert olga.count("the backup is done") == 1
     olga.say("[[say which one]] what backup?")
@@ -102,6 +102,11 @@ def test_a_closed_terminal_is_answered_at_home(house: House, lab: LabServer) -> 
     assert "Hermes told the person" not in str(lab.requests[-1].json()["messages"][-1]["content"])
     waiting = [row.outgoing.text for row in house.gateway.turns.outbox_since(conversation, 0)]
     assert waiting[-1] == "the backup is done"  # for whoever opens the terminal again
+
+
+@pytest.mark.parametrize(("title", "said"), [("What first?", "What first?"), ("A disk", "A disk."), ("On…", "On…")])
+def test_the_name_of_another_conversation_ends_with_one_sign(title: str, said: str) -> None:
+    assert end_sentence(title) == said
 
 
 @given(sizes=st.lists(st.integers(0, 2_500), max_size=60))

@@ -102,11 +102,11 @@ def _set_toolsets(scene: "CommandScene", section: tuple[str, ...], value: str) -
     if value.lower() == OFF:
         return _take_out(section, ("toolsets",), "This chat has the tools of all chats from the next /new on.")
     names = [name.strip() for name in value.split(",") if name.strip()]
-    known = {*registry.toolsets(), *PLATFORM_TOOLSETS}
-    unknown = [name for name in names if name not in known]
+    groups = registry.toolsets()
+    unknown = [name for name in names if name not in groups and name not in PLATFORM_TOOLSETS]
     if unknown or not names:
         what = f"There is no group of tools called {', '.join(unknown)}." if unknown else "That names no tools."
-        raise HermesError(what, kept="Nothing was changed.", fix=f"There are: {', '.join(sorted(known))}.")
+        raise HermesError(what, kept="Nothing was changed.", fix=f"There are: {', '.join(sorted(groups))}.")
     cli_config.set_path((*section, "toolsets"), names)
     return [f"This chat has these tools from the next /new on: {', '.join(names)}."]
 

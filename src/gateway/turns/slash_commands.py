@@ -27,6 +27,7 @@ from hermes_base.chat import Question
 from hermes_base.errors import ConfigProblem, Fenced, HermesError, Interrupted
 from hermes_base.inbound import NOTE, Outgoing, as_fields
 from hermes_base.journal import TurnEnd
+from hermes_base.query_values import NotThere
 from hermes_cli import config as cli_config
 from hermes_cli.config.logs import log_path, read_tail, write_line
 from hermes_cli.plugins import (
@@ -35,6 +36,7 @@ from hermes_cli.plugins import (
     resolve_plugin_command_result,
 )
 from hermes_state.approval_store import describe_revoked, describe_rules
+from hermes_state.people_records import pick_pairing, wrong_code
 from hermes_state.people_store import MEMBER, OWNER
 from hermes_state.store import SessionInfo
 from hermes_state.store_journal import StoreJournal
@@ -407,6 +409,8 @@ def manage_people(scene: CommandScene) -> Result:
     if write is None or bool(field) != bool(named.strip()):
         raise HermesError("That is no way to use it.", fix="Say /people, /people approve CODE or /people remove ID.")
     if action == "approve" and not spec_of(scene.item.inbound.address.platform).trusted:
+        if pick_pairing(named.strip(), scene.parts.store.people.pairings()) is None:
+            raise wrong_code()
         # G1: whoever has taken over an account on a network must not let others in.
         raise HermesError(
             "Somebody is let in on the machine itself, not from a chat on a network.",
@@ -431,7 +435,10 @@ def manage_approvals(scene: CommandScene) -> Result:
     if not id:
         return Result(list(describe_rules(scene.operator.operate("approvals.list", {}))))
     which: Mapping[str, Any] = {"all": True} if id == "all" else {"id": id}
-    return Result(list(describe_revoked(scene.operator.operate("approvals.revoke", which))))
+    try:
+        return Result(list(describe_revoked(scene.operator.operate("approvals.revoke", which))))
+    except NotThere as missing:
+        raise NotThere(missing.what, kept=missing.kept, fix="/approvals shows the ids.") from missing
 
 
 def _require_direct(scene: CommandScene) -> None:

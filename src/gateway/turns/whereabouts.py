@@ -11,7 +11,7 @@ from hermes_base.inbound import NOTE, Address, Outgoing
 from hermes_state.people_store import Habits, HeardNote
 from hermes_state.sql.store_sql import Store
 
-FROM_ELSEWHERE = "(This is about another conversation: {title}.{way})"
+FROM_ELSEWHERE = "(This is about another conversation: {title}{way})"
 WAY_BACK = " /resume {session} brings it here."
 TOLD_HERE = "[Hermes told the person in this chat, without having been asked here: {text}]"
 NOTE_CHARS = 2_000
@@ -24,6 +24,11 @@ def choose_place(own: Address, is_there: bool, home: Address | None) -> Address:
     """Where a notice for a person goes: to the conversation that it belongs to, unless nobody is there and they have a
     home. A group is no place of one person, so what belongs there stays there."""
     return home if home is not None and own.kind == "dm" and not is_there else own
+
+
+def end_sentence(text: str) -> str:
+    """With one sign at its end."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def choose_notes(notes: Sequence[HeardNote]) -> tuple[Sequence[HeardNote], str]:
@@ -91,8 +96,8 @@ class Whereabouts:
             return [own]
         info = self._store.current(conversation)
         way = WAY_BACK.format(session=info.id) if info and place.kind == "dm" else ""
-        title = (info.title or info.preview) if info else ""
-        text = f"{answer.text}\n\n{FROM_ELSEWHERE.format(title=title or 'one without a name', way=way)}"
+        title = end_sentence(((info.title or info.preview) if info else "") or "one without a name")
+        text = f"{answer.text}\n\n{FROM_ELSEWHERE.format(title=title, way=way)}"
         copy = Outgoing(place, text, NOTE, answer.level, conversation=place.conversation(self._profile))
         return [own, self.quieten(copy, person)]
 
